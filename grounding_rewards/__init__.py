@@ -1,0 +1,34 @@
+"""Rewards for vision-language models that answer with bounding boxes on radiology images.
+
+Text in, boxes out, matched to the reference boxes, one number per completion:
+
+>>> import grounding_rewards as gr
+>>> reward = gr.get_reward("R4", box_format="qwen3-vl")
+>>> answer = '[{"bbox_2d": [100, 100, 500, 500], "label": "nodule"}]'
+>>> reward(completions=[answer], boxes=[[[64, 48, 320, 240]]], width=[640], height=[480])
+[1.0]
+
+The scorer needs numpy and scipy only; training, data and reports are in the subpackages.
+"""
+
+from grounding_rewards import rewards
+from grounding_rewards.parsing import ParsedBoxes, format_boxes, list_box_formats, parse_boxes
+from grounding_rewards.rewards import BoxReward, Explanation, list_rewards, register_reward
+from grounding_rewards.scoring import GroundingReward, ScoredCompletion, get_reward
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BoxReward",
+    "Explanation",
+    "GroundingReward",
+    "ParsedBoxes",
+    "ScoredCompletion",
+    "format_boxes",
+    "get_reward",
+    "list_box_formats",
+    "list_rewards",
+    "parse_boxes",
+    "register_reward",
+    "rewards",
+]
