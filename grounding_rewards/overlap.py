@@ -1,0 +1,237 @@
+"""Overlap of every predicted box with every ground-truth box.
+
+Conventions, the same for all five functions:
+
+* ``f(pred, gt)`` takes ``(..., n, 4)`` and ``(..., m, 4)`` xyxy arrays in one common space and returns ``(..., n, m)``.
+  Leading dimensions broadcast, so that the completions of a whole training step are one call.
+* Edges are real numbers: a side is ``x2 - x1``, without the ``+ 1`` of pixel counting.
+* They are total. An invalid box (see :func:`grounding_rewards.boxes.valid_boxes`) overlaps nothing: IoU and IoA are 0,
+  and GIoU, DIoU and CIoU are -1, the value of a pair that is infinitely far apart.
+* No ratio has an epsilon. ``pairwise_iou(b, b)`` is exactly 1 for every valid box, however small or large.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grounding_rewards.boxes import valid_boxes
+
+Array = NDArray[np.float64]
+
+# Below this product of areas float64 loses bits; such pairs are measured in units of their own size instead.
+_SMALLEST_AREA = 1e-290
+
+
+def pairwise_iou(pred: ArrayLike, gt: ArrayLike) -> Array:
+    """Intersection over union.
+
+    ``IoU = |P ∩ G| / |P ∪ G|``, in [0, 1].
+
+    Args:
+        pred: ``(..., n, 4)`` xyxy.
+        gt: ``(..., m, 4)`` xyxy, in the same space.
+
+    Returns:
+        ``(..., n, m)`` float64.
+
+    Raises:
+        ValueError: the last dimension is not 4.
+
+    Example:
+        >>> pairwise_iou([[50, 50, 100, 100]], [[60, 60, 110, 110], [0, 0, 50, 50]]).round(4)
+        array([[0.4706, 0.    ]])
+
+    Source: specification §2.1; Everingham et al., The PASCAL VOC Challenge, IJCV 2010, §4.2.
+    """
+    return _iou(*_pairs(pred, gt))
+
+
+def pairwise_giou(pred: ArrayLike, gt: ArrayLike) -> Array:
+    """Generalised IoU, which also tells how far apart two boxes are that do not touch.
+
+    ``GIoU = IoU - (|C| - |P ∪ G|) / |C|`` with C the smallest box around both, in [-1, 1].
+
+    Args:
+        pred: ``(..., n, 4)`` xyxy.
+        gt: ``(..., m, 4)`` xyxy, in the same space.
+
+    Returns:
+        ``(..., n, m)`` float64.
+
+    Example:
+        >>> pairwise_giou([[0, 0, 1, 1]], [[0, 0, 1, 1], [2, 0, 3, 1]]).round(4)
+        array([[ 1.    , -0.3333]])
+
+    Source: Rezatofighi et al., Generalized Intersection over Union, CVPR 2019, algorithm 1.
+    """
+    p, g = _pairs(pred, gt)
+    # In units of the enclosing box no product can overflow or vanish, and |C| = 1.
+    _, union = _intersection_and_union(*_in_enclosing_units(p, g))
+    return _or_apart(_iou(p, g) - (1.0 - union), p, g)
+
+
+def pairwise_diou(pred: ArrayLike, gt: ArrayLike) -> Array:
+    """Distance IoU, which charges the distance between the centres.
+
+    ``DIoU = IoU - ρ² / c²`` with ρ the distance between the centres and c the diagonal of the smallest box around
+    both, in [-1, 1].
+
+    Args:
+        pred: ``(..., n, 4)`` xyxy.
+        gt: ``(..., m, 4)`` xyxy, in the same space.
+
+    Returns:
+        ``(..., n, m)`` float64.
+
+    Example:
+        >>> pairwise_diou([[0, 0, 2, 2]], [[0, 0, 2, 2], [2, 2, 4, 4]]).round(4)
+        array([[ 1.  , -0.25]])
+
+    Source: Zheng et al., Distance-IoU Loss, AAAI 2020, equation 7: both distances squared.
+    """
+    p, g = _pairs(pred, gt)
+    return _or_apart(_iou(p, g) - _centre_penalty(p, g), p, g)
+
+
+def pairwise_ciou(pred: ArrayLike, gt: ArrayLike) -> Array:
+    """Complete IoU, which charges the distance between the centres and a difference in shape.
+
+    ``CIoU = IoU - ρ² / c² - α v`` with ``v = 4/π² (arctan(w_g / h_g) - arctan(w_p / h_p))²`` and
+    ``α = v / ((1 - IoU) + v)``, in (-1.5, 1].
+
+    Args:
+        pred: ``(..., n, 4)`` xyxy.
+        gt: ``(..., m, 4)`` xyxy, in the same space.
+
+    Returns:
+        ``(..., n, m)`` float64.
+
+    Example:
+        >>> pairwise_ciou([[0, 0, 2, 2]], [[0, 0, 2, 2], [0, 0, 4, 2]]).round(4)
+        array([[1.    , 0.4468]])
+
+    Source: Zheng et al., Distance-IoU Loss, AAAI 2020, equations 8 to 11.
+    """
+    p, g = _pairs(pred, gt)
+    iou = _iou(p, g)
+    with np.errstate(all="ignore"):
+        # v = 4/π² (arctan(w_g / h_g) - arctan(w_p / h_p))²,  α = v / ((1 - IoU) + v)
+        v = 4 / np.pi**2 * (_aspect(g) - _aspect(p)) ** 2
+        alpha = np.where(v > 0, v / ((1 - iou) + v), 0.0)
+        ciou = iou - _centre_penalty(p, g) - alpha * v
+    return _or_apart(ciou, p, g)
+
+
+def pairwise_ioa(pred: ArrayLike, gt: ArrayLike) -> Array:
+    """Intersection over the area of the ground-truth box: the part of each finding that a prediction covers.
+
+    ``IoA = |P ∩ G| / |G|``, in [0, 1].
+
+    Args:
+        pred: ``(..., n, 4)`` xyxy.
+        gt: ``(..., m, 4)`` xyxy, in the same space.
+
+    Returns:
+        ``(..., n, m)`` float64.
+
+    Example:
+        >>> pairwise_ioa([[10, 20, 50, 80], [20, 30, 60, 90]], [[20, 30, 60, 90], [30, 40, 70, 100]]).round(4)
+        array([[0.625 , 0.3333],
+               [1.    , 0.625 ]])
+    """
+    p, g = _pairs(pred, gt)
+    with np.errstate(all="ignore"):
+        # The intersection's sides relative to the ground truth's own: exact, and nothing to overflow.
+        ioa = _safe_ratio(_overlap(p, g, 0) * _overlap(p, g, 1), _side(g, 0) * _side(g, 1))
+        scaled = (_overlap(p, g, 0) / _side(g, 0)) * (_overlap(p, g, 1) / _side(g, 1))
+    ioa = np.where(np.isnan(ioa), scaled, ioa)
+    return np.where(valid_boxes(p) & valid_boxes(g), np.clip(ioa, 0.0, 1.0), 0.0)
+
+
+def _pairs(pred: ArrayLike, gt: ArrayLike) -> tuple[Array, Array]:
+    """Give pred the shape (..., n, 1, 4) and gt the shape (..., 1, m, 4)."""
+    return _boxes(pred, "pred")[..., :, None, :], _boxes(gt, "gt")[..., None, :, :]
+
+
+def _boxes(boxes: ArrayLike, argument: str) -> Array:
+    array = np.asarray(boxes, dtype=np.float64)
+    if array.ndim == 1 and array.size == 0:
+        return array.reshape(0, 4)
+    if array.ndim < 2 or array.shape[-1] != 4:
+        raise ValueError(
+            f"Expected an array of shape (..., n, 4) for `{argument}`, got shape {array.shape}. "
+            "Give every box as [x1, y1, x2, y2]; a single box is a list of one."
+        )
+    return array
+
+
+def _side(boxes: Array, axis: int) -> Array:
+    return boxes[..., axis + 2] - boxes[..., axis]
+
+
+def _overlap(p: Array, g: Array, axis: int) -> Array:
+    upper = np.minimum(p[..., axis + 2], g[..., axis + 2])
+    return np.maximum(upper - np.maximum(p[..., axis], g[..., axis]), 0.0)
+
+
+def _intersection_and_union(p: Array, g: Array) -> tuple[Array, Array]:
+    with np.errstate(all="ignore"):
+        inter = _overlap(p, g, 0) * _overlap(p, g, 1)
+        union = (_side(p, 0) * _side(p, 1) + _side(g, 0) * _side(g, 1)) - inter
+    return inter, union
+
+
+def _iou(p: Array, g: Array) -> Array:
+    inter, union = _intersection_and_union(p, g)
+    iou = _safe_ratio(inter, union)
+    valid = valid_boxes(p) & valid_boxes(g)
+    unmeasured = np.isnan(iou) & valid
+    if unmeasured.any():
+        iou = np.where(unmeasured, _iou_of_extreme_sizes(p, g), iou)
+    return np.where(valid, np.clip(iou, 0.0, 1.0), 0.0)
+
+
+def _safe_ratio(part: Array, whole: Array) -> Array:
+    """Divide where float64 holds the whole to full precision; NaN elsewhere."""
+    with np.errstate(all="ignore"):
+        return np.where((whole > _SMALLEST_AREA) & (whole < np.inf), part / whole, np.nan)
+
+
+def _iou_of_extreme_sizes(p: Array, g: Array) -> Array:
+    """IoU with each axis in units of the longer side, for areas that float64 cannot hold."""
+    with np.errstate(all="ignore"):
+        unit_x = np.maximum(_side(p, 0), _side(g, 0))
+        unit_y = np.maximum(_side(p, 1), _side(g, 1))
+        inter = (_overlap(p, g, 0) / unit_x) * (_overlap(p, g, 1) / unit_y)
+        area_p = (_side(p, 0) / unit_x) * (_side(p, 1) / unit_y)
+        area_g = (_side(g, 0) / unit_x) * (_side(g, 1) / unit_y)
+        return np.nan_to_num(inter / (area_p + area_g - inter), nan=0.0)
+
+
+def _in_enclosing_units(p: Array, g: Array) -> tuple[Array, Array]:
+    """Move and scale each pair so that the smallest box around both is 0, 0, 1, 1."""
+    with np.errstate(all="ignore"):
+        origin = np.minimum(p[..., :2], g[..., :2])
+        size = np.maximum(p[..., 2:], g[..., 2:]) - origin
+        origin, size = np.tile(origin, 2), np.tile(size, 2)
+        return (p - origin) / size, (g - origin) / size
+
+
+def _centre_penalty(p: Array, g: Array) -> Array:
+    """ρ² / c²: squared distance of the centres over the squared diagonal of the smallest box around both."""
+    with np.errstate(all="ignore"):
+        corner = np.maximum(p[..., 2:], g[..., 2:]) - np.minimum(p[..., :2], g[..., :2])
+        centre = ((p[..., :2] - g[..., :2]) + (p[..., 2:] - g[..., 2:])) / 2
+        # In units of the longer side of the enclosing box, so that squares neither overflow nor vanish.
+        unit = corner.max(axis=-1, keepdims=True)
+        return ((centre / unit) ** 2).sum(-1) / ((corner / unit) ** 2).sum(-1)
+
+
+def _aspect(boxes: Array) -> Array:
+    return np.arctan(_side(boxes, 0) / _side(boxes, 1))
+
+
+def _or_apart(value: Array, p: Array, g: Array) -> Array:
+    """-1 where a box is invalid, or where the pair is too large to be measured."""
+    return np.where(valid_boxes(p) & valid_boxes(g) & np.isfinite(value), value, -1.0)

@@ -1,0 +1,153 @@
+"""Quality curves: from the IoU of a matched pair to the credit it earns.
+
+A curve is a frozen, hashable value that is called with an array of IoUs in [0, 1] and returns credits in [0, 1] of
+the same shape. Every curve is monotone, so that a better box never earns less; one that is not, or that leaves
+[0, 1], is refused when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+# A knot's own value must survive the arithmetic of the curve; nothing finer than this is a defect of the knots.
+_TOLERANCE = 1e-12
+
+
+@dataclass(frozen=True)
+class Linear:
+    """Credit equal to the IoU (R2, R3).
+
+    Example:
+        >>> Linear()([0.0, 0.6, 1.0])
+        array([0. , 0.6, 1. ])
+    """
+
+    def __call__(self, iou: ArrayLike) -> Array:
+        return np.asarray(iou, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class HermiteSpline:
+    """Cubic Hermite spline through knots with prescribed slopes (R4).
+
+    Args:
+        knots: ``(IoU, credit, slope)`` each, with IoU increasing from 0 to 1.
+
+    Raises:
+        ValueError: fewer than two knots, IoUs that do not run from 0 to 1, or a curve that falls somewhere or leaves
+            [0, 1].
+
+    Example:
+        >>> curve = HermiteSpline()
+        >>> curve([0.0, 0.5, 0.6, 0.8, 1.0]).round(4)
+        array([0.    , 0.5   , 0.6067, 0.8   , 1.    ])
+
+    Source: specification §6.1; Fritsch & Carlson, SIAM J. Numer. Anal. 1980.
+    """
+
+    knots: tuple[tuple[float, float, float], ...] = (
+        (0.0, 0.0, 1.5),
+        (0.5, 0.5, 1.1),
+        (0.8, 0.8, 0.9),
+        (1.0, 1.0, 0.5),
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "knots", _as_knots(self.knots, 3, "(IoU, credit, slope)"))
+        _check_spline(self.knots)
+
+    def __call__(self, iou: ArrayLike) -> Array:
+        iou = np.asarray(iou, dtype=np.float64)
+        x, y, slope = np.array(self.knots).T
+        k = np.clip(np.searchsorted(x, iou, side="right") - 1, 0, len(x) - 2)
+        h = x[k + 1] - x[k]
+        t = (iou - x[k]) / h
+        # s(x) = h00(t) y_k + h10(t) h m_k + h01(t) y_k+1 + h11(t) h m_k+1
+        s = (
+            (2 * t**3 - 3 * t**2 + 1) * y[k]
+            + (t**3 - 2 * t**2 + t) * h * slope[k]
+            + (3 * t**2 - 2 * t**3) * y[k + 1]
+            + (t**3 - t**2) * h * slope[k + 1]
+        )
+        return np.clip(s, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class PiecewiseLinear:
+    """Straight lines between knots (R5).
+
+    Args:
+        knots: ``(IoU, credit)`` each, with IoU increasing from 0 to 1.
+
+    Raises:
+        ValueError: fewer than two knots, IoUs that do not run from 0 to 1, or credits that fall or leave [0, 1].
+
+    Example:
+        >>> PiecewiseLinear()([0.2, 0.4, 0.6, 0.8, 1.0]).round(4)
+        array([0.  , 0.15, 0.5 , 0.8 , 1.  ])
+
+    Source: specification §7.1.
+    """
+
+    knots: tuple[tuple[float, float], ...] = ((0.0, 0.0), (0.3, 0.0), (0.5, 0.3), (0.7, 0.7), (1.0, 1.0))
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "knots", _as_knots(self.knots, 2, "(IoU, credit)"))
+        credit = [knot[1] for knot in self.knots]
+        if min(credit) < 0 or max(credit) > 1 or any(b < a for a, b in pairwise(credit)):
+            raise ValueError(
+                f"Expected credits in [0, 1] that never fall for `knots`, got {credit}. "
+                "A better box must not earn less: sort the credits."
+            )
+
+    def __call__(self, iou: ArrayLike) -> Array:
+        x, y = np.array(self.knots).T
+        return np.asarray(np.interp(np.asarray(iou, dtype=np.float64), x, y), dtype=np.float64)
+
+
+def _as_knots(knots: Sequence[Sequence[float]], length: int, shape: str) -> tuple[tuple[float, ...], ...]:
+    try:
+        result = tuple(tuple(float(value) for value in knot) for knot in knots)
+    except (TypeError, ValueError):
+        raise ValueError(f"Expected knots {shape} for `knots`, got {knots!r}. Give numbers only.") from None
+    if len(result) < 2 or any(len(knot) != length for knot in result):
+        raise ValueError(f"Expected two or more knots {shape} for `knots`, got {knots!r}.")
+    if not np.isfinite(result).all():
+        raise ValueError(f"Expected finite numbers for `knots`, got {knots!r}.")
+    iou = [knot[0] for knot in result]
+    if iou[0] != 0 or iou[-1] != 1 or any(b <= a for a, b in pairwise(iou)):
+        raise ValueError(
+            f"Expected IoUs that increase from 0 to 1 for `knots`, got {iou}. Add a knot at 0 or 1, or sort the knots."
+        )
+    return result
+
+
+def _check_spline(knots: Sequence[Sequence[float]]) -> None:
+    """Refuse a spline that falls or leaves [0, 1], by the extrema of each cubic, not by sampling."""
+    for (x0, y0, m0), (x1, y1, m1) in pairwise(knots):
+        h = x1 - x0
+        # s'(t) = a t² + b t + c on [0, 1]; its least value is at an end or at the vertex.
+        a = 6 * (y0 - y1) + 3 * h * (m0 + m1)
+        b = 6 * (y1 - y0) - 2 * h * (2 * m0 + m1)
+        c = h * m0
+        candidates = [0.0, 1.0]
+        if a > 0 and 0 < -b < 2 * a:
+            candidates.append(-b / (2 * a))
+        if min(a * t * t + b * t + c for t in candidates) < -_TOLERANCE:
+            raise ValueError(
+                f"Expected a curve that never falls for `knots`, got one that falls between IoU {x0} and {x1}. "
+                "A better box must not earn less: use smaller slopes there "
+                "(at most three times the slope of the straight line is always safe)."
+            )
+        # Rising throughout, it stays within [0, 1] if its ends do.
+        if min(y0, y1) < 0 or max(y0, y1) > 1:
+            raise ValueError(
+                f"Expected credits in [0, 1] for `knots`, got {y0} and {y1}. Scale the credits to at most 1."
+            )

@@ -1,0 +1,52 @@
+"""Fixtures and strategies that several rooms share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+# Nothing in the tests may look for a model or a dataset on the network.
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+# These machines are noisy: a slow example is no failure.
+settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("default")
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """Real films, annotations and completions, which stand beside the checkout and are not part of it."""
+    path = REPOSITORY.parent / "shared"
+    if not path.is_dir():
+        pytest.skip("needs the real films and completions in ../shared, which only some checkouts have")
+    return path
+
+
+def random_boxes(rng: np.random.Generator, n: int, size: float = 100.0) -> np.ndarray:
+    """n valid boxes inside a square of the given size."""
+    corners = rng.uniform(0, size, (n, 2, 2))
+    low, high = corners.min(axis=1), corners.max(axis=1)
+    return np.concatenate([low, high + 1e-6], axis=1)
+
+
+def box_lists(max_size: int = 6) -> st.SearchStrategy[list[list[float]]]:
+    """Lists of boxes on a coarse grid: overlapping, touching, equal, inverted and of no area."""
+    corner = st.integers(0, 12).map(float)
+    return st.lists(st.lists(corner, min_size=4, max_size=4), max_size=max_size)
+
+
+def valid_box_lists(min_size: int = 0, max_size: int = 6) -> st.SearchStrategy[list[list[float]]]:
+    """Lists of valid boxes on a coarse grid."""
+    corner, side = st.integers(0, 10), st.integers(1, 8)
+    box = st.tuples(corner, corner, side, side).map(
+        lambda b: [float(b[0]), float(b[1]), float(b[0] + b[2]), float(b[1] + b[3])]
+    )
+    return st.lists(box, min_size=min_size, max_size=max_size)

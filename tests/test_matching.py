@@ -1,0 +1,129 @@
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+
+from grounding_rewards.matching import MATCHERS, greedy_match, hungarian_match, thresholded_hungarian_match
+
+
+def greedy_by_the_book(iou, threshold):
+    """The pseudo-code of specification §2.2, line by line."""
+    n, m = iou.shape
+    matched = [-1] * n
+    if m == 0:
+        return matched
+    taken = set()
+    for i in sorted(range(n), key=lambda i: -iou[i].max()):
+        free = [j for j in range(m) if j not in taken]
+        if free:
+            best = max(free, key=lambda j: (iou[i, j], -j))
+            if iou[i, best] >= threshold and iou[i, best] > 0:
+                matched[i] = best
+                taken.add(best)
+    return matched
+
+
+def best_total(iou):
+    """Greatest total IoU over all assignments, by trying every one."""
+    n, m = iou.shape
+    if n > m:
+        return best_total(iou.T)
+    return max((sum(iou[i, j] for i, j in enumerate(chosen)) for chosen in permutations(range(m), n)), default=0.0)
+
+
+def total(iou, matched):
+    return sum(iou[i, j] for i, j in enumerate(matched) if j >= 0)
+
+
+@st.composite
+def iou_matrices(draw, max_side=5):
+    n, m = draw(st.integers(0, max_side)), draw(st.integers(0, max_side))
+    # a coarse grid, so that ties and exact thresholds are common
+    cells = st.integers(0, 10).map(lambda k: k / 10)
+    return np.array(draw(st.lists(cells, min_size=n * m, max_size=n * m))).reshape(n, m)
+
+
+@pytest.mark.parametrize(
+    ("iou", "expected"),
+    [
+        ([[0.49]], [-1]),  # below τ
+        ([[0.50]], [0]),  # at τ
+        ([[0.51]], [0]),  # above τ
+        (
+            [[0.6, 0.9], [0.0, 0.8]],
+            [1, -1],
+        ),  # the surer prediction takes the box; the other keeps nothing it reaches
+        ([[0.8], [0.8]], [0, -1]),  # tie: the box that was written first
+        ([[0.7, 0.7]], [0]),  # tie: the ground truth with the lower index
+        ([[0.6, 0.55], [0.7, 0.0]], [1, 0]),  # second choice above τ
+        ([[0.0, 0.0]], [-1]),
+    ],
+)
+def test_greedy_by_hand(iou, expected):
+    assert greedy_match(iou, 0.5).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("iou", "greedy", "hungarian", "thresholded"),
+    [
+        # greedy takes 0.9 and strands the other; the optimum has 0.7 + 0.6 = 1.3
+        ([[0.6, 0.0], [0.9, 0.7]], [-1, 0], [0, 1], [0, 1]),
+        # the full matrix prefers 0.45 + 0.45 = 0.9 to 0.5 and then loses both
+        ([[0.5, 0.45], [0.45, 0.0]], [0, -1], [-1, -1], [0, -1]),
+    ],
+)
+def test_matchers_differ_where_they_should(iou, greedy, hungarian, thresholded):
+    assert greedy_match(iou, 0.5).tolist() == greedy
+    assert hungarian_match(iou, 0.5).tolist() == hungarian
+    assert thresholded_hungarian_match(iou, 0.5).tolist() == thresholded
+
+
+@given(iou_matrices(), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
+def test_greedy_follows_the_pseudo_code(iou, threshold):
+    assert greedy_match(iou, threshold).tolist() == greedy_by_the_book(iou, threshold)
+
+
+@given(iou_matrices())
+def test_hungarian_is_optimal(iou):
+    matched = hungarian_match(iou, 0.0)
+    assert total(iou, matched) == pytest.approx(best_total(iou))
+    rows, columns = linear_sum_assignment(iou, maximize=True)
+    assert total(iou, matched) == pytest.approx(iou[rows, columns].sum())
+
+
+@given(iou_matrices(), st.sampled_from([0.3, 0.5]))
+def test_thresholding_first_never_loses(iou, threshold):
+    first = total(iou, thresholded_hungarian_match(iou, threshold))
+    assert first >= total(iou, hungarian_match(iou, threshold)) - 1e-12
+    assert first == pytest.approx(best_total(np.where(iou >= threshold, iou, 0.0)))
+
+
+@given(iou_matrices(), st.sampled_from(sorted(MATCHERS)), st.sampled_from([0.0, 0.3, 0.5]))
+def test_pairs_are_one_to_one_and_reach_the_threshold(iou, name, threshold):
+    matched = MATCHERS[name](iou, threshold)
+    taken = [j for j in matched if j >= 0]
+    assert len(taken) == len(set(taken))
+    assert all(iou[i, j] >= threshold and iou[i, j] > 0 for i, j in enumerate(matched) if j >= 0)
+
+
+@given(st.lists(iou_matrices(), min_size=1, max_size=5), st.sampled_from(sorted(MATCHERS)))
+def test_a_padded_batch_gives_the_single_results(matrices, name):
+    n = max(len(matrix) for matrix in matrices)
+    m = max(matrix.shape[1] for matrix in matrices)
+    padded = np.zeros((len(matrices), n, m))
+    for slot, matrix in zip(padded, matrices, strict=True):
+        slot[: matrix.shape[0], : matrix.shape[1]] = matrix
+    for row, matrix in zip(MATCHERS[name](padded, 0.3), matrices, strict=True):
+        assert row[: len(matrix)].tolist() == MATCHERS[name](matrix, 0.3).tolist()
+        assert (row[len(matrix) :] == -1).all()
+
+
+@pytest.mark.parametrize("name", sorted(MATCHERS))
+def test_wrong_input_is_refused(name):
+    with pytest.raises(ValueError, match="`iou_threshold`"):
+        MATCHERS[name]([[0.5]], 1.5)
+    with pytest.raises(ValueError, match="`iou`"):
+        MATCHERS[name]([0.5], 0.5)
