@@ -1,0 +1,26 @@
+"""Text to boxes: what a completion says, in the box format that its model writes.
+
+`parse_boxes` reads one completion, `format_boxes` writes one; `read_boxes` is the first half of `parse_boxes`,
+for scoring in batches. A new format is an entry in `formats.py`; a new way of writing boxes is a `Syntax` beside
+those in `json_syntax.py` and `bracket_syntax.py`.
+"""
+
+from grounding_rewards.parsing.box_format import BoxFormat, Syntax
+from grounding_rewards.parsing.formats import box_format_for_model_type, get_box_format, list_box_formats
+from grounding_rewards.parsing.reading import format_boxes, parse_boxes, read_boxes
+from grounding_rewards.parsing.results import REJECT_REASONS, STATUSES, ParsedBoxes, RawBoxes
+
+__all__ = [
+    "REJECT_REASONS",
+    "STATUSES",
+    "BoxFormat",
+    "ParsedBoxes",
+    "RawBoxes",
+    "Syntax",
+    "box_format_for_model_type",
+    "format_boxes",
+    "get_box_format",
+    "list_box_formats",
+    "parse_boxes",
+    "read_boxes",
+]

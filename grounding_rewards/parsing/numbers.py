@@ -1,0 +1,57 @@
+"""Numbers as models write them, and the four of them that make a box."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+#: Coordinates of this size or more are digit loops, not places in an image.
+MAX_COORDINATE = 1e9
+
+# `\d` and float() both know every script's decimal digits, so full-width digits need no extra care. No two
+# neighbouring parts can match the same character, so a mismatch costs time linear in the length.
+_is_number = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?").fullmatch
+_is_not_finite = re.compile(r"[-+]?(?:nan|inf|infinity)", re.IGNORECASE).fullmatch
+_is_placeholder = re.compile(r"[xy][_ ]?(?:\d|min|max|left|right|top|bottom|center)\d?", re.IGNORECASE).fullmatch
+
+_REASON_BY_COUNT = {2: "point", 8: "quad", 9: "box_3d"}
+
+
+def looks_numeric(token: str) -> bool:
+    """A number, NaN, infinity or a placeholder such as `x1`: what only stands in a list of coordinates."""
+    return bool(_is_number(token) or _is_not_finite(token) or _is_placeholder(token))
+
+
+def read_number(token: str) -> float | None:
+    """The number that a token spells, None when it spells none or one of `MAX_COORDINATE` or more."""
+    if not _is_number(token):
+        return None
+    value = float(token)
+    return value if abs(value) < MAX_COORDINATE else None
+
+
+def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
+    """The four numbers of a box, or the reason (one of `REJECT_REASONS`) why these tokens are none.
+
+    >>> box_or_reason(["086", ".5", "1e2", "30"])
+    [86.0, 0.5, 100.0, 30.0]
+    >>> box_or_reason(["1", "2", "3"])
+    'wrong_count'
+    """
+    if all(map(_is_number, tokens)):
+        if len(tokens) != 4:
+            return _REASON_BY_COUNT.get(len(tokens), "wrong_count")
+        box = [float(token) for token in tokens]
+        return box if max(map(abs, box)) < MAX_COORDINATE else "number_too_large"
+    if any(map(_is_placeholder, tokens)):
+        return "placeholder"
+    return "not_finite" if any(map(_is_not_finite, tokens)) else "not_a_number"
+
+
+def are_coordinates(values: list[float]) -> bool:
+    """Whether values from a JSON decoder that refuses NaN and booleans are all below `MAX_COORDINATE`.
+
+    Raises:
+        TypeError: one of them is no number.
+    """
+    return max(values) < MAX_COORDINATE and min(values) > -MAX_COORDINATE

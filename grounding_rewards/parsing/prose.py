@@ -1,0 +1,111 @@
+"""Statements in words: that there is nothing to mark, and instructions that were echoed instead of answered.
+
+The rules are few and anchored: a sentence states a negative when it *begins* with one ("No effusion is seen", "There
+is no ...", "The film shows no ...", "I can't find any ...") or says normal in a fixed phrase ("unremarkable", "clear
+of any lesions"). A text states a negative when each of its sentences does. What only sounds negative ("no change in
+the effusion", "cannot rule out", "no effusion, but a mass") is listed in `_NOT_NEGATIVE`.
+"""
+
+from __future__ import annotations
+
+import re
+
+#: A longer text is a report or a ramble, not a statement.
+MAX_STATEMENT = 2000
+#: A longer word is a generation that got stuck. The longest in the trade, lymphangioleiomyomatosis, has 24 letters.
+MAX_WORD = 30
+
+_WHOLE_ANSWERS = frozenset(
+    [
+        *("none", "null", "nil", "nothing", "no", "n/a", "normal", "negative", "empty"),
+        *("no object", "no objects", "no box", "no boxes", "no bounding box", "no bounding boxes"),
+        *("no finding", "no findings", "no lesion", "no lesions", "no abnormality", "no abnormalities"),
+        *("not found", "not present", "not visible", "not detected"),
+    ]
+)
+
+_INSTRUCTION = re.compile(
+    r"""\b(?: returns? | respond | reply | outputs? | print | write | provide | say
+      | answer\ (?:with|only|in|using) | your\ answer | (?:the\ following|in\ the|this)\ format
+      | if\ (?:there|no|none|nothing|not|you|the|it|any|an?)
+      | [xy]_?(?:1|2|min|max) )\b""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+_NEGATIVE = re.compile(
+    r"""(?: # "Impression: ..."
+        (?:yes|sorry|overall|in\ (?:summary|conclusion)|conclusion|impression|findings?|answer|result)\s?[:,]\s?
+    )?(?:
+      # "no ...", "there is no ...", "I see no ...", "the film shows no ...", "the lungs have no ..."
+      (?: there\ (?:is|are|was|were|(?:appear|seem)s?\ to\ be)\ (?:currently\ )?
+        | (?:i|we)\ (?:can\ )?(?:see|saw|find|found|detect|detected|observe|observed|identify|identified)[ ]
+        | (?:the|this|these|both)\ (?:[\w-]+\ ){1,6}?
+          (?: (?:show|reveal|demonstrate|contain|display|exhibit|indicate|present|suggest)(?:s|ed)?
+            | has | have | had | is | are | with )[ ]
+      )?
+      (?:that\ there\ (?:is|are)\ )?(?:no|none|nothing|without|not\ any|neither|zero)\b
+      # "I can't find any ...", "the film does not show any ..."
+    | (?:(?:i|we|it|the|this|one)\ (?:[\w-]+\ ){0,6}?)?
+      (?:can(?:\ ?not|'?t)|(?:could|do|does|did|was|were|am|is|are)(?:\ not|n'?t)|unable\ to|failed\ to)[ ]
+      (?:able\ to\ )?(?:find|see|detect|identify|locate|observe|show|reveal|demonstrate|contain|have|visuali[sz]e)[ ]
+      (?:any|an?|evidence|signs?)\b
+      # "... is unremarkable", "the lungs are clear", "... free of ..."
+    | (?:[\w'/-]+\ ){0,10}?
+      (?: (?:clear|free|devoid)\ of | clean\ bill\ of\ health | unremarkable | within\ normal\ limits
+        | negative\ for | absence\ of
+        | (?:is|are|was|were|(?:appear|look|seem)s?)\ (?:to\ be\ )?(?:entirely\ |completely\ )?(?:normal|clear|healthy)
+        | (?:is|are|was|were)\ (?:not\ (?:seen|present|visible|detected|identified|found|observed)|absent) )\b
+      # "normal chest film"
+    | (?:a\ )?(?:normal|healthy|clear|negative)\ (?:[\w-]+\ ){0,2}?
+      (?:chest|lungs?|film|image|study|exam(?:ination)?|x-?ray|radiograph|scan|cxr)\b
+    )""",
+    re.VERBOSE,
+)
+
+_NOT_NEGATIVE = re.compile(
+    r"""\b(?: but | however | except | although | though | (?:other|rather)\ than | (?:apart|aside)\ from | besides
+      | whereas | yet | unchanged | exclude[ds]? | rul(?:e|ed|ing)\ out | possibl[ey] | probabl[ey] | likely
+      | suspicious | suspected | may | might | could\ be | located\ at | not\ (?:normal|clear|free|unremarkable)
+      | (?:no|without|any)\ (?:[\w-]+\ )?(?:changes?|difference|doubt|longer|improvement|resolution|progression)
+      | (?:no|without)\ (?:further|additional|other|new|more)
+      # about the question instead of the film: "no idea", "no image was provided", "nothing comes to mind"
+      | (?:no|any|an?|the)\ (?:answer|clue|comment|context|idea|information|need|problem|question|reply|response|way)
+      | (?:no|any|an?)\ (?:attachment|film|file|image|photo|picture|radiograph|scan|x-?ray)
+      | of\ the\ above | (?:come|comes|came)\ to\ mind | know | say | tell | sure | unsure | uncertain )\b""",
+    re.VERBOSE,
+)
+
+_FENCE = re.compile(r"```(?:json)?")
+_TAG = re.compile(r"<[^<>]{0,40}>")
+_SENTENCE_END = re.compile(r"(?<=[.!?;。])\s+|\n+")
+_AROUND = " \t\r\n.!\"'`[](){}*:,。"
+
+
+def states_nothing(answer: str) -> bool:
+    """Whether the answer says in words that there is nothing to mark.
+
+    >>> states_nothing("There is no pneumothorax. The lungs are clear.")
+    True
+    >>> states_nothing("No change in the left effusion.")
+    False
+    """
+    if len(answer) > MAX_STATEMENT or echoes_prompt(answer):
+        return False
+    text = _TAG.sub(" ", _FENCE.sub(" ", answer)).replace("’", "'").casefold().strip(_AROUND)
+    text = text.removeprefix("json\n").strip(_AROUND)
+    if text in _WHOLE_ANSWERS:
+        return True
+    sentences = [sentence.strip(_AROUND).split() for sentence in _SENTENCE_END.split(text)]
+    return any(sentences) and all(_is_negative(words) for words in sentences if words)
+
+
+def echoes_prompt(answer: str) -> bool:
+    """Whether the answer reads like an instruction: then a negative in it is quoted, not stated."""
+    return _INSTRUCTION.search(answer, 0, MAX_STATEMENT) is not None
+
+
+def _is_negative(words: list[str]) -> bool:
+    if max(map(len, words)) > MAX_WORD:
+        return False
+    sentence = " ".join(words)
+    return _NEGATIVE.match(sentence) is not None and _NOT_NEGATIVE.search(sentence) is None

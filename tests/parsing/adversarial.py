@@ -1,0 +1,130 @@
+"""Texts made to be slow or to break a parser: each pattern repeated to any length.
+
+The tests and the benchmark use them; run this to see how long the slowest take:
+
+    python -m tests.parsing.adversarial
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+
+from grounding_rewards.parsing import get_box_format, list_box_formats, read_boxes
+
+# name -> what is repeated
+PATTERNS = {
+    "open brackets": "[",
+    "open braces": "{",
+    "open parentheses": "(",
+    "close brackets": "]",
+    "close braces": "}",
+    "empty lists": "[]",
+    "empty objects": "{}",
+    "open pairs": '[{"',
+    "open keys": '{"bbox_2d":[',
+    "open box": '{"bbox_2d": [1, 2, 3, ',
+    "double quotes": '"',
+    "single quotes": "'",
+    "quotes in a list": "['",
+    "spaced single quotes": "[' ' ",
+    "backslashes": "\\",
+    "escaped quotes": '["\\"',
+    "digits": "9",
+    "digits in a list": "[9",
+    "digit runs": "[1" + "9" * 500 + ",",
+    "fractions": "[0." + "3" * 500 + ",",
+    "dots": "[1.",
+    "exponents": "[1e9,",
+    "signs": "[-+",
+    "commas": ",",
+    "commas in a list": "[1,",
+    "colons": ":",
+    "keys": '"bbox_2d":',
+    "spaces": " ",
+    "space after bracket": "[ ",
+    "newlines": "\n",
+    "tags": "<",
+    "open answers": "<answer>",
+    "answer pairs": "<answer></answer>",
+    "open thinking": "<think>",
+    "thinking pairs": "<think></think>",
+    "half tags": "<answer",
+    "label tags": "<|object_ref_start|>",
+    "label pairs": "<|object_ref_start|>a<|object_ref_end|>",
+    "box tags": "<|box_start|>",
+    "open corners": "(1,2),(",
+    "corners": "(1,2),",
+    "corner pairs": "(1,2),(3,4) ",
+    "points": "[1,2]",
+    "threes": "[1,2,3],",
+    "boxes": "[1,2,3,4],",
+    "nines": "[1,2,3,4,5,6,7,8,9]",
+    "words in brackets": "[a]",
+    "words in parentheses": "(a, b)",
+    "plain objects": '{"bbox_2d": [1, 2, 3, 4], "label": "mass"},',
+    "quoted objects": "{'bbox_2d': [1, 2, 3, 4], 'label': 'mass'},",
+    "placeholders": "[x1, y1, x2, y2]",
+    "not a number": "[NaN, Infinity, 1, 2],",
+    "fences": "```json\n",
+    "negatives": "No findings. ",
+    "negative starts": "no ",
+    "subjects": "the chest film ",
+    "letters": "a",
+    "full-width": "［１，２，３，４］",
+    "NUL": "\0",
+    "lone surrogates": "\ud800",
+    "end tokens": "<|im_end|>",
+    "half objects": '{"bbox_2d": [1, 2, 3, 4]',
+    "nested objects": '{"a":{"b":',
+    "long list": "1,",
+}
+# what stands before the repetition: the place where a pattern meets a reader
+OPENINGS = (
+    "",
+    "[",
+    '[{"bbox_2d": [',
+    '[{"label": "',
+    "[{'label': '",
+    "<answer>[",
+    "<answer>",
+    "(",
+    "<|object_ref_start|>",
+)
+
+
+def texts(opening: str, length: int) -> dict[str, str]:
+    """The opening followed by each pattern, up to this length."""
+    return {name: (opening + pattern * (length // len(pattern) + 1))[:length] for name, pattern in PATTERNS.items()}
+
+
+def slowest(length: int, count: int = 12) -> list[tuple[float, str, str, str]]:
+    """The cases that take `read_boxes` longest: seconds of processor time, box format, opening, pattern."""
+    cases = [
+        (_seconds(text, name), name, opening, pattern)
+        for opening in OPENINGS
+        for pattern, text in texts(opening, length).items()
+        for name in list_box_formats()
+    ]
+    # One measurement each finds the candidates, the best of five more tells their time from noise.
+    return sorted(
+        (
+            (min(_seconds(texts(opening, length)[pattern], name) for _ in range(5)), name, opening, pattern)
+            for _, name, opening, pattern in heapq.nlargest(count, cases)
+        ),
+        reverse=True,
+    )
+
+
+def _seconds(text: str, format_name: str) -> float:
+    fmt = get_box_format(format_name)
+    start = time.process_time()
+    read_boxes(text, fmt)
+    return time.process_time() - start
+
+
+if __name__ == "__main__":
+    for length in (1_000_000, 2_000_000):
+        print(f"{length} characters, the slowest in milliseconds:")
+        for seconds, *case in slowest(length):
+            print(f"  {1000 * seconds:6.1f}  {' '.join(map(repr, case))}")

@@ -1,0 +1,200 @@
+"""JSON as models write it, well-formed and otherwise, read under the declaration of `qwen3-vl`."""
+
+import pytest
+
+from grounding_rewards.parsing import get_box_format, read_boxes
+from grounding_rewards.parsing.json_syntax import read_plain_json
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH
+
+FORMAT = get_box_format("qwen3-vl")
+A = [1, 2, 3, 4]
+B = [5, 6, 7, 8]
+
+# text, coordinates of all boxes, labels
+BOXES = [
+    # the family's own form, fenced and bare
+    ('```json\n[\n\t{"bbox_2d": [1, 2, 3, 4], "label": "mass"}\n]\n```', A, ["mass"]),
+    ('[{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]', A, ["mass"]),
+    ('{"bbox_2d": [1, 2, 3, 4], "label": "mass"}', A, ["mass"]),
+    # fences in other spellings: no language, closed by ```json, never closed, lost but for the word
+    ('```\n[{"bbox_2d": [1, 2, 3, 4]}]\n```', A, [None]),
+    ('```JSON\n{"bbox_2d": [1, 2, 3, 4]}\n```', A, [None]),
+    ('```json\n[{"bbox_2d": [1, 2, 3, 4]}]\n```json', A, [None]),
+    ('```json\n[{"bbox_2d": [1, 2, 3, 4]}]', A, [None]),
+    ('json\n[{"bbox_2d": [1, 2, 3, 4]}]', A, [None]),
+    # text around it
+    ('The findings are: [{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]. It\'s a mass.', A, ["mass"]),
+    # two fences, one box each
+    ('```json\n{"bbox_2d": [1, 2, 3, 4]}\n```\nand\n```json\n{"bbox_2d": [5, 6, 7, 8]}\n```', A + B, [None] * 2),
+    # one object per line, with and without commas
+    ('{"bbox_2d": [1, 2, 3, 4]}\n{"bbox_2d": [5, 6, 7, 8]}', A + B, [None, None]),
+    ('{"bbox_2d": [1, 2, 3, 4]}, {"bbox_2d": [5, 6, 7, 8]}', A + B, [None, None]),
+    # trailing commas, as in an official cookbook
+    ('[{"bbox_2d": [1, 2, 3, 4], "label": "mass",},]', A, ["mass"]),
+    # stray opening brace, as in another
+    ('[\n\t{\n\t{"bbox_2d": [1, 2, 3, 4], "label": "mass"}, {"bbox_2d": [5, 6, 7, 8]}\n]', A + B, ["mass", None]),
+    # missing and superfluous closing braces
+    ('[{"bbox_2d": [1, 2, 3, 4], "label": "mass"]', A, ["mass"]),
+    ('[{"bbox_2d": [1, 2, 3, 4], "label": "mass"}}, {"bbox_2d": [5, 6, 7, 8]}]', A + B, ["mass", None]),
+    # Python's repr, also with an apostrophe
+    ("[{'bbox_2d': [1, 2, 3, 4], 'label': 'patient's mass'}]", A, ["patient's mass"]),
+    ("{'bbox_2d': (1, 2, 3, 4), 'label': None}", A, [None]),
+    # keys without quotes
+    ("{bbox_2d: [1, 2, 3, 4], label: mass}", A, ["mass"]),
+    # full-width punctuation and digits, typographic quotes
+    ("［｛“bbox_2d”：［１，２，３，４］，“label”：“肺”｝］", A, ["肺"]),
+    # numbers as strings, zero-padded, with signs and exponents
+    ('{"bbox_2d": ["1", "2", " 3", "4"]}', A, [None]),
+    ('{"bbox_2d": [001, +2, 3e0, 40E-1]}', A, [None]),
+    # duplicate keys in one object: every box counts
+    ('{"bbox_2d": [1, 2, 3, 4], "label": "a", "bbox_2d": [5, 6, 7, 8], "label": "b"}', A + B, ["a", "b"]),
+    ('{"bbox_2d": [1, 2, 3, 4], "bbox_2d": [5, 6, 7, 8], "label": "b"}', A + B, ["b", "b"]),
+    # the same, the second key spelled with an escape
+    ('{"bbox_2d": [1, 2, 3, 4], "bbox\\u005f2d": [5, 6, 7, 8]}', A + B, [None, None]),
+    # several boxes under one key
+    ('{"bbox_2d": [[1, 2, 3, 4], [5, 6, 7, 8]], "label": "mass"}', A + B, ["mass", "mass"]),
+    # below another key
+    ('{"objects": [{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]}', A, ["mass"]),
+    # labels under other keys, nested, or of another type
+    ('{"bbox_2d": [1, 2, 3, 4], "text_content": "mass"}', A, ["mass"]),
+    ('{"bbox_2d": [1, 2, 3, 4], "name_zh": "肿块", "name_en": "mass"}', A, ["mass"]),
+    ('{"bbox_2d": [1, 2, 3, 4], "names": {"zh": "肿块", "en": "mass"}}', A, ["mass"]),
+    ('{"bbox_2d": [1, 2, 3, 4], "label": 7}', A, ["7"]),
+    ('{"bbox_2d": [1, 2, 3, 4], "label": null}', A, [None]),
+    ('{"label": "mass", "bbox_2d": [1, 2, 3, 4]}', A, ["mass"]),
+    # labels that look like syntax
+    ('{"bbox_2d": [1, 2, 3, 4], "label": "see \\"bbox_2d\\": [9, 9, 9, 9]"}', A, ['see "bbox_2d": [9, 9, 9, 9]']),
+    ('{"bbox_2d": [1, 2, 3, 4], "label": "<5 mm {nodule]"}', A, ["<5 mm {nodule]"]),
+    # lists without keys
+    ("[1, 2, 3, 4]", A, [None]),
+    ("[[1, 2, 3, 4], [5, 6, 7, 8]]", A + B, [None, None]),
+    # odd boxes are kept as written: false positives later, not "no answer"
+    ('{"bbox_2d": [0, 0, 0, 0]}', [0, 0, 0, 0], [None]),
+    ('{"bbox_2d": [9, 9, 1, -1]}', [9, 9, 1, -1], [None]),
+    # a stated negative beside a box
+    ('No findings. [{"bbox_2d": [1, 2, 3, 4]}]', A, [None]),
+    # the string ends with its line, the next line is read
+    ('[{"label": "mass, "bbox_2d": [9, 9],\n {"bbox_2d": [1, 2, 3, 4]}]', A, [None]),
+]
+
+# text, what is left of it, the reasons
+REJECTS = [
+    ('{"bbox_2d": [1, 2, 3]}', [], {"wrong_count": 1}),
+    ('{"bbox_2d": [1, 2, 3, 4, 5]}', [], {"wrong_count": 1}),
+    ('{"bbox_2d": [1, 2]}', [], {"point": 1}),
+    ('{"bbox_2d": [1, 2, 3, 4, 5, 6, 7, 8]}', [], {"quad": 1}),
+    ('{"bbox_2d": [1, 2, 3, 4, 5, 6, 7, 8, 9]}', [], {"box_3d": 1}),
+    ('{"bbox_3d": [1, 2, 3, 4, 5, 6, 7, 8, 9], "label": "car"}', [], {"box_3d": 1}),
+    ('{"point_2d": [1, 2], "label": "mass"}', [], {"point": 1}),
+    # a point beside a box is no failed attempt at a box
+    ('{"bbox_2d": [1, 2, 3, 4], "point_2d": [1, 2]}', A, {}),
+    ('{"bbox_2d": [1, 2, NaN, 4]}', [], {"not_finite": 1}),
+    ('{"bbox_2d": [1, 2, 3, Infinity]}', [], {"not_finite": 1}),
+    ('{"bbox_2d": [1, 2, 3, 1e400]}', [], {"number_too_large": 1}),
+    ('{"bbox_2d": [1, 2, 3, 1000000000]}', [], {"number_too_large": 1}),
+    ('{"bbox_2d": [true, 2, 3, 4]}', [], {"not_a_number": 1}),
+    ('{"bbox_2d": [1, 2, null, 4]}', [], {"not_a_number": 1}),
+    ('{"bbox_2d": [1, 2, 3, 4px]}', [], {"not_a_number": 1}),
+    ('{"bbox_2d": "1, 2, 3, 4"}', [], {"not_a_number": 1}),
+    ("[x1, y1, x2, y2]", [], {"placeholder": 1}),
+    ('{"bbox_2d": [x1, y1, x2, y2], "label": "<label>"}', [], {"placeholder": 1}),
+    ('{"box_2d": [1, 2, 3, 4]}', [], {"unknown_key": 1}),
+    # closed by the brace only
+    ('[{"bbox_2d": [1, 2, 3, 4}, {"bbox_2d": [5, 6, 7, 8]}]', B, {"unclosed": 1}),
+    # one bad box never voids the others, and 3 + 5 numbers are not two boxes
+    ('[{"bbox_2d": [1, 2, 3]}, {"bbox_2d": [1, 2, 3, 4, 5]}, {"bbox_2d": [5, 6, 7, 8]}]', B, {"wrong_count": 2}),
+    ("[" * (MAX_DEPTH + 1) + "1, 2, 3, 4" + "]" * (MAX_DEPTH + 1), [], {"too_deep": 1}),
+    ("[" * MAX_DEPTH + "1, 2, 3, 4" + "]" * MAX_DEPTH, A, {}),
+    ('{"bbox_2d": [1, 2, 3, 4]}' * (MAX_BOXES + 5), A * MAX_BOXES, {"too_many_boxes": 1}),
+]
+
+# text that breaks off, the boxes that were complete before
+TRUNCATED = [
+    ('[{"bbox_2d": [1, 2, 3, 4], "label": "mass"}', A),
+    ('[{"bbox_2d": [1, 2, 3, 4], "label": "ma', A),
+    ('```json\n[{"bbox_2d": [1, 2, 3, 4]}, {"bbox_2d": [5, 6, 7, 8', A),
+    ('[{"bbox_2d": [1, 2, 3, 4]}, {"bbox_2d": [5, 6', A),
+    ('[{"bbox_2d": [1, 2, 3, 4]}, {"bbo', A),
+    ("[", []),
+    # four numbers of nine
+    ('{"label": "box", "bbox_3d": [0.85, 1.17, 2.6, 0.31, ', []),
+    # a digit loop
+    ('[{"bbox_2d": [1, 2, 3, 4]}, {"bbox_2d": [5, ' + "9" * 1000, A),
+]
+
+EMPTY = [
+    "[]",
+    "```json\n[]\n```",
+    "```json\n[\n]\n```",
+    "[ ]",
+    "null",
+    '{"finding": false}',
+    '{"boxes": []}',
+    '{"bbox_2d": [], "label": "mass"}',
+    '{"bbox_2d": null}',
+    "```json\n[]\n```\nThe lungs are clear.",
+    "['No Objects']",
+]
+
+UNPARSEABLE = [
+    ("{}", "nothing_stated"),
+    ('{"finding": true}', "nothing_stated"),
+    ("A mass in the left lung.", "nothing_stated"),
+    # no brackets: a box needs its closing one
+    ("1, 2, 3, 4", "nothing_stated"),
+    ("Return a list of boxes, or [] if there is none.", "echoed_prompt"),
+    ("If nothing is found return 'No Objects'.", "echoed_prompt"),
+    ("", "no_answer"),
+]
+
+
+@pytest.mark.parametrize(("text", "coords", "labels"), BOXES)
+def test_boxes(text, coords, labels):
+    raw = read_boxes(text, FORMAT)
+    assert (raw.coords, raw.labels, raw.status) == (coords, labels, "boxes")
+    assert raw.scores == [None] * len(labels)
+
+
+@pytest.mark.parametrize(("text", "coords", "rejected"), REJECTS)
+def test_rejects(text, coords, rejected):
+    raw = read_boxes(text, FORMAT)
+    assert (raw.coords, raw.rejected) == (coords, rejected)
+    assert raw.status == ("boxes" if coords else "unparseable")
+
+
+@pytest.mark.parametrize(("text", "coords"), TRUNCATED)
+def test_truncated(text, coords):
+    raw = read_boxes(text, FORMAT)
+    assert (raw.coords, raw.status) == (coords, "truncated")
+
+
+@pytest.mark.parametrize("text", EMPTY)
+def test_empty(text):
+    assert read_boxes(text, FORMAT) == ([], [], [], "empty", {})
+
+
+@pytest.mark.parametrize(("text", "reason"), UNPARSEABLE)
+def test_unparseable(text, reason):
+    assert read_boxes(text, FORMAT) == ([], [], [], "unparseable", {reason: 1})
+
+
+@pytest.mark.parametrize(
+    ("member", "score"),
+    [('"confidence": 0.9', 0.9), ("'Confidence': 1", 1.0), ('"score": "0.5"', 0.5), ('"score": "high"', None)],
+)
+def test_stated_confidence(member, score):
+    raw = read_boxes(f'{{"bbox_2d": [1, 2, 3, 4], {member}}}', FORMAT)
+    assert raw.scores == [score]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]',
+        '```json\n[\n\t{"bbox_2d": [1.5, 2, 3, 4], "label": "mass"},\n\t{"bbox_2d": [1, 2, 3, 4]}\n]\n```',
+        '{"bbox_2d": [1, 2, 3, 4]}',
+        "[]",
+    ],
+)
+def test_plain_json_takes_the_quick_way(text):
+    assert read_plain_json(text, FORMAT) is not None

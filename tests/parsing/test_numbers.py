@@ -1,0 +1,58 @@
+"""Four tokens to a box, or the name of what is wrong with them."""
+
+import pytest
+
+from grounding_rewards.parsing.numbers import box_or_reason, read_number
+
+BOXES = [
+    (["1", "2", "3", "4"], [1, 2, 3, 4]),
+    # zero-padded, as CogVLM writes; invalid in JSON
+    (["086", "007", "000", "999"], [86, 7, 0, 999]),
+    # no digit on one side of the point, signs, exponents
+    (["-.5", "+5.", "1e2", "2.5E-1"], [-0.5, 5, 100, 0.25]),
+    # full-width digits
+    (["１", "２", "３", "４"], [1, 2, 3, 4]),
+    # inverted and empty boxes are kept as written
+    (["9", "9", "1", "1"], [9, 9, 1, 1]),
+    (["0", "0", "0", "0"], [0, 0, 0, 0]),
+]
+REASONS = [
+    ([], "wrong_count"),
+    (["1", "2"], "point"),
+    (["1", "2", "3"], "wrong_count"),
+    (["1", "2", "3", "4", "5"], "wrong_count"),
+    (["1"] * 8, "quad"),
+    (["1"] * 9, "box_3d"),
+    (["x1", "y1", "x2", "y2"], "placeholder"),
+    (["x_min", "y_min", "xmax", "YMAX"], "placeholder"),
+    # a placeholder among numbers: an example in a prompt
+    (["x1", "2", "3", "4"], "placeholder"),
+    (["NaN", "1", "2", "3"], "not_finite"),
+    (["1", "2", "3", "-Infinity"], "not_finite"),
+    # over the range of a float
+    (["1", "2", "3", "1e400"], "number_too_large"),
+    (["1", "2", "3", "9" * 100_000], "number_too_large"),
+    (["1", "2", "3", "1e9"], "number_too_large"),
+    # Python's own spellings of numbers that no model means as a coordinate
+    (["1_000", "1", "2", "3"], "not_a_number"),
+    (["0x10", "1", "2", "3"], "not_a_number"),
+    (["1", "", "2", "3"], "not_a_number"),
+    (["10px", "1", "2", "3"], "not_a_number"),
+    (["1.2.3", "1", "2", "3"], "not_a_number"),
+    (["True", "1", "2", "3"], "not_a_number"),
+]
+
+
+@pytest.mark.parametrize(("tokens", "box"), BOXES)
+def test_box(tokens, box):
+    assert box_or_reason(tokens) == box
+
+
+@pytest.mark.parametrize(("tokens", "reason"), REASONS)
+def test_reason(tokens, reason):
+    assert box_or_reason(tokens) == reason
+
+
+@pytest.mark.parametrize(("token", "value"), [("0.9", 0.9), ("90%", None), ("1e300", None), ("nan", None)])
+def test_read_number(token, value):
+    assert read_number(token) == value
