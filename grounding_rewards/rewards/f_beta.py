@@ -1,0 +1,203 @@
+"""R2 to R5: how many boxes are right (F-beta) times how well they fit (quality)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from grounding_rewards.quality import HermiteSpline, Linear, PiecewiseLinear
+from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch, check_number, ratio
+
+
+def f_beta_score(precision: ArrayLike, recall: ArrayLike, beta: float) -> Array:
+    """F-beta of precision and recall, elementwise; 0 where both are 0.
+
+    ``F = (1 + β²) P R / (β² P + R)``
+
+    Args:
+        precision: any shape, in [0, 1].
+        recall: the same shape, in [0, 1].
+        beta: β > 0; above 1 a missed finding costs more than a false one.
+
+    Returns:
+        float64 in [0, 1], of the same shape.
+
+    Example:
+        One of two findings found, nothing false: P = 1, R = 1/2.
+
+        >>> f_beta_score([1.0, 0.0], [0.5, 0.0], beta=1.5).round(4)
+        array([0.5909, 0.    ])
+
+    Source: specification §1.2; van Rijsbergen, Information Retrieval, 1979.
+    """
+    p, r = np.asarray(precision, dtype=np.float64), np.asarray(recall, dtype=np.float64)
+    return ratio((1 + beta**2) * p * r, beta**2 * p + r)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FBetaReward(BoxReward):
+    """F-beta of the matches times a quality of the matched IoUs; the base of R2 to R5.
+
+    Args:
+        beta: β of F-beta, in (0, 1000]; 1.5 leans mildly towards recall.
+        iou_threshold: τ, in (0, 1].
+        no_box_bonus: δ, in [0, 1].
+        matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
+    """
+
+    beta: float = 1.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number(self, "beta", above=0.0, at_most=1000.0)
+
+    def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
+        f_beta = f_beta_score(batch.precision, batch.recall, self.beta)
+        quality = self._quality(batch)
+        return f_beta, quality, f_beta * quality
+
+    @abstractmethod
+    def _quality(self, batch: MatchedBatch) -> Array:
+        """Return Q, (b,) in [0, 1]; 0 without a match."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProductIoUReward(FBetaReward):
+    """R2: F-beta times the product of the matched IoUs, in [0, 1].
+
+    ``Q = Π IoU(p_i, g_j)`` falls exponentially with the number of findings: for films with one finding.
+
+    Example:
+        >>> r2 = ProductIoUReward()
+        >>> round(r2.score([[0, 0, 10, 6]], [[0, 0, 10, 10]]), 4)
+        0.6
+        >>> explained = r2.explain([[0, 0, 10, 8], [20, 0, 30, 8]], [[0, 0, 10, 10], [20, 0, 30, 10]])
+        >>> round(explained.quality, 4), explained.f_beta
+        (0.64, 1.0)
+
+    Source: specification §4.
+    """
+
+    def _quality(self, batch: MatchedBatch) -> Array:
+        # Q = Π IoU over the matches; an empty product would be 1, but without a match Q is 0
+        product = np.where(batch.hit, batch.iou, 1.0).cumprod(axis=1)[:, -1]
+        return np.where(batch.tp > 0, product, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanIoUReward(FBetaReward):
+    """R3: F-beta times the mean of the matched IoUs, in [0, 1].
+
+    Example:
+        >>> r3 = MeanIoUReward()
+        >>> explained = r3.explain([[0, 0, 10, 8], [20, 0, 30, 6]], [[0, 0, 10, 10], [20, 0, 30, 10]])
+        >>> round(explained.reward, 4), explained.tp
+        (0.7, 2)
+
+    Source: specification §5.
+    """
+
+    def _quality(self, batch: MatchedBatch) -> Array:
+        # Q = 1/|M| Σ IoU
+        return batch.mean_over_matches(Linear()(batch.iou))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplineIoUReward(FBetaReward):
+    """R4: F-beta times the mean of a smooth curve over the matched IoUs, in [0, 1].
+
+    ``Q = (1 - w) · 1/|M| Σ s(IoU) + w · 1/|M| Σ max(0, 1 - d)`` with d the distance between the centres over the
+    diagonal of the ground-truth box. The second term is there if ``center_weight`` w is above 0.
+
+    Args:
+        beta: β of F-beta, in (0, 1000].
+        iou_threshold: τ, in (0, 1].
+        no_box_bonus: δ, in [0, 1].
+        matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
+        center_weight: w, in [0, 1]; the specification suggests 0.15 where it is wanted.
+        knots: ``(IoU, credit, slope)`` each, see :class:`grounding_rewards.quality.HermiteSpline`.
+
+    Example:
+        >>> r4 = SplineIoUReward()
+        >>> round(r4.score([[0, 0, 10, 6]], [[0, 0, 10, 10]]), 4)
+        0.6067
+
+    Source: specification §6.
+    """
+
+    center_weight: float = 0.0
+    knots: tuple[tuple[float, float, float], ...] = HermiteSpline().knots
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number(self, "center_weight", at_least=0.0, at_most=1.0)
+        object.__setattr__(self, "knots", HermiteSpline(self.knots).knots)
+
+    def _quality(self, batch: MatchedBatch) -> Array:
+        smooth = batch.mean_over_matches(HermiteSpline(self.knots)(batch.iou))
+        if self.center_weight == 0:
+            return smooth
+        center = batch.mean_over_matches(_center_closeness(batch))
+        # Q = (1 - w) Q_smooth + w Q_center
+        return (1 - self.center_weight) * smooth + self.center_weight * center
+
+
+@dataclass(frozen=True, kw_only=True)
+class PiecewiseIoUReward(FBetaReward):
+    """R5: optimal matching, F-beta times the mean of a piecewise linear curve over the matched IoUs, in [0, 1].
+
+    With the default τ = 0.5 the part of the curve below 0.5 is never reached.
+
+    Args:
+        beta: β of F-beta, in (0, 1000].
+        iou_threshold: τ, in (0, 1].
+        no_box_bonus: δ, in [0, 1].
+        matching: ``"hungarian"``, ``"thresholded_hungarian"`` or ``"greedy"``.
+        iou_breakpoints: IoUs inside (0, 1) at which the curve bends, increasing; below the first the credit is that
+            of the first.
+        quality_breakpoints: the credit at each of them, and at IoU 1: one more than ``iou_breakpoints``.
+
+    Example:
+        >>> r5 = PiecewiseIoUReward()
+        >>> round(r5.score([[0, 0, 10, 6]], [[0, 0, 10, 10]]), 4)
+        0.5
+
+    Source: specification §7.
+    """
+
+    matching: str = "hungarian"
+    iou_breakpoints: tuple[float, ...] = (0.3, 0.5, 0.7)
+    quality_breakpoints: tuple[float, ...] = (0.0, 0.3, 0.7, 1.0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "iou_breakpoints", tuple(self.iou_breakpoints))
+        object.__setattr__(self, "quality_breakpoints", tuple(self.quality_breakpoints))
+        if len(self.quality_breakpoints) != len(self.iou_breakpoints) + 1:
+            raise ValueError(
+                f"Expected {len(self.iou_breakpoints) + 1} numbers for `quality_breakpoints`, "
+                f"got {self.quality_breakpoints!r}. Give one per IoU breakpoint and one for IoU 1."
+            )
+        self._curve()
+
+    def _curve(self) -> PiecewiseLinear:
+        first, *rest = self.quality_breakpoints
+        iou = (0.0, *self.iou_breakpoints, 1.0)
+        return PiecewiseLinear(tuple(zip(iou, (first, first, *rest), strict=True)))
+
+    def _quality(self, batch: MatchedBatch) -> Array:
+        # Q = 1/|M| Σ q(IoU)
+        return batch.mean_over_matches(self._curve()(batch.iou))
+
+
+def _center_closeness(batch: MatchedBatch) -> Array:
+    """max(0, 1 - d) of every match, (b, n), d = |c(p) - c(g)| / diag(g); 0 without a match."""
+    gt = np.take_along_axis(batch.gt, np.maximum(batch.matched, 0)[..., None], axis=1)
+    with np.errstate(all="ignore"):
+        offset = ((batch.pred[..., :2] - gt[..., :2]) + (batch.pred[..., 2:] - gt[..., 2:])) / 2
+        side = gt[..., 2:] - gt[..., :2]
+        d = np.hypot(offset[..., 0], offset[..., 1]) / np.hypot(side[..., 0], side[..., 1])
+    return np.where(batch.hit, np.clip(1 - d, 0.0, 1.0), 0.0)

@@ -1,0 +1,125 @@
+"""Names of rewards: a dict, and dotted paths for everything that is not in it."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from grounding_rewards.rewards.average_precision import AveragePrecisionReward
+from grounding_rewards.rewards.f_beta import (
+    MeanIoUReward,
+    PiecewiseIoUReward,
+    ProductIoUReward,
+    SplineIoUReward,
+)
+
+Factory = Callable[..., Any]
+
+REGISTRY: dict[str, Factory] = {
+    "R1": AveragePrecisionReward,
+    "R2": ProductIoUReward,
+    "R3": MeanIoUReward,
+    "R4": SplineIoUReward,
+    "R5": PiecewiseIoUReward,
+}
+
+
+def list_rewards() -> list[str]:
+    """Names of all registered rewards, in the order of their registration.
+
+    Example:
+        >>> list_rewards()[:5]
+        ['R1', 'R2', 'R3', 'R4', 'R5']
+    """
+    return list(REGISTRY)
+
+
+def register_reward(name: str, factory: Factory) -> Factory:
+    """Make a reward available by name in :func:`grounding_rewards.get_reward` and in YAML.
+
+    Args:
+        name: the new name, the key under which TRL logs the reward.
+        factory: a class, or anything else that is called with the parameters and returns an object with
+            ``score(pred, gt) -> float``. For the full speed and all metrics subclass
+            :class:`grounding_rewards.rewards.BoxReward`.
+
+    Returns:
+        The factory, so that the function serves as ``register_reward("name", MyReward)`` below a class.
+
+    Raises:
+        ValueError: the name is taken by another factory, is empty, or the factory cannot be called.
+
+    Example:
+        >>> class AnyHit:
+        ...     def score(self, pred, gt):
+        ...         return float(len(pred) > 0 and len(gt) > 0)
+        >>> _ = register_reward("any-hit", AnyHit)
+        >>> import grounding_rewards as gr
+        >>> gr.get_reward("any-hit").score([[0, 0, 1, 1]], [[5, 5, 6, 6]])
+        1.0
+        >>> del REGISTRY["any-hit"]
+    """
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"Expected a word for `name`, got {name!r}. Choose a name without dots.")
+    if "." in name:
+        raise ValueError(f"Expected a name without dots for `name`, got {name!r}. Dots mark an import path.")
+    if not callable(factory):
+        raise ValueError(f"Expected a class or function for `factory`, got {factory!r}. Register the class itself.")
+    if REGISTRY.get(name, factory) is not factory:
+        raise ValueError(f"Expected a new name for `name`, got {name!r}, which is registered. Choose another.")
+    REGISTRY[name] = factory
+    return factory
+
+
+def make_box_reward(name: str, params: Mapping[str, Any]) -> Any:
+    """Return the object that ``name`` stands for, built with ``params``.
+
+    ``name`` is registered, or the dotted path of a class or factory, or of an object with ``score``, which is taken as
+    it is.
+
+    Raises:
+        ValueError: unknown name, a path that cannot be imported, or a parameter that does not exist; each lists what
+            is legal.
+    """
+    factory = _look_up(name)
+    if not callable(factory) or (hasattr(factory, "score") and not inspect.isclass(factory)):
+        if params:
+            raise ValueError(
+                f"Expected no parameters for the ready reward `{name}`, got {', '.join(params)}. "
+                "Give the path of its class instead."
+            )
+        return factory
+    legal = _parameters(factory)
+    unknown = [param for param in params if legal is not None and param not in legal]
+    if unknown:
+        raise ValueError(
+            f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. "
+            f"Use some of: {', '.join(legal or ())}."
+        )
+    return factory(**params)
+
+
+def _look_up(name: str) -> Any:
+    if isinstance(name, str) and name in REGISTRY:
+        return REGISTRY[name]
+    if isinstance(name, str) and "." in name:
+        module, _, attribute = name.rpartition(".")
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ValueError(
+                f"Expected an importable path for `name`, got {name!r} ({error}). Check the spelling and PYTHONPATH."
+            ) from error
+    raise ValueError(
+        f"Expected a known name for `name`, got {name!r}. Use one of: {', '.join(REGISTRY)}; or a dotted path."
+    )
+
+
+def _parameters(factory: Factory) -> list[str] | None:
+    """Names that the factory takes, or None if it takes any."""
+    parameters = inspect.signature(factory).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return None
+    return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]

@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+
+import grounding_rewards as gr
+from grounding_rewards.rewards import MeanIoUReward
+from grounding_rewards.rewards.registry import REGISTRY
+
+GT = [[0, 0, 10, 10]]
+
+
+class Coverage:
+    """Somebody's own reward: has the first prediction its corner inside the truth?"""
+
+    def __init__(self, bonus=0.25):
+        self.bonus = bonus
+
+    def score(self, pred, gt):
+        if len(pred) == 0 or len(gt) == 0:
+            return self.bonus if len(pred) == len(gt) else 0.0
+        return float((np.asarray(pred)[0, :2] < np.asarray(gt)[0, 2:]).all())
+
+
+READY = MeanIoUReward(beta=3.0)
+
+
+@pytest.fixture
+def registered():
+    gr.register_reward("coverage", Coverage)
+    yield "coverage"
+    del REGISTRY["coverage"]
+
+
+def test_the_five_are_there():
+    assert gr.list_rewards()[:5] == ["R1", "R2", "R3", "R4", "R5"]
+
+
+def test_a_registered_class_is_built_with_its_parameters(registered):
+    assert "coverage" in gr.list_rewards()
+    reward = gr.get_reward(registered, bonus=0.5, box_format="qwen3-vl")
+    assert reward.__name__ == "coverage"
+    texts = ['[{"bbox_2d": [0, 0, 500, 500], "label": "a"}]', "[]", "[]", "no idea"]
+    seen = {}
+    rewards = reward(
+        completions=texts,
+        boxes=[GT, [], GT, []],
+        width=[10] * 4,
+        height=[10] * 4,
+        log_metric=seen.setdefault,
+    )
+    assert rewards == [1.0, 0.5, 0.0, 0.0]
+    assert seen["coverage/boxes"] == 0.25
+    assert reward.explain(GT, GT).reward == 1.0
+
+
+def test_dotted_paths_of_classes_and_objects():
+    built = gr.get_reward("tests.rewards.test_registry.Coverage", bonus=0.75)
+    assert built.__name__ == "Coverage"
+    assert built.score([], []) == 0.75
+    ready = gr.get_reward("tests.rewards.test_registry.READY", box_format="qwen3-vl")
+    assert ready.box_reward is READY
+    assert gr.get_reward("grounding_rewards.rewards.R4").box_reward == gr.rewards.R4.box_reward
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "named"),
+    [
+        ("R9", {}, "R1, R2, R3, R4, R5"),
+        ("", {}, "R1"),
+        (None, {}, "R1"),
+        ("no.such.module", {}, "importable path"),
+        ("grounding_rewards.rewards.R9", {}, "importable path"),
+        ("tests.rewards.test_registry.GT", {}, "score(pred, gt)"),  # an object without `score`
+        ("tests.rewards.test_registry.READY", {"beta": 1}, "no parameters"),
+        ("tests.rewards.test_registry.Coverage", {"bonsu": 1}, "bonus"),  # lists the legal ones
+    ],
+)
+def test_what_cannot_be_built_is_refused(name, params, named):
+    with pytest.raises(ValueError, match="Expected") as error:
+        gr.get_reward(name, **params)
+    assert named in str(error.value)
+
+
+@pytest.mark.parametrize(("name", "factory"), [("R1", Coverage), ("a.b", Coverage), ("", Coverage), ("x", 3)])
+def test_what_cannot_be_registered_is_refused(name, factory):
+    with pytest.raises(ValueError, match="Expected"):
+        gr.register_reward(name, factory)
+    assert REGISTRY["R1"] is not Coverage

@@ -1,0 +1,484 @@
+"""R1 to R5 on boxes: the specification's numbers, properties, and an independent implementation of each formula."""
+
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.interpolate import CubicHermiteSpline
+from scipy.optimize import linear_sum_assignment
+
+import grounding_rewards as gr
+from grounding_rewards.rewards import (
+    R1,
+    R2,
+    R3,
+    R4,
+    R5,
+    AveragePrecisionReward,
+    PiecewiseIoUReward,
+    SplineIoUReward,
+)
+from tests.conftest import box_lists, random_boxes, valid_box_lists
+from tests.test_matching import greedy_by_the_book
+from tests.test_overlap import scalar_iou
+
+REWARDS = [R1, R2, R3, R4, R5]
+NAMES = ["R1", "R2", "R3", "R4", "R5"]
+GT = [[0, 0, 10, 10]]
+JUNK = [50, 50, 60, 60]
+
+
+def with_iou(iou, at=0):
+    """A box whose IoU with [at, 0, at + 10, 10] is iou."""
+    return [at, 0, at + 10, 10 * iou]
+
+
+# an independent implementation, one completion at a time
+
+
+def by_the_book(name, pred, gt, beta=1.5, threshold=0.5, bonus=0.2):
+    n, m = len(pred), len(gt)
+    if n == 0 and m == 0:
+        return bonus
+    if n == 0 or m == 0:
+        return 0.0
+    iou = np.array([[scalar_iou(p, g) for g in gt] for p in pred])
+    if name == "R5":
+        rows, columns = linear_sum_assignment(1 - iou)
+        pairs = [(i, j) for i, j in zip(rows, columns, strict=True) if iou[i, j] >= threshold]
+    else:
+        pairs = [(i, j) for i, j in enumerate(greedy_by_the_book(iou, threshold)) if j >= 0]
+    if name == "R1":
+        hits = [i in {i for i, _ in pairs} for i in range(n)]
+        precision = [sum(hits[: k + 1]) / (k + 1) for k in range(n)]
+        recall = [0.0] + [sum(hits[: k + 1]) / m for k in range(n)]
+        return sum(max(precision[k:]) * (recall[k + 1] - recall[k]) for k in range(n))
+    if not pairs:
+        return 0.0
+    p, r = len(pairs) / n, len(pairs) / m
+    f = (1 + beta**2) * p * r / (beta**2 * p + r)
+    matched = [iou[i, j] for i, j in pairs]
+    spline = CubicHermiteSpline([0, 0.5, 0.8, 1], [0, 0.5, 0.8, 1], [1.5, 1.1, 0.9, 0.5])
+    quality = {
+        "R2": lambda: math.prod(matched),
+        "R3": lambda: np.mean(matched),
+        "R4": lambda: np.mean(spline(matched)),
+        "R5": lambda: np.mean(np.interp(matched, [0, 0.3, 0.5, 0.7, 1], [0, 0, 0.3, 0.7, 1])),
+    }[name]()
+    return f * quality
+
+
+@given(valid_box_lists(), valid_box_lists(), st.sampled_from(NAMES))
+def test_equal_to_the_book(pred, gt, name):
+    reward = getattr(gr.rewards, name)
+    if name == "R5":
+        iou = np.array([[scalar_iou(p, g) for g in gt] for p in pred]).reshape(len(pred), len(gt))
+        if _assignment_is_ambiguous(iou):
+            return
+    assert reward.score(pred, gt) == pytest.approx(by_the_book(name, pred, gt), abs=1e-12)
+
+
+def _assignment_is_ambiguous(iou):
+    """Several assignments share the greatest total, so that two solvers may differ."""
+    if iou.size == 0:
+        return False
+    rows, columns = linear_sum_assignment(-iou)
+    best = iou[rows, columns].sum()
+    for i, j in zip(rows, columns, strict=True):
+        if iou[i, j] > 0:
+            without = iou.copy()
+            without[i, j] = 0
+            r, c = linear_sum_assignment(-without)
+            if without[r, c].sum() > best - 1e-9:
+                return True
+    return False
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_to_the_book_on_random_films(name):
+    rng = np.random.default_rng(7)
+    reward = getattr(gr.rewards, name)
+    for _ in range(200):
+        gt = random_boxes(rng, rng.integers(0, 6))
+        near = gt[rng.permutation(len(gt))] + rng.normal(0, 4, gt.shape)
+        near[:, 2:] = np.maximum(near[:, 2:], near[:, :2] + 1)
+        pred = np.concatenate([near, random_boxes(rng, rng.integers(0, 3))])
+        assert reward.score(pred, gt) == pytest.approx(by_the_book(name, pred, gt), abs=1e-12)
+
+
+# specification §3.4, §8.2, §8.3, §9.3
+
+
+@pytest.mark.parametrize("reward", REWARDS, ids=NAMES)
+@pytest.mark.parametrize(
+    ("pred", "gt", "expected"),
+    [
+        ([], [], 0.2),  # §3.4 true negative
+        ([JUNK], [], 0.0),  # §3.4 hallucination
+        ([JUNK] * 3, [], 0.0),
+        ([], GT, 0.0),  # §3.4 missed detection
+        (GT, GT, 1.0),  # §3.4 and §8.2 perfect match
+        ([JUNK], GT, 0.0),  # nothing matches
+    ],
+)
+def test_empty_and_perfect_cases(reward, pred, gt, expected):
+    assert reward.score(pred, gt) == expected
+
+
+@pytest.mark.parametrize(
+    ("pred", "gt", "expected"),
+    [
+        # §3.4 partial match, k of m found and nothing false: all-point AP = k/m exactly (both bounds of §3.4 are k/m)
+        ([with_iou(1)], [with_iou(1), with_iou(1, 20)], 1 / 2),
+        ([with_iou(1), with_iou(1, 20)], [with_iou(1), with_iou(1, 20), with_iou(1, 40)], 2 / 3),
+        # by hand, junk first: hits 0, 1: P̃ = 1/2 over the whole recall
+        ([JUNK, with_iou(1)], GT, 1 / 2),
+        # by hand, hits 1, 0, 1 of two: 1/2 · 1 + 1/2 · 2/3
+        ([with_iou(1), JUNK, with_iou(1, 20)], [with_iou(1), with_iou(1, 20)], 5 / 6),
+        # a duplicate of a matched box is a false positive, free when it comes last
+        ([with_iou(1), with_iou(1)], GT, 1.0),
+    ],
+)
+def test_average_precision_by_hand(pred, gt, expected):
+    assert R1.score(pred, gt) == pytest.approx(expected, abs=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("reward", "expected"),
+    [
+        # §8.2 at IoU 0.6 multiplies by 0.83, but F-beta of one matched box is 1
+        (R1, 1.0),
+        (R2, 0.6),
+        (R3, 0.6),
+        (R4, 16.38 / 27),  # s(0.6) = 0.6067, not 0.65
+        (R5, 0.5),  # q(0.6) = 0.50, not 0.55
+    ],
+    ids=NAMES,
+)
+def test_one_box_at_iou_06(reward, expected):
+    explained = reward.explain([with_iou(0.6)], GT)
+    assert explained.reward == pytest.approx(expected, abs=1e-12)
+    assert explained.f_beta == 1.0
+
+
+@pytest.mark.parametrize(
+    ("reward", "expected"),
+    # §8.3: three boxes at IoU 0.8; again F-beta is 1, and s(0.8) = q(0.8) = 0.8
+    [(R1, 1.0), (R2, 0.512), (R3, 0.8), (R4, 0.8), (R5, 0.8)],
+    ids=NAMES,
+)
+def test_three_boxes_at_iou_08(reward, expected):
+    pred = [with_iou(0.8, at) for at in (0, 20, 40)]
+    gt = [with_iou(1, at) for at in (0, 20, 40)]
+    assert reward.score(pred, gt) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("reward", REWARDS, ids=NAMES)
+@pytest.mark.parametrize(("iou", "matches"), [(0.49, 0), (0.50, 1), (0.51, 1)])
+def test_threshold(reward, iou, matches):
+    # §9.3 threshold cases
+    explained = reward.explain([with_iou(iou)], GT)
+    assert explained.tp == matches
+    assert (explained.reward > 0) == bool(matches)
+
+
+@pytest.mark.parametrize("reward", REWARDS, ids=NAMES)
+@pytest.mark.parametrize("count", [2, 3, 5, 10])
+def test_many_boxes(reward, count):
+    # §9.3 multi-box: all right, and one of them missing
+    gt = [with_iou(1, 20 * k) for k in range(count)]
+    assert reward.score(gt, gt) == 1.0
+    assert reward.score(gt[::-1], gt) == 1.0
+    assert 0 < reward.score(gt[1:], gt) < 1
+    assert reward.explain([*gt[1:], JUNK], gt).fp == 1
+
+
+@pytest.mark.parametrize("reward", REWARDS, ids=NAMES)
+@pytest.mark.parametrize(
+    ("pred", "gt", "expected"),
+    [
+        # §9.3 edge geometries and numeric edge cases
+        ([[0.3, 0.3, 0.31, 0.31]], [[0.3, 0.3, 0.31, 0.31]], 1.0),  # tiny, equal
+        ([[0, 0, 1e9, 1e9]], [[0, 0, 1e9, 1e9]], 1.0),  # large, equal
+        ([[0, 0, 1e9, 1e9]], GT, 0.0),  # the whole world
+        ([[3, 3, 3, 9]], GT, 0.0),  # zero area
+        ([[3, 3, 3, 3]], [[3, 3, 3, 3]], 0.0),  # zero area on both sides
+        ([[10, 10, 0, 0]], GT, 0.0),  # swapped corners
+        ([[-5, -5, 5, 5]], [[-5, -5, 5, 5]], 1.0),  # negative coordinates
+        ([[np.nan, 0, 10, 10]], GT, 0.0),
+        ([[0, 0, np.inf, 10]], GT, 0.0),
+        ([[3, 3, 3, 9]], [], 0.0),  # an invalid box still counts: no bonus for junk
+        ([[np.nan] * 4], [], 0.0),
+    ],
+)
+def test_edge_geometries(reward, pred, gt, expected):
+    assert reward.score(pred, gt) == expected
+
+
+@pytest.mark.parametrize("reward", REWARDS[1:], ids=NAMES[1:])
+def test_an_invalid_box_is_a_false_positive(reward):
+    explained = reward.explain([*GT, [5, 5, 5, 5]], GT)
+    assert (explained.tp, explained.fp) == (1, 1)
+    assert explained.reward < 1
+
+
+def test_overlapping_ground_truth_is_matched_one_to_one():
+    gt = [[0, 0, 10, 10], [1, 0, 11, 10]]
+    explained = R5.explain([[1, 0, 11, 10], [0, 0, 10, 10]], gt)
+    assert explained.matches == ((0, 1), (1, 0))
+    assert explained.ious == (1.0, 1.0)
+
+
+def test_spec_5_4_product_and_mean():
+    # §5.4: IoUs 0.8, 0.7, 0.6
+    pred = [with_iou(0.8), with_iou(0.7, 20), with_iou(0.6, 40)]
+    gt = [with_iou(1, at) for at in (0, 20, 40)]
+    assert R2.explain(pred, gt).quality == pytest.approx(0.336)
+    assert R3.explain(pred, gt).quality == pytest.approx(0.7)
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [(1, 0.70), (2, 0.49), (3, 0.343), (5, 0.16807)],  # §4.4, unrounded
+)
+def test_spec_4_4_exponential_decay(count, expected):
+    pred = [with_iou(0.7, 20 * k) for k in range(count)]
+    gt = [with_iou(1, 20 * k) for k in range(count)]
+    assert R2.score(pred, gt) == pytest.approx(expected)
+
+
+# the parts
+
+
+def test_explanation_of_a_mixed_case():
+    pred = [JUNK, with_iou(0.8), [300, 0, 310, 10]]
+    gt = [with_iou(1), with_iou(1, 20)]
+    explained = R3.explain(pred, gt)
+    assert (explained.tp, explained.fp, explained.fn) == (1, 2, 1)
+    assert (explained.precision, explained.recall) == (1 / 3, 1 / 2)
+    assert explained.matches == ((1, 0),)
+    assert explained.ious == (0.8,)
+    # by hand: F1.5 = 3.25 · 1/6 / (2.25 / 3 + 1/2)
+    assert explained.f_beta == pytest.approx(3.25 / 6 / 1.25)
+    assert explained.reward == pytest.approx(explained.f_beta * 0.8)
+
+
+def test_center_term():
+    # by hand: IoU 0.6; the centre is off by 2 in y, the diagonal is √200
+    w, s = 0.15, 16.38 / 27
+    reward = SplineIoUReward(center_weight=w)
+    expected = (1 - w) * s + w * (1 - 2 / math.sqrt(200))
+    assert reward.score([with_iou(0.6)], GT) == pytest.approx(expected)
+
+
+def test_center_term_is_clipped_at_zero():
+    # a flat wide prediction far off a small truth: d > 1
+    reward = SplineIoUReward(center_weight=1.0, iou_threshold=0.001)
+    assert reward.score([[0, 0, 100, 1]], [[0, 0, 1, 1]]) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("ranking", "expected"),
+    # by hand: junk, hit, hit of two truths; scores say hit, hit, junk
+    [("emission", 2 / 3), ("iou", 1.0), ("tied", 2 / 3 * 1.0)],
+)
+def test_rankings(ranking, expected):
+    pred = [JUNK, with_iou(0.9), with_iou(0.8, 20)]
+    gt = [with_iou(1), with_iou(1, 20)]
+    assert AveragePrecisionReward(ranking=ranking).score(pred, gt) == pytest.approx(expected)
+
+
+@given(valid_box_lists(1), valid_box_lists(1), st.randoms(use_true_random=False))
+def test_tied_does_not_depend_on_the_order(pred, gt, random):
+    reward = AveragePrecisionReward(ranking="tied", matching="thresholded_hungarian")
+    shuffled = random.sample(pred, len(pred))
+    assert reward.score(shuffled, gt) == pytest.approx(reward.score(pred, gt), abs=0.5)
+    explained = reward.explain(pred, gt)
+    assert explained.reward == pytest.approx(explained.precision * explained.recall)
+
+
+@pytest.mark.parametrize(
+    ("interpolation", "expected"),
+    [
+        # by hand, hits 1, 0, 1 of two: P̃ is 1 up to recall 1/2, then 2/3
+        ("all", 1 / 2 + 1 / 2 * 2 / 3),
+        ("101", (51 + 50 * 2 / 3) / 101),
+        ("11", (6 + 5 * 2 / 3) / 11),
+        (101, (51 + 50 * 2 / 3) / 101),  # as YAML reads it
+    ],
+)
+def test_interpolations(interpolation, expected):
+    pred = [with_iou(1), JUNK, with_iou(1, 20)]
+    gt = [with_iou(1), with_iou(1, 20)]
+    assert AveragePrecisionReward(interpolation=interpolation).score(pred, gt) == pytest.approx(expected)
+
+
+def test_101_points_equal_pycocotools():
+    coco_module = pytest.importorskip("pycocotools.coco")
+    from pycocotools.cocoeval import COCOeval
+
+    rng = np.random.default_rng(11)
+    reward = AveragePrecisionReward(interpolation="101")
+    for _ in range(20):
+        # far apart, so that COCO's matching by confidence and ours by IoU pair the same boxes
+        m = int(rng.integers(1, 8))
+        gt = [[40.0 * k, 0, 40.0 * k + 20, 20] for k in range(m)]
+        pred = [[x, y, x2 - rng.uniform(0, 14), y2] for x, y, x2, y2 in gt if rng.random() < 0.8]
+        pred += [[40.0 * k, 100, 40.0 * k + 20, 120] for k in range(int(rng.integers(0, 4)))]
+        pred = [pred[i] for i in rng.permutation(len(pred))]
+        if not pred:
+            continue
+        coco = coco_module.COCO()
+        coco.dataset = {
+            "images": [{"id": 1}],
+            "categories": [{"id": 1}],
+            "annotations": [
+                {
+                    "id": k + 1,
+                    "image_id": 1,
+                    "category_id": 1,
+                    "bbox": [x, y, x2 - x, y2 - y],
+                    "area": 400,
+                    "iscrowd": 0,
+                }
+                for k, (x, y, x2, y2) in enumerate(gt)
+            ],
+        }
+        coco.createIndex()
+        results = [
+            {"image_id": 1, "category_id": 1, "bbox": [x, y, x2 - x, y2 - y], "score": 1 - k / 100}
+            for k, (x, y, x2, y2) in enumerate(pred)
+        ]
+        evaluation = COCOeval(coco, coco.loadRes(results), "bbox")
+        evaluation.params.iouThrs = np.array([0.5])
+        evaluation.evaluate()
+        evaluation.accumulate()
+        expected = evaluation.eval["precision"][0, :, 0, 0, -1].mean()
+        assert reward.score(pred, gt) == pytest.approx(expected, abs=1e-12)
+
+
+def test_breakpoints_of_r5():
+    strict = PiecewiseIoUReward(iou_breakpoints=[0.5, 0.9], quality_breakpoints=[0, 0.2, 1])
+    # by hand: halfway between 0.5 and 0.9
+    assert strict.score([with_iou(0.7)], GT) == pytest.approx(0.1)
+
+
+# properties
+
+
+@given(box_lists(), box_lists(), st.sampled_from(REWARDS))
+def test_bounded_and_consistent(pred, gt, reward):
+    explained = reward.explain(pred, gt)
+    assert 0 <= explained.reward <= 1
+    assert explained.reward == reward.score(pred, gt)
+    assert explained.tp + explained.fp == len(pred)
+    assert explained.tp + explained.fn == len(gt)
+    assert len(explained.matches) == len(explained.ious) == explained.tp
+
+
+@given(
+    st.lists(st.lists(st.floats(), min_size=4, max_size=4), max_size=4),
+    st.lists(st.lists(st.floats(), min_size=4, max_size=4), max_size=4),
+    st.sampled_from(REWARDS),
+)
+def test_finite_on_any_floats(pred, gt, reward):
+    assert 0 <= reward.score(pred, gt) <= 1
+
+
+@given(st.lists(st.tuples(box_lists(), box_lists()), max_size=6), st.sampled_from(REWARDS))
+def test_a_batch_gives_the_single_scores(rows, reward):
+    batch = reward.box_reward.score_batch([pred for pred, _ in rows], [gt for _, gt in rows])
+    assert batch.reward.tolist() == [reward.score(pred, gt) for pred, gt in rows]
+
+
+def test_a_batch_is_cut_into_chunks_without_a_trace():
+    # one endless completion among many short ones, and more cells than one chunk holds
+    rng = np.random.default_rng(5)
+    gts = [random_boxes(rng, 40) for _ in range(60)]
+    preds = [random_boxes(rng, 1000 if k == 7 else int(rng.integers(0, 150))) for k in range(60)]
+    batch = R5.box_reward.score_batch(preds, gts)
+    for k in (0, 7, 30, 59):
+        assert batch.explanation(k) == R5.explain(preds[k], gts[k])
+
+
+@given(valid_box_lists(1), st.sampled_from(REWARDS))
+def test_the_truth_earns_full_marks(gt, reward):
+    distinct = [list(box) for box in dict.fromkeys(map(tuple, gt))]
+    assert reward.score(distinct, distinct) == pytest.approx(1.0, abs=1e-12)
+
+
+@given(valid_box_lists(1), valid_box_lists(1), st.sampled_from(REWARDS[1:]))
+def test_a_junk_box_never_pays(pred, gt, reward):
+    junk = [900, 900, 910, 910]
+    assert reward.score([*pred, junk], gt) <= reward.score(pred, gt)
+
+
+@given(st.floats(0.01, 1), st.floats(0.01, 1), st.sampled_from(REWARDS))
+def test_a_better_box_never_earns_less(a, b, reward):
+    worse, better = sorted((a, b))
+    assert reward.score([with_iou(worse)], GT) <= reward.score([with_iou(better)], GT) + 1e-12
+
+
+@given(
+    valid_box_lists(),
+    valid_box_lists(),
+    st.integers(-20, 20),
+    st.sampled_from([0.5, 8.0]),
+    st.sampled_from(REWARDS),
+)
+def test_unchanged_by_moving_and_scaling(pred, gt, shift, scale, reward):
+    moved = [(np.array(boxes).reshape(-1, 4) * scale + shift) for boxes in (pred, gt)]
+    assert reward.score(*moved) == pytest.approx(reward.score(pred, gt), abs=1e-9)
+
+
+# construction
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "named"),
+    [
+        ("R1", {"iou_threshold": 0}, "iou_threshold"),  # 0 would match boxes that do not touch
+        ("R3", {"iou_threshold": 1.01}, "iou_threshold"),
+        ("R3", {"iou_threshold": float("nan")}, "iou_threshold"),
+        ("R3", {"iou_threshold": "0.5"}, "iou_threshold"),
+        ("R3", {"iou_threshold": True}, "iou_threshold"),
+        ("R2", {"beta": 0}, "beta"),
+        ("R2", {"beta": -1}, "beta"),
+        ("R2", {"beta": float("inf")}, "beta"),
+        ("R4", {"no_box_bonus": 1.5}, "no_box_bonus"),
+        ("R4", {"no_box_bonus": -0.1}, "no_box_bonus"),
+        ("R4", {"center_weight": 2}, "center_weight"),
+        ("R4", {"knots": [[0, 0, 1], [1, 2, 1]]}, "knots"),
+        ("R5", {"quality_breakpoints": [0, 1]}, "quality_breakpoints"),
+        ("R5", {"iou_breakpoints": [0.7, 0.5, 0.3]}, "knots"),
+        ("R5", {"matching": "optimal"}, "hungarian"),  # lists the legal words
+        ("R1", {"ranking": "random"}, "emission"),
+        ("R1", {"interpolation": "12"}, "101"),
+        ("R1", {"beta": 1.5}, "ranking"),  # R1 has no beta: lists what it has
+        ("R3", {"gamma": 1}, "no_box_bonus"),
+        ("R3", {"box_format": "qwen9"}, "qwen3-vl"),
+        ("R3", {"on_unparseable": "one"}, "empty"),
+        ("R3", {"on_truncated": "cut"}, "keep"),
+    ],
+)
+def test_a_wrong_parameter_is_refused_with_what_is_legal(name, params, named):
+    with pytest.raises(ValueError, match="Expected") as error:
+        gr.get_reward(name, **params)
+    assert named in str(error.value)
+
+
+@pytest.mark.parametrize("reward", [*REWARDS, gr.get_reward("R4", beta=2, knots=[[0, 0, 1], [1, 1, 1]])])
+def test_a_reward_is_a_frozen_value(reward):
+    copy = pickle.loads(pickle.dumps(reward))
+    assert copy == reward
+    assert hash(copy) == hash(reward)
+    assert reward.__name__ in NAMES
+    with pytest.raises(AttributeError):
+        reward.name = "other"
+
+
+def test_equal_parameters_make_equal_rewards():
+    assert gr.get_reward("R4", beta=2) == gr.get_reward("R4", beta=2.0) != gr.get_reward("R4")

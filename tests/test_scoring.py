@@ -1,0 +1,285 @@
+"""The callable that TRL takes: texts and columns in, numbers, metrics and reasons out."""
+
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import grounding_rewards as gr
+from grounding_rewards.scoring import METRIC_KEYS, completion_text
+
+GT = [[0, 0, 50, 50]]
+RIGHT = '[{"bbox_2d": [0, 0, 500, 500], "label": "nodule"}]'
+CUT_OFF = '[{"bbox_2d": [0, 0, 500, 500], "label": "nodule"}, {"bbox_2d": [0, 10'
+
+
+def score(completions, boxes, name="R3", box_format="qwen3-vl", size=100, columns=None, **params):
+    n = len(completions)
+    sizes = {"width": [size] * n, "height": [size] * n} if size else {}
+    return gr.get_reward(name, box_format=box_format, **params)(completions, boxes=boxes, **sizes, **(columns or {}))
+
+
+@pytest.mark.parametrize(
+    ("text", "boxes", "expected"),
+    [
+        (RIGHT, GT, 1.0),
+        ('[{"bbox_2d": [0, 0, 500, 400]}]', GT, 0.8),
+        (RIGHT, [], 0.0),  # a hallucination
+        ("[]", [], 0.2),  # a stated negative
+        ("[]", GT, 0.0),  # a miss
+        ("", [], 0.0),  # silence is no negative
+        ("Sorry.", [], 0.0),
+        ("Sorry.", GT, 0.0),
+        (CUT_OFF, GT, 1.0),  # what is complete counts
+        (CUT_OFF, [], 0.0),
+        ('[{"bbox_2d": [0, 0, 5', [], 0.0),  # cut off before any box: no bonus
+        ('[{"bbox_2d": [0, 0, 0, 500]}]', [], 0.0),  # an invalid box is a box
+        ('[{"bbox_2d": [0, 0, 500]}]', [], 0.0),  # a rejected one is no negative
+        (
+            '[{"bbox_2d": [0, 0, 500]}, {"bbox_2d": [0, 0, 500, 500]}]',
+            GT,
+            1.0,
+        ),  # and does not void the others
+    ],
+)
+def test_texts(text, boxes, expected):
+    assert score([text], [boxes]) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [0.0, 0.0, 1.0]),
+        ({"on_unparseable": "empty"}, [0.2, 0.0, 1.0]),  # specification §9.1 to the letter
+        ({"on_truncated": "zero"}, [0.0, 0.0, 0.0]),
+    ],
+)
+def test_options(options, expected):
+    assert score(["Sorry.", "Sorry.", CUT_OFF], [[], GT, GT], **options) == expected
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        RIGHT,
+        [{"role": "assistant", "content": RIGHT}],
+        {"role": "assistant", "content": RIGHT},
+        [{"role": "assistant", "content": [{"type": "text", "text": RIGHT}]}],
+        # tool calls in between: the last assistant message counts
+        [
+            {"role": "assistant", "content": "Let me look."},
+            {"role": "tool", "content": "[]"},
+            {"role": "assistant", "content": RIGHT},
+        ],
+        [{"type": "text", "text": RIGHT[:20]}, {"type": "text", "text": RIGHT[20:]}],
+    ],
+)
+def test_all_shapes_of_a_completion(completion):
+    assert completion_text(completion) == RIGHT
+    assert score([completion], [GT]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    "completion", [None, 3, [], {}, [{"role": "assistant"}], [{"role": "assistant", "content": None}], b"[]"]
+)
+def test_what_is_no_text_earns_nothing(completion):
+    assert score([completion], [[]]) == [0.0]
+
+
+def test_box_format_per_row():
+    answers = ["<answer>[0, 0, 0.5, 0.5]</answer>", RIGHT]
+    columns = {"box_format": ["answer-list", "qwen3-vl"]}
+    assert score(answers, [GT, GT], box_format=None, columns=columns) == [1.0, 1.0]
+    with pytest.raises(ValueError, match=r"get_reward.*`box_format` column"):
+        score(answers, [GT, GT], box_format=None)
+
+
+def test_the_reward_overrides_the_row():
+    assert score([RIGHT], [GT], columns={"box_format": ["answer-list"]}) == [1.0]
+
+
+def test_resized_pixels():
+    text = '[{"bbox_2d": [0, 0, 14, 28]}]'
+    columns = {"resized_width": [28], "resized_height": [56]}
+    assert score([text], [GT], box_format="qwen2.5-vl", columns=columns) == [1.0]
+
+
+def test_sizes_from_the_image():
+    class Image:
+        size = (100, 100)
+
+    assert score([RIGHT], [GT], size=None, columns={"image": [Image()]}) == [1.0]
+
+
+def test_one_json_string_instead_of_columns():
+    row = json.dumps({"boxes": GT, "labels": ["nodule"], "width": 100, "height": 100, "box_format": "qwen3-vl"})
+    assert gr.rewards.R3([RIGHT, "[]"], ground_truth=[row, row]) == [1.0, 0.0]
+
+
+def test_ready_rewards_take_the_format_from_the_row():
+    for reward in (gr.rewards.R1, gr.rewards.R2, gr.rewards.R3, gr.rewards.R4, gr.rewards.R5):
+        columns = {
+            "boxes": [GT, []],
+            "width": [100, 100],
+            "height": [100, 100],
+            "box_format": ["qwen3-vl"] * 2,
+        }
+        # what TRL passes besides
+        trl = {
+            "prompts": ["", ""],
+            "completion_ids": [[1], [2]],
+            "trainer_state": None,
+            "labels": [["nodule"], []],
+        }
+        assert reward(completions=[RIGHT, "[]"], **columns, **trl) == [1.0, 0.2]
+        assert pickle.loads(pickle.dumps(reward)) == reward
+
+
+def test_numpy_columns():
+    columns = {"width": np.array([100, 100]), "height": np.array([100, 100])}
+    boxes = [np.array(GT), np.zeros((0, 4))]
+    assert score([RIGHT, "[]"], boxes, size=None, columns=columns) == [1.0, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({"width": [100], "height": [100]}, "`boxes`"),
+        ({"boxes": [GT], "height": [100]}, "`width`"),
+        ({"boxes": [GT], "width": [100]}, "`height`"),
+        ({"boxes": [GT], "width": [100], "height": [0]}, "`height`"),
+        ({"boxes": [GT, GT], "width": [100], "height": [100]}, "`boxes`"),  # another length
+        (
+            {"boxes": [[0, 0, 50, 50]], "width": [100], "height": [100]},
+            "row 0",
+        ),  # one box, not a list of boxes
+        ({"boxes": [[[0, 0, 50]]], "width": [100], "height": [100]}, "row 0"),
+        ({"boxes": [[[0, 0, 50, "a"]]], "width": [100], "height": [100]}, "row 0"),
+        ({"boxes": [[[0, 0, 50, math.nan]]], "width": [100], "height": [100]}, "row 0"),
+        ({"boxes": [[[50, 50, 0, 0]]], "width": [100], "height": [100]}, "x1 < x2"),
+        ({"boxes": "text", "width": [100], "height": [100]}, "`boxes`"),
+        ({"ground_truth": ["no json"]}, "`ground_truth`"),
+        ({"ground_truth": ["{}"]}, "`ground_truth`"),
+    ],
+)
+def test_a_wrong_dataset_is_refused(columns, named):
+    with pytest.raises(ValueError, match="Expected") as error:
+        gr.get_reward("R3", box_format="qwen3-vl")([RIGHT], **columns)
+    assert named in str(error.value)
+
+
+def test_the_row_of_a_bad_box_is_named():
+    with pytest.raises(ValueError, match="row 2"):
+        score([RIGHT] * 4, [GT, [], [[9, 9, 9, 9]], GT])
+
+
+def logged(completions, boxes):
+    seen = []
+    score(completions, boxes, columns={"log_metric": lambda key, value: seen.append((key, value))})
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("completions", "boxes"),
+    [([], []), ([RIGHT], [GT]), (["[]", "junk", CUT_OFF], [[], [], GT]), ([RIGHT] * 9, [[]] * 9)],
+)
+def test_the_same_metrics_in_the_same_order_on_every_call(completions, boxes):
+    seen = logged(completions, boxes)
+    assert [key for key, _ in seen] == [f"R3/{key}" for key in METRIC_KEYS]
+    assert all(isinstance(value, float) for _, value in seen)
+    assert all(math.isfinite(value) for key, value in seen if not key.endswith("hallucination_rate"))
+
+
+def test_metrics_by_hand():
+    values = dict(logged([RIGHT, '[{"bbox_2d": [0, 0, 500]}]', RIGHT, "[]"], [GT, GT, [], []]))
+    expected = {
+        "boxes": 2 / 4,
+        "precision": 1 / 4,
+        "recall": 1 / 4,
+        "mean_iou": 1 / 4,
+        "status/boxes": 2 / 4,
+        "status/empty": 1 / 4,
+        "status/unparseable": 1 / 4,
+        "rejected/wrong_count": 1 / 4,
+        "negatives": 2 / 4,
+        "hallucinated": 1 / 4,
+        "hallucination_rate": 1 / 2,
+    }
+    assert {key: values[f"R3/{key}"] for key in expected} == expected
+
+
+def test_a_rate_without_negatives_is_not_a_number():
+    assert math.isnan(dict(logged([RIGHT], [GT]))["R3/hallucination_rate"])
+
+
+def test_extra_columns_have_one_entry_per_completion():
+    seen = {}
+    score([RIGHT, "junk"], [GT, []], columns={"log_extra": seen.setdefault})
+    assert seen["R3/status"] == ["boxes", "unparseable"]
+    assert len(seen["R3/reason"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "boxes", "reason"),
+    [
+        (RIGHT, GT, "1 of 1 found, mean IoU 1.00"),
+        (
+            '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [600, 600, 700, 700]}]',
+            GT,
+            "1 of 1 found, 1 false box, mean IoU 1.00",
+        ),
+        ('[{"bbox_2d": [600, 600, 700, 700]}]', GT, "0 of 1 found, 1 false box"),
+        (RIGHT, [], "1 box where there is nothing to find"),
+        ("[]", [], "nothing to find, and says so"),
+        ("[]", GT, "says there is nothing, misses 1"),
+        ('[{"bbox_2d": [0, 0, 500]}]', GT, "unparseable: 1 × wrong_count"),
+        ('[{"bbox_2d": [0, 0, 5', GT, "truncated: 1 × unclosed"),
+    ],
+)
+def test_reasons(text, boxes, reason):
+    reward = gr.get_reward("R3", box_format="qwen3-vl")
+    (scored,) = reward.details([text], boxes=[boxes], width=[100], height=[100])
+    assert scored.reason == reason
+    assert scored.reward == reward([text], boxes=[boxes], width=[100], height=[100])[0] == scored.explanation.reward
+
+
+def test_details_carry_boxes_in_original_pixels():
+    reward = gr.get_reward("R3", box_format="qwen3-vl")
+    texts = ["[]", RIGHT, RIGHT]
+    first, second, third = reward.details(texts, boxes=[GT] * 3, width=[100, 100, 200], height=[100, 100, 50])
+    assert first.parsed.boxes.shape == (0, 4)
+    assert second.parsed.boxes.tolist() == GT
+    assert third.parsed.boxes.tolist() == [[0, 0, 100, 25]]
+    assert third.parsed.labels == ("nodule",)
+
+
+def test_ranking_by_the_confidence_that_the_text_states():
+    boxes = '{"bbox_2d": [600, 600, 700, 700], "score": 0.1}, {"bbox_2d": [0, 0, 500, 500], "score": 0.9}'
+    assert score([f"[{boxes}]"], [GT], name="R1", ranking="emission") == [0.5]
+    assert score([f"[{boxes}]"], [GT], name="R1", ranking="score") == [1.0]
+
+
+@given(
+    st.text(max_size=200),
+    st.sampled_from(gr.list_box_formats()),
+    st.sampled_from(["R1", "R2", "R3", "R4", "R5"]),
+)
+def test_any_text_earns_a_number(text, box_format, name):
+    sizes = {"resized_width": [112], "resized_height": [84]}
+    for boxes in (GT, []):
+        (reward,) = score([text], [boxes], name=name, box_format=box_format, columns=sizes)
+        assert 0 <= reward <= 1
+
+
+@given(
+    st.lists(st.sampled_from([RIGHT, "[]", "junk", CUT_OFF, ""]), max_size=8),
+    st.randoms(use_true_random=False),
+)
+def test_a_completion_is_scored_alike_in_any_company(texts, random):
+    boxes = [random.choice([GT, []]) for _ in texts]
+    alone = [score([text], [truth])[0] for text, truth in zip(texts, boxes, strict=True)]
+    assert score(texts, boxes) == alone
