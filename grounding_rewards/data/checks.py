@@ -1,0 +1,234 @@
+"""Refuse a dataset that cannot be learned from, before the first step and with every bad row named at once.
+
+Two kinds of mistake cost days: boxes that do not fit the film, and boxes that fit but cannot be said in the
+model's box format. The first is geometry. For the second every row's own ground truth is written in the box
+format and
+scored: what the author knows to be right has to earn full marks from the very reward that will train the
+    model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from grounding_rewards.boxes import as_box_array
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.parsing import format_boxes, get_box_format
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from grounding_rewards.scoring import GroundingReward, ScoredCompletion
+
+_REQUIRED_COLUMNS = ("prompt", "boxes")
+_GEOMETRY_COLUMNS = ("width", "height", "resized_width", "resized_height")
+_TOLERANCE = 1e-6
+
+Row = Mapping[str, Any]
+
+
+def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "train_dataset") -> None:
+    """Raise one error that names every row on which `reward` could not be trained.
+
+    A row is bad if its boxes are not four finite numbers each with `x1 < x2` and `y1 < y2` inside the film,
+    its labels are not as many as its boxes, its sizes are missing or contradict the image, its box format is
+    unknown, or its ground truth, written in that box format and scored, does not earn the full reward:
+    `no_box_bonus` on a film without boxes; on others every box is found again and the reward is what the
+    rounding of the format leaves of 1.
+
+    Args:
+        dataset: Rows with the columns `prompt`, `boxes`, `width` and `height` (or `image`), and optionally
+            `labels`, `resized_width`, `resized_height`, `box_format` and `id`.
+        reward: The reward to train with; its own box format goes before the rows'.
+        name: What to call the dataset in the error.
+
+    Raises:
+        ValueError: A column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
+    """
+    _check_columns(dataset.column_names, reward, name)
+    rows = list(_rows(dataset))
+    if not rows:
+        raise ValueError(f"Expected at least one row for {name}, got none. Check the split and the path.")
+    problems: dict[int, list[str]] = {}
+    for number, row in enumerate(rows):
+        if found := list(row_problems(row, reward)):
+            problems[number] = found
+    sound = [number for number in range(len(rows)) if number not in problems]
+    for number, found in zip(sound, _gold_problems([rows[number] for number in sound], reward), strict=True):
+        if found:
+            problems[number] = found
+    if problems:
+        raise ValueError(_message(rows, problems, reward, name))
+
+
+def row_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
+    """What is wrong with the columns and the geometry of one row, one sentence each; nothing for a sound row.
+
+    Args:
+        row: One row; `image_size` holds the size of its image where the dataset has images.
+        reward: Decides the box format where the row does not.
+    """
+    width, height = row.get("width"), row.get("height")
+    yield from _size_problems(row)
+    boxes = row["boxes"]
+    if not isinstance(boxes, Sequence):
+        yield f"boxes is {boxes!r}, not a list"
+        return
+    labels = row.get("labels")
+    if labels is not None and len(labels) != len(boxes):
+        yield f"{len(labels)} labels for {len(boxes)} boxes"
+    for index, box in enumerate(boxes):
+        if problem := _box_problem(box, width, height):
+            yield f"box {index} {problem}"
+    yield from _format_problems(row, reward)
+
+
+def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
+    """The rows without their images, but with the images' sizes, read from the headers."""
+    from datasets import Image
+
+    from grounding_rewards.data.images import image_size
+
+    light = dataset.with_format(None).remove_columns(
+        [column for column in ("prompt", "image") if column in dataset.column_names]
+    )
+    if "image" not in dataset.column_names:
+        yield from light
+        return
+    images = dataset.with_format(None).select_columns("image").cast_column("image", Image(decode=False))
+    for row, image in zip(light, images, strict=True):
+        size = image_size(image["image"]) if image["image"] is not None else None
+        row["image_size"] = size
+        if row.get("width") is None and row.get("height") is None and size is not None:
+            row["width"], row["height"] = size
+        yield row
+
+
+def _check_columns(columns: Iterable[str], reward: GroundingReward, name: str) -> None:
+    columns = set(columns)
+    missing = [column for column in _REQUIRED_COLUMNS if column not in columns]
+    if "image" not in columns:
+        missing += [column for column in ("width", "height") if column not in columns]
+    if reward.box_format is None and "box_format" not in columns:
+        missing.append("box_format")
+    if missing:
+        raise ValueError(
+            f"Expected the columns {', '.join((*_REQUIRED_COLUMNS, 'width', 'height', 'box_format'))} "
+            f"for {name}, got {', '.join(sorted(columns))}. Add {', '.join(missing)} "
+            "(an image column may stand for width and height, the reward's own box_format for the last)."
+        )
+
+
+def _size_problems(row: Row) -> Iterator[str]:
+    for column in _GEOMETRY_COLUMNS:
+        value = row.get(column)
+        if value is None:
+            if column in ("width", "height"):
+                yield f"{column} is missing"
+        elif not _is_number(value) or value <= 0:
+            yield f"{column} is {value!r}, not a size in pixels"
+    size, width, height = row.get("image_size"), row.get("width"), row.get("height")
+    if size is None or width is None or height is None or not (_is_number(width) and _is_number(height)):
+        return
+    # A shrunken image has the film's shape up to the rounding of both sides
+    if abs(size[0] * height - size[1] * width) > width + height:
+        yield f"the image is {size[0]} x {size[1]}, which is not the shape of {width} x {height}"
+
+
+def _box_problem(box: Any, width: Any, height: Any) -> str | None:
+    if not isinstance(box, Sequence) or len(box) != 4:
+        return f"is {box!r}, not four numbers"
+    if not all(_is_number(value) for value in box):
+        return f"is {list(box)!r}, not four finite numbers"
+    x1, y1, x2, y2 = box
+    if x1 >= x2 or y1 >= y2:
+        return f"is {list(box)}, which has no area as x1, y1, x2, y2"
+    if not (_is_number(width) and _is_number(height)):
+        return None
+    slack = _TOLERANCE * max(width, height)
+    if x1 < -slack or y1 < -slack or x2 > width + slack or y2 > height + slack:
+        return f"is {list(box)}, outside the film of {width} x {height}"
+    return None
+
+
+def _format_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
+    name = reward.box_format or row.get("box_format")
+    if name is None:
+        yield "box_format is missing"
+        return
+    try:
+        box_format = get_box_format(name)
+    except ValueError as error:
+        yield str(error)
+        return
+    if box_format.space.frame == "resized" and None in (
+        row.get("resized_width"),
+        row.get("resized_height"),
+    ):
+        yield f"resized_width and resized_height are missing, which the box format {name} counts in"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _gold_problems(rows: Sequence[Row], reward: GroundingReward) -> list[list[str]]:
+    """For each row what its own ground truth loses when it is written in the box format and scored."""
+    if not rows:
+        return []
+    columns = {key: [row.get(key) for row in rows] for key in rows[0] if key != "image_size"}
+    scored = reward.details(completions=[_gold_text(row, reward) for row in rows], **columns)
+    return [list(_gold_row_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
+
+
+def _gold_text(row: Row, reward: GroundingReward) -> str:
+    return format_boxes(
+        row["boxes"],
+        reward.box_format or row["box_format"],
+        labels=row.get("labels"),
+        width=row["width"],
+        height=row["height"],
+        resized_width=row.get("resized_width"),
+        resized_height=row.get("resized_height"),
+    )
+
+
+def _gold_row_problems(row: Row, scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
+    name = reward.box_format or row["box_format"]
+    gt, read = as_box_array(row["boxes"]), as_box_array(scored.parsed.boxes)
+    if len(read) != len(gt):
+        yield f"its {len(gt)} boxes written in {name} are read back as {len(read)} ({scored.parsed.status})"
+        return
+    if len(gt) and scored.reward >= 1.0 - _TOLERANCE:
+        return
+    if scored.explanation.fn:
+        ious = np.diagonal(pairwise_iou(read, gt))
+        for index in sorted(set(range(len(gt))) - {match[1] for match in scored.explanation.matches}):
+            size = " x ".join(f"{side:.3g}" for side in gt[index, 2:] - gt[index, :2])
+            yield (
+                f"box {index} ({size} pixels) does not survive the rounding of {name}: "
+                f"IoU {ious[index]:.2f} with itself"
+            )
+        return
+    full = reward.score(gt, gt)
+    if len(gt) and full < 1.0 - _TOLERANCE:
+        yield f"its own boxes earn {full:.4g}, not the full reward of 1"
+    # What is lost beyond the rounding of the coordinates is lost in the text
+    elif scored.reward < reward.score(read, gt) - _TOLERANCE:
+        yield f"its own boxes written in {name} earn {scored.reward:.4g} of {full:.4g} ({scored.reason})"
+
+
+def _message(rows: Sequence[Row], problems: Mapping[int, Sequence[str]], reward: GroundingReward, name: str) -> str:
+    lines = [
+        f"row {number} (id {rows[number].get('id', '-')}): {'; '.join(found)}" for number, found in problems.items()
+    ]
+    return (
+        f"Expected ground truth that earns the full reward {reward.__name__} in every row for {name}, "
+        f"got {len(problems)} bad {'row' if len(problems) == 1 else 'rows'} of {len(rows)}. "
+        "Correct or drop them:\n" + "\n".join(lines)
+    )

@@ -1,0 +1,51 @@
+"""The columns that rewards need and the author of a dataset cannot know: the model's box format and resized sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.data.images import image_size
+from grounding_rewards.data.resize import has_resized_size, resized_size
+from grounding_rewards.parsing import get_box_format
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dataset:
+    """Add the columns `box_format`, `resized_width` and `resized_height`.
+
+    Args:
+        dataset: Rows with `image`, or with `width` and `height`.
+        processor: Decides the resized sizes; the columns stay as they are where it is not of the Qwen2-VL
+            kind.
+        box_format: Name for the `box_format` column; None leaves the column as it is.
+
+    Returns:
+        The dataset with the columns `box_format`, `resized_width` and `resized_height`, those that exist
+        replaced.
+    """
+    if box_format is not None:
+        get_box_format(box_format)
+        dataset = _with_column(dataset, "box_format", [box_format] * dataset.num_rows)
+    if has_resized_size(processor):
+        sizes = [resized_size(processor, width, height) for width, height in _fed_sizes(dataset)]
+        dataset = _with_column(dataset, "resized_width", [width for width, _ in sizes])
+        dataset = _with_column(dataset, "resized_height", [height for _, height in sizes])
+    return dataset
+
+
+def _fed_sizes(dataset: Dataset) -> list[tuple[int, int]]:
+    """The sizes in which the processor gets the films, smaller perhaps than the boxes were drawn on."""
+    from datasets import Image
+
+    if "image" in dataset.column_names:
+        images = dataset.with_format(None).select_columns("image").cast_column("image", Image(decode=False))
+        return [image_size(row["image"]) for row in images]
+    return list(zip(dataset["width"], dataset["height"], strict=True))
+
+
+def _with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:
+    if name in dataset.column_names:
+        dataset = dataset.remove_columns(name)
+    return dataset.add_column(name, values)

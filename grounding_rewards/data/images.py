@@ -1,0 +1,60 @@
+"""The sizes of images."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_EXIF_ORIENTATION = 0x0112
+_TURNED = (5, 6, 7, 8)
+
+
+def image_size(image: Any) -> tuple[int, int]:
+    """Width and height of an image in pixels, upright, from its header alone where it is still encoded.
+
+    Args:
+        image: A PIL image, or the `{"bytes": ..., "path": ...}` of an undecoded `datasets.Image`.
+
+    Returns:
+        `(width, height)` after the EXIF rotation that `datasets` applies when it decodes.
+
+    >>> from PIL import Image
+    >>> image_size(Image.new("L", (30, 20)))
+    (30, 20)
+    """
+    from PIL import Image
+
+    if isinstance(image, Image.Image):
+        return image.size
+    source = image["path"] if image["bytes"] is None else io.BytesIO(image["bytes"])
+    with Image.open(source) as opened:
+        turned = opened.getexif().get(_EXIF_ORIENTATION, 1) in _TURNED
+        return (opened.height, opened.width) if turned else opened.size
+
+
+def shrink_image(image: Image, max_pixels: int) -> Image:
+    """The image itself if it has at most `max_pixels` pixels, else a copy of the same shape that does.
+
+    Args:
+        image: A PIL image.
+        max_pixels: Largest area in pixels, at least 1.
+
+    >>> from PIL import Image
+    >>> shrink_image(Image.new("L", (2000, 1000)), max_pixels=80_000).size
+    (400, 200)
+    """
+    from PIL.Image import Resampling
+
+    if image.width * image.height <= max_pixels:
+        return image
+    scale = math.sqrt(max_pixels / (image.width * image.height))
+    # A side never falls below one pixel, so the other must not exceed the area on its own
+    size = (
+        min(max(1, math.floor(image.width * scale)), max_pixels),
+        min(max(1, math.floor(image.height * scale)), max_pixels),
+    )
+    return image.resize(size, Resampling.BICUBIC, reducing_gap=3.0)

@@ -1,0 +1,76 @@
+"""One argument names any dataset: drawn films, a folder of films, a saved dataset or a name on the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+SYNTHETIC = "synthetic"
+"""The name of the films that `grounding_rewards.data.synthetic` draws."""
+
+_DEFAULT_SYNTHETIC_FILMS = 1024
+
+
+def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset:
+    """Load one split with the columns that every part of the package uses.
+
+    Args:
+        dataset: `"synthetic"`; a folder with `annotations.jsonl`; a folder written by `Dataset.save_to_disk`
+            or `DatasetDict.save_to_disk`; or the name of a dataset on the hub.
+        split: Name of the split, for example `"train"`.
+        films: Take the first so many films; None takes all (of drawn films, 1024).
+
+    Returns:
+        A map-style dataset.
+
+    Raises:
+        ValueError: The dataset cannot be found, or it has no such split.
+
+    >>> load_split("synthetic", "test", films=3).num_rows
+    3
+    """
+    if dataset == SYNTHETIC:
+        from grounding_rewards.data.synthetic import synthetic_dataset
+
+        return synthetic_dataset(split, films or _DEFAULT_SYNTHETIC_FILMS)
+    loaded = _load_folder(Path(dataset), split) if Path(dataset).is_dir() else _load_from_hub(dataset, split)
+    return loaded if films is None else loaded.select(range(min(films, loaded.num_rows)))
+
+
+def _load_folder(folder: Path, split: str) -> Dataset:
+    from datasets import DatasetDict, load_from_disk
+
+    if (folder / "annotations.jsonl").is_file():
+        from grounding_rewards.data.films import load_films
+
+        return load_films(folder, split)
+    try:
+        loaded = load_from_disk(str(folder))
+    except FileNotFoundError:
+        raise ValueError(
+            f"Expected annotations.jsonl or a saved dataset in the folder for dataset, got {str(folder)!r} "
+            "without either. Point to the folder that holds annotations.jsonl."
+        ) from None
+    if not isinstance(loaded, DatasetDict):
+        return loaded
+    if split not in loaded:
+        raise ValueError(
+            f"Expected one of {', '.join(loaded)} for the split of {str(folder)!r}, got {split!r}. "
+            "Choose one of the dataset's own splits."
+        )
+    return loaded[split]
+
+
+def _load_from_hub(name: str, split: str) -> Dataset:
+    from datasets import load_dataset
+
+    try:
+        return load_dataset(name, split=split)
+    except (FileNotFoundError, ConnectionError, ValueError) as error:
+        raise ValueError(
+            f"Expected {SYNTHETIC!r}, an existing folder or the name of a dataset on the hub with a split "
+            f"{split!r} for dataset, got {name!r} ({error}). Check the path and the spelling."
+        ) from error

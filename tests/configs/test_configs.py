@@ -1,0 +1,93 @@
+"""Every YAML file in every folder of configs/ is read by the parser that will read it."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from pathlib import Path
+
+import pytest
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CONFIGS = REPOSITORY / "configs"
+FILES = sorted(path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*.yaml"))
+EXPERIMENTS = [name for name in FILES if name.startswith("experiments/")]
+OWN_LINES = {"reward", "reward_kwargs", "output_dir", "run_name"}
+
+
+def read(name):
+    return yaml.safe_load((CONFIGS / name).read_text(encoding="utf-8"))
+
+
+def test_there_are_files():
+    assert {f"experiments/r{number}.yaml" for number in range(1, 6)} <= set(FILES)
+    assert {"accelerate/cpu_1.yaml", "accelerate/cpu_2.yaml"} <= set(FILES)
+    assert {"demo/grpo.yaml", "demo/real_films.yaml"} <= set(FILES)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_header(name):
+    """What it is, how to launch it, how to override a value, before the first key."""
+    lines = (CONFIGS / name).read_text(encoding="utf-8").splitlines()
+    header = "\n".join(takewhile(lambda line: line.startswith("#"), lines))
+    assert f"configs/{name}" in header
+    assert "verrid" in header
+    for script in ("scripts/train_grpo.py", "scripts/train_sft.py"):
+        if script in header:
+            assert (REPOSITORY / script).is_file()
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("name", FILES)
+def test_is_read_by_its_parser(name, monkeypatch):
+    pytest.importorskip("trl", reason="needs the train extra")
+    monkeypatch.chdir(REPOSITORY)
+    _parser(name)(CONFIGS / name)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiments_differ_in_the_reward_only(name):
+    first, this = read("experiments/r1.yaml"), read(name)
+    assert list(first) == list(this)
+    assert {key for key in first if first[key] != this[key]} <= OWN_LINES
+    assert this["reward"] == Path(name).stem.upper()
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if not name.startswith("accelerate/")])
+def test_films_of_patients_stay_here(name):
+    """TRL would show films in its completion tables and make repositories public."""
+    config = read(name)
+    assert config["report_to"] == "none"
+    assert not config.get("push_to_hub")
+    if "num_generations" in config:
+        assert config["log_multimodal"] is False
+        assert config["log_completions"] is False
+
+
+def _parser(name):
+    if name.startswith("accelerate/"):
+        return _read_by_accelerate
+    return _read_by_grpo if "num_generations" in read(name) else _read_by_sft
+
+
+def _read_by_accelerate(path):
+    from accelerate.commands.config.config_args import load_config_from_file
+
+    assert load_config_from_file(str(path)).num_processes >= 1
+
+
+def _read_by_grpo(path):
+    from grounding_rewards.training.arguments import parse_grpo_arguments
+
+    here = ["--use_cpu", "true", "--bf16", "false", "--tf32", "false"]  # a file for GPUs is read here as well
+    arguments, config, model = parse_grpo_arguments(["--config", str(path), *here])
+    assert arguments.reward == [read(f"{path.parent.name}/{path.name}")["reward"]]
+    assert config.output_dir.startswith("runs/")
+    assert model.model_name_or_path
+
+
+def _read_by_sft(path):
+    from grounding_rewards.training.sft import parse_sft_arguments
+
+    _, config = parse_sft_arguments(["--config", str(path)])
+    assert config.output_dir.startswith("runs/")

@@ -1,0 +1,101 @@
+"""Wrong values are refused when the configuration is read, and the message says what is legal."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from grounding_rewards.training.arguments import parse_grpo_arguments, spread_kwargs
+
+pytestmark = pytest.mark.training
+
+SOUND = {
+    "model_name_or_path": "somewhere",
+    "output_dir": "runs/x",
+    "reward": "R4",
+    "use_cpu": True,
+    "bf16": False,
+    "report_to": "none",
+}
+
+
+def parse(tmp_path, values, *args):
+    path = tmp_path / "config.yaml"
+    path.write_text(yaml.safe_dump({**SOUND, **values}))
+    return parse_grpo_arguments(["--config", str(path), *args])
+
+
+@pytest.mark.parametrize(
+    ("values", "messages"),
+    [
+        ({"reward": "R9"}, ["R9", "R1, R2, R3, R4, R5"]),
+        ({"reward": ["R4", "R9"]}, ["R9", "R1, R2, R3, R4, R5"]),
+        ({"reward": "no_such_package.Reward"}, ["no_such_package"]),
+        ({"reward_kwargs": {"betta": 1.5}}, ["betta", "beta, "]),
+        ({"reward_kwargs": {"beta": "high"}}, ["beta", "high"]),
+        ({"reward_kwargs": {"iou_threshold": 1.5}}, ["(0, 1]", "1.5"]),
+        ({"reward_kwargs": {"no_box_bonus": -0.1}}, ["[0, 1]", "-0.1"]),
+        ({"reward_kwargs": [{"beta": 1.5}, {}]}, ["a mapping for reward_kwargs"]),
+        ({"reward": ["R4", "R1"], "reward_kwargs": {"beta": 1.5}}, ["a list of 2 mappings"]),
+        ({"reward_kwargs": "beta=1.5"}, ["JSON for reward_kwargs"]),
+        ({"box_format": "qwen9"}, ["qwen9", "qwen2.5-vl", "radvlm"]),
+        ({"train_films": 0}, ["positive number for train_films"]),
+        ({"train_films": 12.5}, ["int | None for train_films", "12.5"]),
+        ({"max_image_pixels": -1}, ["positive number for max_image_pixels"]),
+        ({"dataset": 7}, ["str for dataset", "7"]),
+        ({"dtype": "bf16"}, ["auto, bfloat16, float16, float32"]),
+        ({"loss_type": "ppo"}, ["grpo, dapo", "ppo"]),
+        ({"scale_rewards": "groups"}, ["group, batch, none"]),
+        ({"vllm_mode": "colocated"}, ["colocate, server"]),
+        ({"num_generations": 8.5}, ["int | None for num_generations", "8.5"]),
+        ({"learning_rate": [1e-5]}, ["float for learning_rate"]),
+        ({"use_cpu": "perhaps"}, ["perhaps"]),  # argparse itself
+        ({"epsilon": {"low": 0.2}}, ["float for epsilon"]),
+        ({"learning_rte": 1e-5}, ["learning_rte"]),  # TrlParser itself
+    ],
+)
+def test_refused(tmp_path, capsys, values, messages):
+    with pytest.raises((ValueError, SystemExit)) as caught:
+        parse(tmp_path, values)
+    said = str(caught.value) + capsys.readouterr().err
+    for message in messages:
+        assert message in said
+
+
+def test_a_model_is_required(tmp_path):
+    with pytest.raises(ValueError, match="a folder or a name on the hub for model_name_or_path"):
+        parse(tmp_path, {"model_name_or_path": None})
+
+
+def test_command_line_goes_before_the_file(tmp_path):
+    values = {"reward_kwargs": {"beta": 1.5}, "learning_rate": "1e-5", "scale_rewards": False}
+    arguments, config, model = parse(
+        tmp_path, values, "--reward", "R5", "--reward_kwargs", '{"beta": 2}', "--max_steps", "7", "--lora_r", "4"
+    )
+    assert arguments.reward == ["R5"]
+    assert arguments.reward_kwargs == {"beta": 2}
+    assert config.max_steps == 7
+    assert config.learning_rate == 1e-5
+    assert config.scale_rewards == "none"
+    assert model.lora_r == 4
+
+
+def test_several_rewards(tmp_path):
+    values = {"reward": ["R4", "R1"], "reward_kwargs": [{"beta": 2.0}, None], "reward_weights": [0.8, 0.2]}
+    arguments, config, _ = parse(tmp_path, values)
+    assert arguments.reward == ["R4", "R1"]
+    assert config.reward_weights == [0.8, 0.2]
+    assert spread_kwargs(arguments.reward, arguments.reward_kwargs) == [{"beta": 2.0}, {}]
+
+
+def test_help_teaches(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        parse_grpo_arguments(["--help"])
+    said = capsys.readouterr().out
+    for word in (
+        "accelerate launch scripts/train_grpo.py",
+        "--reward_kwargs",
+        "annotations.jsonl",
+        "--num_generations",
+    ):
+        assert word in said

@@ -1,0 +1,281 @@
+"""The trainer takes real steps, on a random model of a real architecture."""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import datasets
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoModelForImageTextToText, AutoProcessor
+from trl import GRPOConfig
+
+import grounding_rewards as gr
+from grounding_rewards.data.columns import add_columns
+from grounding_rewards.data.resize import resized_size
+from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.scoring import METRIC_KEYS
+from grounding_rewards.training import GroundingGRPOTrainer
+from grounding_rewards.training.grpo import build_rewards, score_token_ids
+
+pytestmark = pytest.mark.training
+
+
+@pytest.fixture(scope="module")
+def films():
+    return synthetic_dataset("train", 8)
+
+
+def config(folder, **changes):
+    return GRPOConfig(
+        **{
+            "output_dir": str(folder),
+            "per_device_train_batch_size": 4,
+            "num_generations": 2,
+            "max_completion_length": 8,
+            "max_steps": 1,
+            "logging_steps": 1,
+            "save_strategy": "no",
+            "report_to": "none",
+            "use_cpu": True,
+            "bf16": False,
+            "gradient_checkpointing": False,
+            "disable_tqdm": True,
+            **changes,
+        }
+    )
+
+
+def logged(trainer):
+    """The entries of the log that belong to steps."""
+    return [entry for entry in trainer.state.log_history if "reward" in entry]
+
+
+@functools.lru_cache(maxsize=1)
+def token_reward():
+    """A reward function of TRL's kind that is none of ours and tells completions apart."""
+
+    def checksum(completion_ids, **columns):
+        return [sum(ids) % 97 / 97 for ids in completion_ids]
+
+    return checksum
+
+
+@pytest.mark.parametrize(
+    ("reward", "kwargs", "names"),
+    [
+        ("R2", {"reward_kwargs": {"beta": 2.0}}, ["R2"]),
+        (gr.get_reward("R5"), {}, ["R5"]),
+        (gr.get_reward("R1", box_format="qwen3-vl"), {}, ["R1"]),  # its own format goes before the model's
+        ("grounding_rewards.rewards.SplineIoUReward", {}, ["SplineIoUReward"]),  # a dotted path
+    ],
+)
+def test_takes_a_step(tiny_vlm, films, tmp_path, reward, kwargs, names):
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), reward, config(tmp_path), films, **kwargs)
+    trainer.train()
+    assert trainer.state.global_step == 1
+    assert trainer.reward_func_names == names
+    for key in METRIC_KEYS:
+        assert f"{names[0]}/{key}" in logged(trainer)[0]
+
+
+def test_list_with_weights_moves_the_model(tiny_vlm, films, tmp_path):
+    trainer = GroundingGRPOTrainer(
+        str(tiny_vlm),
+        ["R4", "R3", token_reward()],
+        config(tmp_path, learning_rate=1e-3),
+        films,
+        reward_kwargs=[{"no_box_bonus": 0.5}, None, None],
+        reward_weights=[0.5, 0.25, 2.0],
+    )
+    before = copy.deepcopy(trainer.model.state_dict())
+    trainer.train()
+    entry = logged(trainer)[0]
+    parts = [entry[f"rewards/{name}/mean"] for name in ("R4", "R3", "checksum")]
+    assert entry["reward"] == pytest.approx(0.5 * parts[0] + 0.25 * parts[1] + 2.0 * parts[2])
+    assert any(not torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
+
+
+def test_metric_keys_are_constant(tiny_vlm, films, tmp_path):
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config(tmp_path, max_steps=4), films)
+    trainer.train()
+    keys = [list(entry) for entry in logged(trainer)]
+    assert len(keys) == 4
+    assert all(one == keys[0] for one in keys)
+
+
+def test_evaluates(tiny_vlm, films, tmp_path):
+    trainer = GroundingGRPOTrainer(
+        str(tiny_vlm),
+        "R4",
+        config(tmp_path, per_device_eval_batch_size=4),
+        eval_dataset={"few": films.select(range(4))},
+        train_dataset=films,
+    )
+    trainer.evaluate()
+    assert "eval_R4/mean_iou" in trainer.state.log_history[-1]
+
+
+def test_model_and_processor_objects(tiny_vlm, films, tmp_path):
+    model = AutoModelForImageTextToText.from_pretrained(tiny_vlm, dtype=torch.float32)
+    processor = AutoProcessor.from_pretrained(tiny_vlm, padding_side="left")
+    trainer = GroundingGRPOTrainer(model, "R4", config(tmp_path), films, processing_class=processor)
+    assert trainer.train_dataset["box_format"][:2] == ["qwen2.5-vl"] * 2
+
+
+class TestBeforeTheFirstStep:
+    """All of these are refused without a model being loaded: the folder holds a configuration alone."""
+
+    @pytest.fixture
+    def no_weights(self, tiny_vlm, tmp_path):
+        for path in tiny_vlm.iterdir():
+            if path.suffix != ".safetensors":
+                (tmp_path / path.name).write_bytes(path.read_bytes())
+        return str(tmp_path)
+
+    def test_bad_rows_are_named_at_once(self, no_weights, films, tmp_path):
+        rows = films.to_list()
+        rows[1]["boxes"] = [[50.0, 10.0, 20.0, 40.0]]
+        rows[1]["labels"] = ["mass"]
+        rows[6]["boxes"] = [[0.0, 0.0, 500.0, 40.0]]
+        rows[6]["labels"] = ["mass"]
+        broken = datasets.Dataset.from_list(rows, features=films.features)
+        with pytest.raises(ValueError, match="2 bad rows of 8") as caught:
+            GroundingGRPOTrainer(no_weights, "R4", config(tmp_path / "run"), broken)
+        assert f"row 1 (id {rows[1]['id']})" in str(caught.value)
+        assert f"row 6 (id {rows[6]['id']})" in str(caught.value)
+
+    def test_eval_dataset_too(self, no_weights, films, tmp_path):
+        with pytest.raises(ValueError, match="for eval_dataset, got"):
+            GroundingGRPOTrainer(no_weights, "R4", config(tmp_path / "run"), films, films.remove_columns("boxes"))
+
+    @pytest.mark.parametrize(
+        ("kwargs", "message"),
+        [
+            ({"reward": "R9"}, "R1, R2, R3, R4, R5"),
+            ({"reward_kwargs": {"betta": 1.0}}, "beta"),
+            ({"box_format": "qwen9"}, "qwen2.5-vl"),
+            ({"reward": ["R4", "R4"]}, "different names"),
+            ({"reward": ["R4", "R5"], "reward_kwargs": {"beta": 1.0}}, "a list of 2 mappings"),
+            ({"reward": gr.get_reward("R4"), "reward_kwargs": {"beta": 1.0}}, "no reward_kwargs for the ready"),
+            (
+                {"reward": gr.get_reward("R4", box_format="radvlm"), "box_format": "qwen3-vl"},
+                "radvlm.*qwen3-vl",
+            ),
+        ],
+    )
+    def test_wrong_arguments(self, no_weights, films, tmp_path, kwargs, message):
+        with pytest.raises(ValueError, match=message):
+            GroundingGRPOTrainer(
+                no_weights, **{"reward": "R4", **kwargs}, args=config(tmp_path / "run"), train_dataset=films
+            )
+
+    def test_streams_are_refused(self, no_weights, films, tmp_path):
+        with pytest.raises(ValueError, match="map-style"):
+            GroundingGRPOTrainer(no_weights, "R4", config(tmp_path / "run"), films.to_iterable_dataset())
+
+
+class TestColumns:
+    def test_resized_sizes_are_the_processors(self, tiny_vlm):
+        processor = AutoProcessor.from_pretrained(tiny_vlm)
+        sizes = [(113, 57), (64, 300)]
+        films = datasets.Dataset.from_dict(
+            {"width": [226, 64], "height": [114, 300], "resized_width": [1, 1], "image": [1, 2]}
+        ).remove_columns("image")
+        images = [datasets.Image().encode_example(Image.new("L", size)) for size in sizes]
+        films = films.add_column("image", images).cast_column("image", datasets.Image())
+        films = add_columns(films, processor, "qwen2.5-vl")
+        for row, size in zip(films, sizes, strict=True):
+            grid = processor.image_processor(images=row["image"], return_tensors="pt")["image_grid_thw"][0]
+            patch = processor.image_processor.patch_size
+            assert (row["resized_width"], row["resized_height"]) == (grid[2] * patch, grid[1] * patch)
+            assert (row["resized_width"], row["resized_height"]) == resized_size(processor, *size)
+        assert films["box_format"][:] == ["qwen2.5-vl"] * 2
+
+    def test_without_images(self, tiny_vlm):
+        processor = AutoProcessor.from_pretrained(tiny_vlm)
+        films = add_columns(datasets.Dataset.from_dict({"width": [512], "height": [400]}), processor, None)
+        assert (films[0]["resized_width"], films[0]["resized_height"]) == resized_size(processor, 512, 400)
+        assert "box_format" not in films.column_names
+
+    def test_other_processors_leave_the_sizes_alone(self):
+        films = datasets.Dataset.from_dict({"width": [512], "height": [400], "resized_width": [7]})
+        assert add_columns(films, "a tokenizer", None)[0] == {"width": 512, "height": 400, "resized_width": 7}
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_vlm):
+    """A tokenizer that marks the box tokens special, as Qwen2-VL's does."""
+    tokenizer = AutoProcessor.from_pretrained(tiny_vlm).tokenizer
+    box_tokens = ["<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>"]
+    tokenizer.add_tokens(box_tokens, special_tokens=True)
+    return tokenizer
+
+
+class TestSpecialTokens:
+    """Qwen2-VL's box tokens are special: TRL's text has lost them, the token ids have not."""
+
+    def ids(self, tokenizer, text):
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    def test_reward_sees_the_tokens(self, tokenizer):
+        seen = []
+
+        class Spy:
+            box_format = None
+
+            def __call__(self, completions, **columns):
+                seen.extend(completions)
+                return [0.0] * len(completions)
+
+        text = "<|object_ref_start|>mass<|object_ref_end|><|box_start|>(100,100),(500,600)<|box_end|>"
+        ids = [*self.ids(tokenizer, text), tokenizer.eos_token_id, tokenizer.pad_token_id]
+        stripped = tokenizer.decode(ids, skip_special_tokens=True)
+        assert "box_start" not in stripped
+        stop = frozenset((tokenizer.eos_token_id, tokenizer.pad_token_id))
+        score_token_ids(
+            Spy(),
+            tokenizer,
+            stop,
+            completions=[stripped, stripped],
+            completion_ids=[ids, ids],
+            box_format=["qwen2-vl", "qwen3-vl"],
+        )
+        assert seen == [text, stripped]  # the second format has no use for token ids
+
+    def test_scores_the_box(self, tokenizer):
+        reward = gr.get_reward("R3", box_format="qwen2-vl")
+        ids = self.ids(tokenizer, "<|box_start|>(100,100),(500,600)<|box_end|>")
+        rewards = score_token_ids(
+            reward,
+            tokenizer,
+            frozenset(),
+            completions=["anything"],
+            completion_ids=[ids],
+            boxes=[[[10, 20, 50, 120]]],
+            width=[100],
+            height=[200],
+        )
+        assert rewards == [1.0]
+
+    def test_in_the_trainer(self, tiny_vlm, films, tmp_path):
+        trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config(tmp_path), films, box_format="qwen2-vl")
+        trainer.train()
+        assert trainer.state.global_step == 1
+
+
+def test_hallucination_rate_is_exact_over_a_window(tiny_vlm, films, tmp_path):
+    """By hand: 1 of 4 completions hallucinates in two steps that saw 2 and 0 negatives: 0.25 / 0.5."""
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config(tmp_path), films)
+    trainer.model.train()
+    trainer._metrics["train"].update(
+        {"R4/negatives": [0.5, 0.0], "R4/hallucinated": [0.25, 0.0], "R4/hallucination_rate": [0.5, float("nan")]}
+    )
+    trainer.log({})
+    assert trainer.state.log_history[-1]["R4/hallucination_rate"] == 0.5
+
+
+def test_build_rewards_keeps_reward_functions():
+    assert build_rewards([token_reward(), "R4"])[0] is token_reward()

@@ -1,0 +1,248 @@
+"""Whole runs: what is left in the folder, two processes, a killed run that resumes, TRL's own command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from PIL import Image
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.training.arguments import parse_grpo_arguments
+from grounding_rewards.training.run import last_complete_checkpoint, resolved_config, train_grpo
+
+pytestmark = pytest.mark.training
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+BIN = Path(sys.executable).parent
+ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
+
+SMALL = {
+    "train_films": 8,
+    "per_device_train_batch_size": 4,
+    "num_generations": 2,
+    "max_completion_length": 8,
+    "max_steps": 2,
+    "logging_steps": 1,
+    "save_steps": 1,
+    "save_total_limit": 10,
+    "report_to": "none",
+    "use_cpu": "true",
+    "bf16": "false",
+    "gradient_checkpointing": "false",
+    "disable_tqdm": "true",
+}
+
+
+def options(**values):
+    return [word for name, value in {**SMALL, **values}.items() for word in (f"--{name}", str(value))]
+
+
+def run(*command, seconds=100):
+    """Run to the end; a launcher that hangs is killed with the processes that it started."""
+    started = subprocess.Popen(
+        [str(word) for word in command],
+        cwd=REPOSITORY,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = started.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)
+        raise
+    assert started.returncode == 0, output[-3000:]
+
+
+def log_of(folder):
+    return [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+
+
+def test_run_folder(tiny_vlm, tmp_path):
+    arguments = parse_grpo_arguments(
+        [
+            *options(model_name_or_path=tiny_vlm, output_dir=tmp_path / "run", dataset="synthetic"),
+            *("--reward", "R2", "--reward_kwargs", '{"beta": 2.0}', "--eval_strategy", "steps"),
+            *("--eval_steps", "1", "--eval_films", "2", "--per_device_eval_batch_size", "4"),
+        ]
+    )
+    train_grpo(*arguments)
+    folder = tmp_path / "run"
+    AutoProcessor.from_pretrained(folder / "checkpoint")
+    AutoModelForImageTextToText.from_pretrained(folder / "checkpoint")
+    assert json.loads((folder / "versions.json").read_text())["trl"].startswith("1.")
+    log = log_of(folder)
+    assert [entry["step"] for entry in log if "reward" in entry] == [1, 2]
+    assert [entry["step"] for entry in log if "eval_reward" in entry] == [1, 2]
+    assert "R2/mean_iou" in log[0]
+    written = yaml.safe_load((folder / "config.yaml").read_text())
+    assert written["reward"] == ["R2"]
+    assert written["reward_kwargs"] == {"beta": 2.0}
+    again = parse_grpo_arguments(["--config", str(folder / "config.yaml")])
+    assert resolved_config(*again) == written
+
+
+def test_a_folder_of_ones_own_films(tiny_vlm, tmp_path):
+    films = tmp_path / "films"
+    films.mkdir()
+    rows = []
+    for number in range(4):
+        Image.new("L", (120, 90)).save(films / f"{number}.png")
+        row = {"file": f"{number}.png", "boxes": [[10, 20, 60, 80]], "labels": ["mass"]}
+        rows.append({**row, "width": 120, "height": 90, "split": "train", "id": f"film-{number}"})
+    (films / "annotations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    trainer = train_grpo(
+        *parse_grpo_arguments(
+            options(
+                model_name_or_path=tiny_vlm,
+                output_dir=tmp_path / "run",
+                dataset=films,
+                train_films=2,
+                max_image_pixels=2700,
+                max_steps=1,
+            )
+        )
+    )
+    row = trainer.train_dataset[0]
+    assert row["image"].size == (60, 45)
+    assert (row["width"], row["height"]) == (120, 90)
+    assert len(trainer.train_dataset) == 2
+
+
+def test_saved_datasets(tiny_vlm, tmp_path):
+    from datasets import DatasetDict
+
+    films = synthetic_dataset("train", 4)
+    DatasetDict({"mine": films}).save_to_disk(str(tmp_path / "films"))
+    trainer = train_grpo(
+        *parse_grpo_arguments(
+            options(
+                model_name_or_path=tiny_vlm,
+                output_dir=tmp_path / "run",
+                dataset=tmp_path / "films",
+                train_split="mine",
+                max_steps=1,
+            )
+        )
+    )
+    assert trainer.train_dataset["id"][:] == films["id"][:]
+
+
+def test_lora(tiny_vlm, tmp_path):
+    """The adapters of configs/experiments sit in the language model alone."""
+    experiment = yaml.safe_load((REPOSITORY / "configs/experiments/r4.yaml").read_text())
+    trainer = train_grpo(
+        *parse_grpo_arguments(
+            [
+                *options(model_name_or_path=tiny_vlm, output_dir=tmp_path / "run", max_steps=1),
+                *("--use_peft", "true", "--lora_target_modules", *experiment["lora_target_modules"]),
+            ]
+        )
+    )
+    trained = [name for name, value in trainer.model.named_parameters() if value.requires_grad]
+    assert trained
+    assert all("language_model" in name for name in trained)
+    assert (tmp_path / "run/checkpoint/adapter_model.safetensors").is_file()
+
+
+TWO_RANKS = """
+import json, os, sys
+from pathlib import Path
+from grounding_rewards.training import grpo
+from grounding_rewards.training.arguments import parse_grpo_arguments
+from grounding_rewards.training.run import train_grpo
+
+logged = []
+original = grpo.GroundingGRPOTrainer._log_metric
+def spy(self, name, value):
+    logged.append(name)
+    original(self, name, value)
+grpo.GroundingGRPOTrainer._log_metric = spy
+
+folder = Path(sys.argv.pop(1))
+trainer = train_grpo(*parse_grpo_arguments())
+rank = os.environ["RANK"]
+history = [entry for entry in trainer.state.log_history if "reward" in entry]
+(folder / f"{rank}.json").write_text(json.dumps({"logged": logged, "history": history}))
+"""
+
+
+def test_two_processes(tiny_vlm, tmp_path):
+    """Both ranks log the same keys in the same order, agree on the values, and the run ends by itself."""
+    script = tmp_path / "two_ranks.py"
+    script.write_text(TWO_RANKS)
+    run(
+        *(BIN / "accelerate", "launch", "--config_file", "configs/accelerate/cpu_2.yaml"),
+        *(script, tmp_path),
+        *options(model_name_or_path=tiny_vlm, output_dir=tmp_path / "run", save_steps=2),
+    )
+    first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    assert first["logged"] == second["logged"]
+    assert len(first["history"]) == 2
+    for one, other in zip(first["history"], second["history"], strict=True):
+        assert list(one) == list(other)
+        assert all(one[key] == other[key] for key in one if key.startswith(("R4/", "reward")))
+    assert [entry["step"] for entry in log_of(tmp_path / "run") if "reward" in entry] == [1, 2]
+
+
+def test_killed_run_resumes(tiny_vlm, tmp_path):
+    folder = tmp_path / "run"
+    words = options(model_name_or_path=tiny_vlm, output_dir=folder, max_steps=12, resume_from_checkpoint="last")
+    command = [sys.executable, "scripts/train_grpo.py", *words]
+    killed = subprocess.Popen(command, cwd=REPOSITORY, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 100
+    while last_complete_checkpoint(folder) is None:
+        assert killed.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    reached = int(last_complete_checkpoint(folder).name.rpartition("-")[2])
+    assert reached < 12
+    assert train_grpo(*parse_grpo_arguments(words)).state.global_step == 12
+    assert [entry["step"] for entry in log_of(folder) if "reward" in entry] == list(range(1, 13))
+
+
+def test_half_written_checkpoints_are_passed_over(tmp_path):
+    assert last_complete_checkpoint(tmp_path / "nothing") is None
+    for step, state in ((9, "{}"), (10, "{}"), (11, '{"global'), (12, None)):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        if state is not None:
+            (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
+    (tmp_path / "checkpoint").mkdir()
+    assert last_complete_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
+
+
+def test_unknown_checkpoint(tiny_vlm, tmp_path):
+    arguments = options(model_name_or_path=tiny_vlm, output_dir=tmp_path, resume_from_checkpoint=tmp_path / "elsewhere")
+    with pytest.raises(ValueError, match="`last` or the folder of a checkpoint"):
+        train_grpo(*parse_grpo_arguments(arguments))
+
+
+def test_stock_trl_command(tiny_vlm, tmp_path):
+    """`trl grpo --reward_funcs grounding_rewards.rewards.R4` on a dataset with our columns, without our code."""
+    films = synthetic_dataset("train", 4)
+    for name, value in (("box_format", "qwen2.5-vl"), ("resized_width", 112), ("resized_height", 112)):
+        films = films.add_column(name, [value] * 4)
+    (tmp_path / "films").mkdir()
+    films.to_parquet(str(tmp_path / "films" / "train.parquet"))
+    small = {name: value for name, value in SMALL.items() if name not in ("train_films", "disable_tqdm")}
+    run(
+        *(BIN / "trl", "grpo", "--model_name_or_path", tiny_vlm, "--dataset_name", tmp_path / "films"),
+        *("--reward_funcs", "grounding_rewards.rewards.R4", "grounding_rewards.rewards.R1"),
+        *("--output_dir", tmp_path / "run"),
+        *[word for name, value in small.items() for word in (f"--{name}", str(value))],
+    )
+    state = json.loads((tmp_path / "run/checkpoint-2/trainer_state.json").read_text())
+    assert {"rewards/R4/mean", "rewards/R1/mean", "R4/mean_iou", "R1/mean_iou"} <= set(state["log_history"][0])
