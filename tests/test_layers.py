@@ -23,7 +23,7 @@ RANK = {
     "data": 5,
     "report": 5,
     "training": 6,
-    "evaluation": 6,
+    "evaluation": 7,
 }
 # R1 … R5 read text, so that `grounding_rewards.rewards.R4` is ready for TRL: its class is one layer up.
 EXCEPTIONS = {("rewards/__init__.py", "scoring")}

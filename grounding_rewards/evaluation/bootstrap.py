@@ -1,0 +1,129 @@
+"""Bootstrap intervals for figures that are a ratio of two sums over films.
+
+Every figure of an evaluation is written as ``Σ numerator / Σ denominator`` over films: a mean over films
+has the denominator 1, a mean over reference boxes has their number, F1 has ``2·TP`` over ``2·TP + FP +
+FN``. One resampling of the films is then one row of counts (how often each film was drawn), and all
+resamplings of all figures are matrix products. The films of one patient are drawn together, because they
+are not independent.
+
+The intervals are percentile intervals. Where a share is 0 or 1 on every film its interval has no width,
+although the true share may differ: with n films and no event, it can still be about 3/n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+RESAMPLES = 5_000
+
+
+class Estimate(NamedTuple):
+    """A figure and the ends of its 95 % interval; all three are NaN where there is nothing to measure."""
+
+    value: float
+    low: float
+    high: float
+
+
+def resampling_counts(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Array:
+    """Draw ``n`` of ``n`` units with replacement, ``resamples`` times.
+
+    Returns:
+        ``(resamples, n)`` float64: how often each unit was drawn; every row sums to ``n``.
+
+    Example:
+        >>> resampling_counts(3, resamples=4).sum(axis=1)
+        array([3., 3., 3., 3.])
+    """
+    if n == 0:
+        return np.zeros((resamples, 0))
+    return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples).astype(np.float64)
+
+
+def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
+    """Add up the rows that belong to one group, for instance the films of one patient.
+
+    Args:
+        sums: ``(films, 2)`` numerators and denominators.
+        groups: one hashable name per film.
+
+    Returns:
+        ``(groups, 2)``, in the order in which the groups first appear.
+
+    Raises:
+        ValueError: the number of names differs from the number of films.
+
+    Example:
+        >>> sum_by_group(np.array([[1., 1.], [0., 1.], [1., 1.]]), ["a", "b", "a"])
+        array([[2., 2.],
+               [0., 1.]])
+    """
+    if len(groups) != len(sums):
+        raise ValueError(
+            f"Expected one group per film for `groups`, got {len(groups)} for {len(sums)} films. "
+            "Give the patient of every film, in the order of the films."
+        )
+    number: dict[Any, int] = {}
+    rows = [number.setdefault(name, len(number)) for name in groups]
+    total = np.zeros((len(number), 2))
+    np.add.at(total, rows, sums)
+    return total
+
+
+def ratio_estimate(sums: Array, counts: Array) -> Estimate:
+    """``Σ numerator / Σ denominator`` with its 95 % percentile interval.
+
+    Args:
+        sums: ``(n, 2)`` numerators and denominators.
+        counts: ``(resamples, n)`` from :func:`resampling_counts`.
+
+    Example:
+        >>> sums = np.column_stack([[1, 1, 1, 0], np.ones(4)])
+        >>> ratio_estimate(sums, resampling_counts(4))
+        Estimate(value=0.75, low=0.25, high=1.0)
+
+    Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.
+    """
+    return Estimate(_ratios(sums.sum(axis=0)), *_interval(_ratios(counts @ sums)))
+
+
+def difference_estimate(before: Array, after: Array, counts: Array) -> Estimate:
+    """The change of a ratio on the same films, with a paired 95 % percentile interval.
+
+    Both ratios are taken on the same resampled films, so that what the two have in common cancels.
+
+    Args:
+        before: ``(n, 2)`` numerators and denominators.
+        after: ``(n, 2)``, of the same units in the same order.
+        counts: ``(resamples, n)`` from :func:`resampling_counts`.
+
+    Example:
+        >>> before = np.column_stack([[0.1, 0.5, 0.9], np.ones(3)])
+        >>> after = before + [0.25, 0]
+        >>> [round(end, 6) for end in difference_estimate(before, after, resampling_counts(3))]
+        [0.25, 0.25, 0.25]
+    """
+    value = _ratios(after.sum(axis=0)) - _ratios(before.sum(axis=0))
+    return Estimate(float(value), *_interval(_ratios(counts @ after) - _ratios(counts @ before)))
+
+
+def _ratios(sums: Array) -> Any:
+    """Divide the last axis' first entry by its second; NaN where the second is 0."""
+    numerator, denominator = sums[..., 0], sums[..., 1]
+    ratio = np.full(np.shape(numerator), np.nan)
+    np.divide(numerator, denominator, out=ratio, where=denominator > 0)
+    return float(ratio) if ratio.ndim == 0 else ratio
+
+
+def _interval(values: Array) -> tuple[float, float]:
+    measured = values[~np.isnan(values)]
+    if not measured.size:
+        return float("nan"), float("nan")
+    low, high = np.quantile(measured, [0.025, 0.975])
+    return float(low), float(high)

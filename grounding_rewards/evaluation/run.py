@@ -1,0 +1,243 @@
+"""Evaluate checkpoints on held-out films, alone or before and after a training run."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.data.columns import add_columns
+from grounding_rewards.data.load import SYNTHETIC, load_split
+from grounding_rewards.evaluation.answers import Decoding, answer_films, baseline_answers
+from grounding_rewards.evaluation.figures import FilmAnswers
+from grounding_rewards.evaluation.summary import AFTER, BEFORE, summarise, write_metrics, write_page
+from grounding_rewards.parsing import box_format_for_model_type
+from grounding_rewards.report.table import Row
+from grounding_rewards.scoring import GroundingReward, get_reward
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+_SMALL_MODEL = 20_000_000
+
+
+@dataclass(frozen=True)
+class Films:
+    """Which films to evaluate on: ``count`` of ``split``, all without it.
+
+    ``train_split`` gives the constant box, which is left out without it.
+    """
+
+    dataset: str = SYNTHETIC
+    split: str = "test"
+    count: int | None = None
+    train_split: str | None = "train"
+
+
+@dataclass(frozen=True)
+class Task:
+    """Held-out films with all columns, training films, and the reward that scores the answers."""
+
+    dataset: Dataset
+    training: Dataset | None
+    reward: GroundingReward
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What :func:`train_and_compare` starts, each a file: relative to the repository, where it is run.
+
+    ``overrides`` are options for ``scripts/train_grpo.py`` that go before those of ``config``. ``warm_start`` is
+    a configuration of ``scripts/train_sft.py``, whose result GRPO starts from.
+    """
+
+    config: str
+    output_dir: Path
+    accelerate_config: str = "configs/accelerate/cpu_1.yaml"
+    warm_start: str | None = None
+    overrides: tuple[str, ...] = ()
+
+
+def load_model(path: str | Path) -> tuple[Any, Any]:
+    """A checkpoint's model and processor: bfloat16 on a GPU where there is one, else float32 on the processor.
+
+    A small model on the processor is given one thread, for this whole Python process.
+
+    Args:
+        path: folder or name on the hub.
+    """
+    import torch
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    gpu = torch.cuda.is_available()
+    model = AutoModelForImageTextToText.from_pretrained(path, dtype=torch.bfloat16 if gpu else torch.float32)
+    if not gpu and model.num_parameters() < _SMALL_MODEL:
+        # Its steps are too short to share: threads that wait for each other make it slower, and on a machine
+        # with other work to do very much slower.
+        torch.set_num_threads(1)
+    return model.to("cuda" if gpu else "cpu"), AutoProcessor.from_pretrained(path)
+
+
+def prepare_task(
+    model: Any,
+    processor: Any,
+    films: Films,
+    *,
+    reward: str = "R4",
+    reward_kwargs: Mapping[str, Any] | None = None,
+    box_format: str | None = None,
+) -> Task:
+    """Load the films and make the reward as the trainer does.
+
+    Args:
+        model: decides the box format where neither ``box_format`` nor the dataset does.
+        processor: decides the resized sizes.
+        films: which ones.
+        reward: name or dotted path.
+        reward_kwargs: its parameters.
+        box_format: how the model writes boxes.
+
+    Raises:
+        ValueError: an unknown dataset, split, reward, parameter or box format.
+    """
+    dataset = load_split(films.dataset, films.split, films=films.count)
+    if box_format is None and "box_format" not in dataset.column_names:
+        box_format = box_format_for_model_type(model.config.model_type)
+    training = None if films.train_split is None else load_split(films.dataset, films.train_split)
+    return Task(add_columns(dataset, processor, box_format), training, get_reward(reward, **(reward_kwargs or {})))
+
+
+def evaluate_model(
+    model: Any, processor: Any, task: Task, decoding: Decoding, *, name: str, progress: bool = True
+) -> list[Row]:
+    """The table of one checkpoint, with the baselines.
+
+    Args:
+        model: a transformers vision-language model.
+        processor: its processor.
+        task: films and reward.
+        decoding: how the model is asked.
+        name: of the checkpoint's row.
+        progress: whether to show progress bars.
+    """
+    answers = answer_films(model, processor, task.dataset, task.reward, decoding, progress=name if progress else None)
+    return summarise({name: answers, **baseline_answers(task.dataset, task.training, task.reward)}, task.dataset)
+
+
+def train_and_compare(launch: Launch, films: Films, decoding: Decoding) -> tuple[list[Row], GroundingReward]:
+    """Warm-start if asked, evaluate, train with GRPO, evaluate again, and write it all down.
+
+    ``launch.output_dir`` then holds what the training leaves there (checkpoint, resolved config, versions, log)
+    and ``metrics.json``, ``curves.png`` and ``index.html``.
+
+    Args:
+        launch: the training.
+        films: the held-out films; dataset and training split are the configuration's.
+        decoding: how the models are asked; temperature and length are replaced by the configuration's.
+
+    Returns:
+        The rows of the table, and the reward.
+
+    Raises:
+        ValueError: a wrong value in the configuration, or several rewards.
+        subprocess.CalledProcessError: the training failed.
+    """
+    started = time.monotonic()
+    folder = launch.output_dir
+    options = ["--config", launch.config, "--output_dir", str(folder), *launch.overrides]
+    if launch.warm_start is not None:
+        warm = folder / "warm_start"
+        _python("scripts/train_sft.py", "--config", launch.warm_start, "--output_dir", str(warm))
+        options += ["--model_name_or_path", str(warm)]
+    arguments, config, model_arguments = _grpo_arguments(options)
+    films = Films(arguments.dataset, films.split, films.count, arguments.train_split)
+    decoding = Decoding(
+        decoding.samples, config.temperature, config.max_completion_length, decoding.batch_size, decoding.seed
+    )
+    start = model_arguments.model_name_or_path
+    model, processor = load_model(start)
+    task = prepare_task(
+        model,
+        processor,
+        films,
+        reward=arguments.reward[0],
+        reward_kwargs=_reward_kwargs(arguments),
+        box_format=arguments.box_format,
+    )
+    before = answer_films(model, processor, task.dataset, task.reward, decoding, progress=BEFORE)
+    del model
+
+    launcher = ("-m", "accelerate.commands.launch", "--config_file", launch.accelerate_config)
+    _python(*launcher, "scripts/train_grpo.py", *options)
+
+    after = answer_films(*load_model(folder / "checkpoint"), task.dataset, task.reward, decoding, progress=AFTER)
+    baselines = baseline_answers(task.dataset, task.training, task.reward)
+    rows = summarise({BEFORE: before, AFTER: after, **baselines}, task.dataset)
+    _write_run(folder, rows, task, films, decoding, before, after, start=start, started=started)
+    return rows, task.reward
+
+
+def read_log(path: Path) -> list[dict[str, Any]]:
+    """The trainer's log, one JSON object a line; none where the file is missing."""
+    if not path.is_file():
+        return []
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _write_run(
+    folder: Path,
+    rows: Sequence[Row],
+    task: Task,
+    films: Films,
+    decoding: Decoding,
+    before: Sequence[FilmAnswers],
+    after: Sequence[FilmAnswers],
+    *,
+    start: str,
+    started: float,
+) -> None:
+    facts = {
+        "reward": repr(task.reward),
+        "model": str(start),
+        "films": {**asdict(films), "count": len(before)},
+        "decoding": asdict(decoding),
+        "seconds": round(time.monotonic() - started, 1),
+    }
+    write_page(
+        folder / "index.html",
+        title=f"{task.reward.__name__}: before and after GRPO",
+        subtitle=f"{len(before)} held-out films of {films.dataset} ({films.split}), one greedy and "
+        f"{decoding.samples} sampled answers each at temperature {decoding.temperature:g}",
+        rows=rows,
+        dataset=task.dataset,
+        before=before,
+        after=after,
+        log_history=read_log(folder / "log.jsonl"),
+    )
+    # Last, because a run with this file counts as finished.
+    write_metrics(folder / "metrics.json", rows, facts)
+
+
+def _grpo_arguments(options: Sequence[str]) -> tuple[Any, Any, Any]:
+    from grounding_rewards.training.arguments import parse_grpo_arguments
+
+    arguments, config, model = parse_grpo_arguments(options)
+    if len(arguments.reward) != 1:
+        raise ValueError(f"Expected one reward for `reward`, got {', '.join(arguments.reward)}. Make a run with each.")
+    return arguments, config, model
+
+
+def _reward_kwargs(arguments: Any) -> dict[str, Any]:
+    from grounding_rewards.training.arguments import spread_kwargs
+
+    return spread_kwargs(arguments.reward, arguments.reward_kwargs)[0]
+
+
+def _python(*arguments: str) -> None:
+    """Run Python in the repository; its output goes to this terminal."""
+    subprocess.run([sys.executable, *arguments], check=True)

@@ -1,0 +1,193 @@
+"""From scored answers to the rows of a table, ``metrics.json`` and the page."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.evaluation.figures import (
+    FIGURES,
+    Figures,
+    FilmAnswers,
+    estimate_changes,
+    estimate_figures,
+    film_sums,
+    pair_boxes,
+)
+from grounding_rewards.report.curves import draw_curves
+from grounding_rewards.report.page import PageAnswer, PageFilm, Tile, choose_films, render_page
+from grounding_rewards.report.table import Row
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+BEFORE, AFTER, DIFFERENCE = "before", "after", "after − before"
+
+_TILES = ("sampled_reward", "mean_iou", "hallucination_rate", "unparseable_share")
+_LOWER_IS_BETTER = ("hallucination_rate", "unparseable_share")
+
+_DEFINITIONS = {
+    "sampled reward": "mean over the sampled answers to a film, then over films",
+    "mean IoU": "greedy answers; predicted and reference boxes are paired one to one for the largest sum "
+    "of IoUs; mean over reference boxes, 0 for one without a partner",
+    "F1 at IoU 0.5": "greedy answers, boxes of all films pooled",
+    "boxes above IoU": "greedy answers, share of the reference boxes whose partner reaches that IoU",
+    "hallucination": "share of the films without a finding whose greedy answer has a box",
+    "unparseable": "share of the sampled answers with neither a complete box nor a stated negative",
+    "right label": "greedy answers, share of the boxes at IoU 0.5 that bear the reference's label",
+    "interval": "95 % percentile bootstrap over films, or over patients where they are known; paired for "
+    "differences; without width where a share is 0 or 1 on every film",
+    "constant box": "the mean training box of each label that at least half of the films carry",
+}
+
+
+def summarise(systems: Mapping[str, Sequence[FilmAnswers]], dataset: Dataset) -> list[Row]:
+    """One row of figures for each system, and their difference after :data:`AFTER`.
+
+    Args:
+        systems: by name (:data:`BEFORE`, :data:`AFTER`, a baseline's) the answers to every row of
+            ``dataset``.
+        dataset: rows with ``boxes`` and ``labels``; with ``patient_id``, the films of a patient are resampled
+            together.
+    """
+    groups = patients(dataset)
+    sums = {name: film_sums(said, dataset["boxes"], dataset["labels"]) for name, said in systems.items()}
+    rows = []
+    for name, film in sums.items():
+        rows.append(Row(name, estimate_figures(film, groups=groups)))
+        if name == AFTER and BEFORE in sums:
+            changes = estimate_changes(sums[BEFORE], film, groups=groups)
+            rows.append(Row(DIFFERENCE, changes, is_difference=True))
+    return rows
+
+
+def patients(dataset: Dataset) -> list[Any] | None:
+    """The patient of every film, where the dataset knows them; a film without one is a patient of its own."""
+    if "patient_id" not in dataset.column_names:
+        return None
+    return [("film", i) if name is None else name for i, name in enumerate(dataset["patient_id"])]
+
+
+def write_metrics(path: Path, rows: Sequence[Row], facts: Mapping[str, Any]) -> None:
+    """Write figures and what they were measured on as JSON; what was not measured is null.
+
+    Args:
+        path: of the file.
+        rows: from :func:`summarise`.
+        facts: model, reward, dataset, decoding, ….
+    """
+    figures = {
+        row.name: {
+            key: dict(zip(("value", "low", "high"), map(_finite, row.figures[key]), strict=True)) for key in FIGURES
+        }
+        for row in rows
+    }
+    text = json.dumps({**facts, "figures": figures}, indent=2, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def read_figures(path: Path) -> dict[str, Figures]:
+    """The figures that :func:`write_metrics` wrote, by row and key."""
+    from grounding_rewards.evaluation.bootstrap import Estimate
+
+    stored = json.loads(path.read_text(encoding="utf-8"))["figures"]
+    return {
+        name: {
+            key: Estimate(*(math.nan if value is None else value for value in estimate.values()))
+            for key, estimate in figures.items()
+        }
+        for name, figures in stored.items()
+    }
+
+
+def write_page(
+    path: Path,
+    *,
+    title: str,
+    subtitle: str,
+    rows: Sequence[Row],
+    dataset: Dataset,
+    before: Sequence[FilmAnswers],
+    after: Sequence[FilmAnswers],
+    log_history: Sequence[Mapping[str, Any]],
+) -> None:
+    """Write the page of a run and its curves beside it.
+
+    Args:
+        path: of the HTML file; ``curves.png`` lands in the same folder.
+        title: what was trained.
+        subtitle: on what it was measured.
+        rows: from :func:`summarise`.
+        dataset: the held-out films.
+        before: the answers before training.
+        after: the answers after training.
+        log_history: the trainer's log.
+    """
+    curves = draw_curves(log_history), draw_curves(log_history, dark=True)
+    if curves[0]:
+        path.with_name("curves.png").write_bytes(curves[0])
+    by_name = {row.name: row.figures for row in rows}
+    tiles = [
+        Tile(
+            FIGURES[key],
+            by_name[BEFORE][key],
+            by_name[AFTER][key],
+            by_name[DIFFERENCE][key],
+            lower_is_better=key in _LOWER_IS_BETTER,
+        )
+        for key in _TILES
+        if not math.isnan(by_name[AFTER][key][0])
+    ]
+    films = [
+        PageFilm(
+            name=str(row.get("id") or f"film {i}"),
+            load_image=partial(_load_image, dataset, i),
+            width=row["width"],
+            height=row["height"],
+            boxes=row["boxes"],
+            labels=row["labels"],
+            before=_page_answer(before[i], row["boxes"]),
+            after=_page_answer(after[i], row["boxes"]),
+        )
+        for i, row in enumerate(dataset.remove_columns("image"))
+    ]
+    page = render_page(
+        title=title,
+        subtitle=subtitle,
+        tiles=tiles,
+        rows=rows,
+        headings=FIGURES,
+        curves=curves if curves[0] else None,
+        sections=choose_films(films),
+        definitions=_DEFINITIONS,
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def _load_image(dataset: Dataset, i: int) -> Any:
+    return dataset[i]["image"]
+
+
+def _page_answer(answer: FilmAnswers, gt: Any) -> PageAnswer:
+    parsed = answer.greedy.parsed
+    ious = [0.0] * len(parsed.boxes)
+    pairing = pair_boxes(parsed.boxes, gt)
+    for iou, partner in zip(pairing.ious, pairing.partners, strict=True):
+        if partner >= 0:
+            ious[partner] = float(iou)
+    return PageAnswer(
+        boxes=parsed.boxes.tolist(),
+        labels=parsed.labels,
+        ious=ious,
+        reward=answer.greedy.reward,
+        reason=answer.greedy.reason,
+        text=answer.text,
+    )
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
