@@ -8,9 +8,10 @@ those in `json_syntax.py` and `bracket_syntax.py`.
 from grounding_rewards.parsing.box_format import BoxFormat, Syntax
 from grounding_rewards.parsing.formats import box_format_for_model_type, get_box_format, list_box_formats
 from grounding_rewards.parsing.reading import format_boxes, parse_boxes, read_boxes
-from grounding_rewards.parsing.results import REJECT_REASONS, STATUSES, ParsedBoxes, RawBoxes
+from grounding_rewards.parsing.results import BROKEN_BOXES, REJECT_REASONS, STATUSES, ParsedBoxes, RawBoxes
 
 __all__ = [
+    "BROKEN_BOXES",
     "REJECT_REASONS",
     "STATUSES",
     "BoxFormat",

@@ -62,7 +62,14 @@ class BoxFormat:
         >>> get_box_format("radvlm").numbers([0.123, 0.5, 0.75, 1.0])
         ['0.12', '0.50', '0.75', '1.00']
         """
-        return [f"{value:.{self.decimals}f}" for value in box]
+        # + 0.0 turns -0.0 into 0.0, so that nobody is taught to write "-0.00"
+        return [f"{round(value, self.decimals) + 0.0:.{self.decimals}f}" for value in box]
 
     def list_of(self, box: Sequence[float]) -> str:
+        """The coordinates as a list in square brackets.
+
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> get_box_format("qwen3-vl").list_of([1.0, 2.0, 30.4, 40.6])
+        '[1, 2, 30, 41]'
+        """
         return f"[{', '.join(self.numbers(box))}]"

@@ -134,6 +134,8 @@ def _groups(text: str, found: Findings) -> Iterator[_Group]:
             found.cut_off |= not close and end == len(text)
             continue
         if not _is_attempt(tokens, square):
+            # "(1,2),(3": a corner point that breaks off in its first number
+            found.cut_off |= corners is not None and not close and end == len(text) and looks_numeric(tokens[0])
             continue
         if corners and not _joined(text[corners.end : start]):
             yield corners

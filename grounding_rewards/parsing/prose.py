@@ -17,7 +17,8 @@ MAX_WORD = 30
 
 _WHOLE_ANSWERS = frozenset(
     [
-        *("none", "null", "nil", "nothing", "no", "n/a", "normal", "negative", "empty"),
+        *("none", "null", "nil", "nothing", "no", "n/a", "nad", "normal", "negative", "empty", "absent"),
+        *("clear", "all clear"),
         *("no object", "no objects", "no box", "no boxes", "no bounding box", "no bounding boxes"),
         *("no finding", "no findings", "no lesion", "no lesions", "no abnormality", "no abnormalities"),
         *("not found", "not present", "not visible", "not detected"),
@@ -33,8 +34,9 @@ _INSTRUCTION = re.compile(
 )
 
 _NEGATIVE = re.compile(
-    r"""(?: # "Impression: ..."
+    r"""(?: # "Impression: ...", "Based on the image, ..."
         (?:yes|sorry|overall|in\ (?:summary|conclusion)|conclusion|impression|findings?|answer|result)\s?[:,]\s?
+      | (?:based\ on|after|in|on|upon)\ (?:[\w-]+\ ){0,6}[\w-]+,[ ]
     )?(?:
       # "no ...", "there is no ...", "I see no ...", "the film shows no ...", "the lungs have no ..."
       (?: there\ (?:is|are|was|were|(?:appear|seem)s?\ to\ be)\ (?:currently\ )?
@@ -44,6 +46,7 @@ _NEGATIVE = re.compile(
             | has | have | had | is | are | with )[ ]
       )?
       (?:that\ there\ (?:is|are)\ )?(?:no|none|nothing|without|not\ any|neither|zero)\b
+    | there\ (?:is|are|was|were)n't\ any\b
       # "I can't find any ...", "the film does not show any ..."
     | (?:(?:i|we|it|the|this|one)\ (?:[\w-]+\ ){0,6}?)?
       (?:can(?:\ ?not|'?t)|(?:could|do|does|did|was|were|am|is|are)(?:\ not|n'?t)|unable\ to|failed\ to)[ ]
@@ -53,10 +56,14 @@ _NEGATIVE = re.compile(
     | (?:[\w'/-]+\ ){0,10}?
       (?: (?:clear|free|devoid)\ of | clean\ bill\ of\ health | unremarkable | within\ normal\ limits
         | negative\ for | absence\ of
-        | (?:is|are|was|were|(?:appear|look|seem)s?)\ (?:to\ be\ )?(?:entirely\ |completely\ )?(?:normal|clear|healthy)
+        | (?:is|are|was|were|(?:appear|look|seem)s?)\ (?:to\ be\ )?
+          (?:(?:entirely|completely|grossly|well[\ -](?:expanded|aerated|inflated)\ and)\ )?
+          (?:normal|clear|healthy|intact)
         | (?:is|are|was|were)\ (?:not\ (?:seen|present|visible|detected|identified|found|observed)|absent) )\b
+      # "Lungs clear."
+    | (?:lungs?(?:\ fields)?|heart(?:\ size)?|mediastinum)\ (?:clear|normal)$
       # "normal chest film"
-    | (?:a\ )?(?:normal|healthy|clear|negative)\ (?:[\w-]+\ ){0,2}?
+    | (?:(?:this|it)\ is\ )?(?:a\ )?(?:normal|healthy|clear|negative)\ (?:[\w-]+\ ){0,2}?
       (?:chest|lungs?|film|image|study|exam(?:ination)?|x-?ray|radiograph|scan|cxr)\b
     )""",
     re.VERBOSE,
@@ -65,16 +72,31 @@ _NEGATIVE = re.compile(
 _NOT_NEGATIVE = re.compile(
     r"""\b(?: but | however | except | although | though | (?:other|rather)\ than | (?:apart|aside)\ from | besides
       | whereas | yet | unchanged | exclude[ds]? | rul(?:e|ed|ing)\ out | possibl[ey] | probabl[ey] | likely
-      | suspicious | suspected | may | might | could\ be | located\ at | not\ (?:normal|clear|free|unremarkable)
-      | (?:no|without|any)\ (?:[\w-]+\ )?(?:changes?|difference|doubt|longer|improvement|resolution|progression)
-      | (?:no|without)\ (?:further|additional|other|new|more)
+      | (?<!no\ )(?<!any\ )(?<!of\ )suspicious | suspected | may | might | could\ be | located\ at
+      | not\ (?:normal|clear|free|unremarkable)
+      | (?:no|without|any)\ (?:[\w-]+\ )?
+        (?:changes?|decrease|difference|doubt|longer|improvement|resolution|progression)
+      | (?:no|without)\ (?:further|additional|other|new|more|less|fewer|prior|previous)
+      # a finding after the negative: "no effusion and a mass", "the lungs are clear, there is a mass"
+      | there\ (?:is|are)\ (?!(?:currently\ )?(?:no|not|none|nothing|neither|zero|without|clear|normal)\b|an?\ absence)
+      | (?:and|with|no,)\ an?\ (?!normal|healthy|clear) | (?:is|are)\ enlarged
+      | (?:,|and|with)\ (?:stable|chronic|enlarged|mild|moderate|severe|large)\b(?!.*\bor\b)
+      # what is missing is healthy: "no normal lung", "none of the lobes is clear", "no lung markings"
+      | (?:no|none|neither|nothing|zero)\ (?:(?!and\b|or\b|with\b)[\w-]+\ ){0,4}?(?:normal|healthy|aerated|markings)
+      | (?:no|none|neither|nothing|zero)\ (?:(?!and\b|or\b|with\b)[\w-]+\ ){1,5}?(?:clear|spared)
+      | clear\ (?:evidence|that|there)
+      # about another film
+      | previously | (?:on|in)\ (?:the\ )?(?:prior|previous|last|earlier)
       # about the question instead of the film: "no idea", "no image was provided", "nothing comes to mind"
-      | (?:no|any|an?|the)\ (?:answer|clue|comment|context|idea|information|need|problem|question|reply|response|way)
+      | (?:no|without|any|an?|the)\ (?:answer|clue|comment|context|idea|information)
+      | (?:no|without|any|an?|the)\ (?:need|problem|question|reply|response|way)
       | (?:no|any|an?)\ (?:attachment|film|file|image|photo|picture|radiograph|scan|x-?ray)
       | of\ the\ above | (?:come|comes|came)\ to\ mind | know | say | tell | sure | unsure | uncertain )\b""",
     re.VERBOSE,
 )
 
+#: "Pneumothorax: absent"
+_HEADING = re.compile(r"(?:[\w/-]+ ){0,2}[\w/-]+: ")
 _FENCE = re.compile(r"```(?:json)?")
 _TAG = re.compile(r"<[^<>]{0,40}>")
 _SENTENCE_END = re.compile(r"(?<=[.!?;。])\s+|\n+")
@@ -108,4 +130,7 @@ def _is_negative(words: list[str]) -> bool:
     if max(map(len, words)) > MAX_WORD:
         return False
     sentence = " ".join(words)
+    heading = _HEADING.match(sentence)
+    if heading and sentence[heading.end() :] in _WHOLE_ANSWERS:
+        return True
     return _NEGATIVE.match(sentence) is not None and _NOT_NEGATIVE.search(sentence) is None

@@ -40,7 +40,8 @@ def parse_boxes(
         the reasons why anything was refused.
 
     Raises:
-        ValueError: the format is unknown, or a size that it needs is missing. The text never raises.
+        ValueError: the format is unknown, a size that it needs is missing, or `text` is no string. A string never
+            raises.
 
     Example:
         >>> parsed = parse_boxes(
@@ -55,6 +56,8 @@ def parse_boxes(
         'empty'
     """
     fmt = get_box_format(box_format)
+    if not isinstance(text, str):
+        raise ValueError(f"Expected a string for `text`, got {text!r:.200}. Of a message list give the last content.")
     raw = read_boxes(text, fmt)
     boxes = to_pixel(
         np.array(raw.coords, dtype=np.float64).reshape(-1, 4),
@@ -91,8 +94,8 @@ def format_boxes(
         resized_height: see `width`.
 
     Raises:
-        ValueError: the format is unknown, a size is missing, a box is not finite, or labels and boxes differ in
-            number.
+        ValueError: the format is unknown, a size is missing, a box is not finite, labels and boxes differ in
+            number, or a label is no string.
 
     Example:
         >>> format_boxes([[500, 100, 1000, 300]], "answer-list", width=2000, height=1000)
@@ -106,10 +109,14 @@ def format_boxes(
         raise ValueError(
             f"Expected finite numbers for `boxes`, got {array.tolist()!s:.200}. Remove boxes with NaN or infinity."
         )
-    if labels is not None and len(labels) != len(array):
+    if labels is not None and (isinstance(labels, str) or len(labels) != len(array)):
         raise ValueError(
-            f"Expected one label for each of the {len(array)} boxes for `labels`, got {len(labels)}. "
-            "Give None for a box without a label."
+            f"Expected one label for each of the {len(array)} boxes for `labels`, got "
+            f"{repr(labels) if isinstance(labels, str) else len(labels)}. Give None for a box without a label."
+        )
+    if labels is not None and not all(label is None or isinstance(label, str) for label in labels):
+        raise ValueError(
+            f"Expected words or None for `labels`, got {list(labels)!r:.200}. Give the finding's name, not its number."
         )
     in_space = from_pixel(
         array,

@@ -33,6 +33,10 @@ REJECT_REASONS = (
     "nothing_stated",  # text without a box and without a stated negative
 )
 
+#: Reasons that name something that stands where a box belongs and is none. Each counts as a false positive, so that
+#: a wrong box does not become free by being broken. What was merely cut off, or is no box at all, is not among them.
+BROKEN_BOXES = ("wrong_count", "quad", "box_3d", "not_a_number", "not_finite", "number_too_large")
+
 MAX_BOXES = 1000
 MAX_CHARACTERS = 2**17
 MAX_DEPTH = 32

@@ -116,6 +116,9 @@ TRUNCATED = [
     ("qwen2-vl", "<|object_ref_start|>a<|object_ref_end|><|box_start|>(1,2),(3,4)<|box_end|><|box_start|>", P),
     ("qwen2-vl", "(1,2),(3,4),(5,6),", []),
     ("qwen2-vl", "<|box_start|>(1,2),(3", []),
+    # tokens stripped, cut off in the first number of a corner point
+    ("qwen2-vl", "(1,2),(3", []),
+    ("qwen2-vl", "(1,2),(3,4)(5", P),
     ("radvlm", "The mass is located at [0.1, 0.2, 0.3, 0.4] and [0.5, 0.", A),
     ("radvlm", "The mass is located at [", []),
 ]

@@ -40,6 +40,24 @@ NEGATIVES = [
     "NO FINDINGS",
     "No abnormality is visible on this image.",
     "Nothing abnormal.",
+    # telegraphic, as in reports
+    "Heart size normal. Lungs clear. No effusion.",
+    "Impression: Normal.",
+    "Pneumothorax: absent. Effusion: none.",
+    # a clause in front
+    "Based on the provided chest X-ray, there are no visible abnormalities.",
+    "In this image, no abnormalities are present.",
+    "After careful review, I find no abnormalities.",
+    "There aren't any abnormalities.",
+    "This is a normal chest X-ray.",
+    "The lungs are well expanded and clear.",
+    "There are clear lungs with no effusion.",
+    # words of doubt that are denied
+    "No suspicious nodules or masses.",
+    "There is no evidence of suspicious lesions.",
+    # lists
+    "No consolidation, large effusion, or pneumothorax.",
+    "No pneumothorax is identified, and the lungs are clear.",
 ]
 NOT_NEGATIVES = [
     "",
@@ -63,6 +81,26 @@ NOT_NEGATIVES = [
     "No doubt there is a mass.",
     "No other masses.",
     "No definite mass, possibly a nodule.",
+    # a finding after the negative
+    "No effusion and a large mass.",
+    "No pneumothorax, stable cardiomegaly.",
+    "There is no effusion, and there is a mass.",
+    "There is no effusion and the heart is enlarged.",
+    "The lungs are clear with a small nodule in the left apex.",
+    "No, a nodule is present.",
+    # emphasis
+    "It is clear that there is a mass.",
+    "There is clear evidence of a mass.",
+    "No less than three nodules are seen.",
+    "Without question a mass.",
+    # what is missing is healthy
+    "None of the lobes is spared.",
+    "No part of the lung is clear.",
+    "There is no normal lung left.",
+    "No lung markings on the right.",
+    # about another film
+    "The nodule was not visible on the prior film.",
+    "No prior films.",
     # about the question, not about the film
     "No idea.",
     "No comment",

@@ -72,8 +72,23 @@ def test_format_boxes_refuses_what_cannot_be_written():
         format_boxes([[0, 0, math.nan, 1]], "qwen3-vl", **SIZES)
     with pytest.raises(ValueError, match="one label for each of the 1 boxes for `labels`, got 2"):
         format_boxes([[0, 0, 1, 1]], "qwen3-vl", labels=["a", "b"], **SIZES)
+    with pytest.raises(ValueError, match="one label for each of the 1 boxes for `labels`, got 'a'"):
+        format_boxes([[0, 0, 1, 1]], "qwen3-vl", labels="a", **SIZES)
+    with pytest.raises(ValueError, match=r"words or None for `labels`, got \[3\]"):
+        format_boxes([[0, 0, 1, 1]], "qwen2-vl", labels=[3], **SIZES)
     with pytest.raises(ValueError, match="for `width`"):
         format_boxes([[0, 0, 1, 1]], "qwen3-vl", height=1000)
+
+
+@pytest.mark.parametrize("text", [None, b"[]", 3, [{"role": "assistant", "content": "[]"}]])
+def test_what_is_no_string_is_the_callers_error(text):
+    with pytest.raises(ValueError, match="string for `text`"):
+        parse_boxes(text, "qwen3-vl", **SIZES)
+
+
+def test_nobody_writes_minus_zero():
+    # a box drawn a hair's breadth over the edge
+    assert "[0.00, 0.00, 0.50, 0.50]" in format_boxes([[-0.1, -0.1, 1000, 500]], "radvlm", **SIZES)
 
 
 @pytest.mark.parametrize(
