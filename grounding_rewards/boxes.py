@@ -43,7 +43,7 @@ def as_box_array(boxes: ArrayLike, argument: str = "boxes") -> Boxes:
         raise ValueError(
             f"Expected rows of four numbers for `{argument}`, got {boxes!r:.200}. Give every box as [x1, y1, x2, y2]."
         ) from None
-    if array.size == 0 and array.ndim <= 2:
+    if array.shape in ((0,), (1, 0), (0, 4)):
         return np.zeros((0, 4))
     if array.ndim != 2 or array.shape[1] != 4:
         raise ValueError(
@@ -170,7 +170,7 @@ def get_space(name: str) -> CoordinateSpace:
         >>> get_space("norm1000").unit
         1000.0
     """
-    if name not in SPACES:
+    if not isinstance(name, str) or name not in SPACES:
         raise ValueError(f"Expected a known name for `space`, got {name!r}. Use one of: {', '.join(SPACES)}.")
     return SPACES[name]
 
@@ -210,16 +210,37 @@ def frame_size(
 
 
 def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.float64]:
+    sizes = []
     for argument, value in sides.items():
-        numbers = np.array(np.nan if value is None else value, dtype=np.float64)
+        try:
+            numbers = np.array(np.nan if value is None else value, dtype=np.float64)
+        except (TypeError, ValueError):
+            numbers = np.array(np.nan)
         bad = ~((numbers > 0) & (numbers < np.inf))
         if bad.any():
-            shown = value if numbers.ndim == 0 else f"{numbers[bad][0]} in row {np.flatnonzero(bad)[0]}"
+            shown = repr(value) if numbers.ndim == 0 else f"{numbers[bad][0]} in row {np.flatnonzero(bad)[0]}"
             raise ValueError(
                 f"Expected a positive number for `{argument}`, got {shown}. "
                 f"Boxes in {space.name} cannot be converted without it: give the size in pixels."
             )
-    return np.stack(np.broadcast_arrays(*(np.asarray(v, dtype=np.float64) for v in sides.values())), axis=-1)
+        sizes.append(numbers)
+    return np.stack(np.broadcast_arrays(*sizes), axis=-1)
+
+
+def rescale(boxes: Boxes, size: NDArray[np.float64], from_size: NDArray[np.float64]) -> Boxes:
+    """Rescale boxes from an image of one size to the same image in another.
+
+    Args:
+        boxes: ``(n, 4)`` xyxy.
+        size: ``(2,)`` or ``(n, 2)``: width and height to convert to.
+        from_size: ``(2,)`` or ``(n, 2)``: width and height that the boxes are in.
+
+    Example:
+        >>> rescale(np.array([[1.0, 1.0, 2.0, 2.0]]), np.array([100.0, 50.0]), np.array([10.0, 10.0]))
+        array([[10.,  5., 20., 10.]])
+    """
+    # x * W / unit, in this order: exact wherever the true product is
+    return boxes * np.tile(size, 2) / np.tile(from_size, 2)
 
 
 def to_pixel(
@@ -254,8 +275,7 @@ def to_pixel(
         array([[146., 137., 615., 415.]])
     """
     film, frame = frame_size(space, width, height, resized_width, resized_height)
-    # x * W / unit, in this order: exact wherever the true product is
-    return boxes * np.tile(film, 2) / np.tile(frame, 2)
+    return rescale(boxes, film, frame)
 
 
 def from_pixel(
@@ -275,4 +295,4 @@ def from_pixel(
         array([[147., 134., 619., 407.]])
     """
     film, frame = frame_size(space, width, height, resized_width, resized_height)
-    return boxes * np.tile(frame, 2) / np.tile(film, 2)
+    return rescale(boxes, frame, film)

@@ -9,6 +9,7 @@ change nothing, so a batch of completions with different numbers of boxes is pad
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -124,7 +125,7 @@ MATCHERS: dict[str, Matcher] = {
 
 
 def _as_batch(iou: ArrayLike, iou_threshold: float) -> tuple[NDArray[np.float64], bool]:
-    if not 0 <= iou_threshold <= 1:
+    if not isinstance(iou_threshold, Real) or not 0 <= iou_threshold <= 1:
         raise ValueError(
             f"Expected a number in [0, 1] for `iou_threshold`, got {iou_threshold!r}. The usual value is 0.5."
         )
@@ -133,6 +134,10 @@ def _as_batch(iou: ArrayLike, iou_threshold: float) -> tuple[NDArray[np.float64]
         raise ValueError(
             f"Expected an array of shape (n, m) or (b, n, m) for `iou`, got shape {matrices.shape}. "
             "Compute it with pairwise_iou(pred, gt)."
+        )
+    if not np.isfinite(matrices).all():
+        raise ValueError(
+            "Expected finite numbers for `iou`, got NaN or infinity. Compute it with pairwise_iou, which gives neither."
         )
     return (matrices[None], True) if matrices.ndim == 2 else (matrices, False)
 

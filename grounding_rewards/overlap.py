@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.boxes import valid_boxes
+from grounding_rewards.boxes import as_box_array, valid_boxes
 
 Array = NDArray[np.float64]
 
@@ -155,15 +155,14 @@ def _pairs(pred: ArrayLike, gt: ArrayLike) -> tuple[Array, Array]:
 
 
 def _boxes(boxes: ArrayLike, argument: str) -> Array:
-    array = np.asarray(boxes, dtype=np.float64)
-    if array.ndim == 1 and array.size == 0:
-        return array.reshape(0, 4)
-    if array.ndim < 2 or array.shape[-1] != 4:
-        raise ValueError(
-            f"Expected an array of shape (..., n, 4) for `{argument}`, got shape {array.shape}. "
-            "Give every box as [x1, y1, x2, y2]; a single box is a list of one."
-        )
-    return array
+    """As as_box_array, and with any number of leading dimensions."""
+    try:
+        shape = np.shape(boxes)
+    except ValueError:  # ragged lists
+        shape = ()
+    if len(shape) > 2 and shape[-1] == 4:
+        return np.asarray(boxes, dtype=np.float64)
+    return as_box_array(boxes, argument)
 
 
 def _side(boxes: Array, axis: int) -> Array:

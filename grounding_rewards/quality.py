@@ -1,8 +1,8 @@
 """Quality curves: from the IoU of a matched pair to the credit it earns.
 
-A curve is a frozen, hashable value that is called with an array of IoUs in [0, 1] and returns credits in [0, 1] of
-the same shape. Every curve is monotone, so that a better box never earns less; one that is not, or that leaves
-[0, 1], is refused when it is made.
+A curve is a frozen, hashable value that is called with an array of IoUs (clipped to [0, 1]) and returns credits in
+[0, 1] of the same shape. Every curve is monotone, so that a better box never earns less; one that is not, or that
+leaves [0, 1], is refused when it is made.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Linear:
     """
 
     def __call__(self, iou: ArrayLike) -> Array:
-        return np.asarray(iou, dtype=np.float64)
+        return _as_iou(iou)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class HermiteSpline:
         _check_spline(self.knots)
 
     def __call__(self, iou: ArrayLike) -> Array:
-        iou = np.asarray(iou, dtype=np.float64)
+        iou = _as_iou(iou)
         x, y, slope = np.array(self.knots).T
         k = np.clip(np.searchsorted(x, iou, side="right") - 1, 0, len(x) - 2)
         h = x[k + 1] - x[k]
@@ -76,7 +76,7 @@ class HermiteSpline:
             + (3 * t**2 - 2 * t**3) * y[k + 1]
             + (t**3 - t**2) * h * slope[k + 1]
         )
-        return np.clip(s, 0.0, 1.0)
+        return np.asarray(np.clip(s, 0.0, 1.0), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,11 @@ class PiecewiseLinear:
 
     def __call__(self, iou: ArrayLike) -> Array:
         x, y = np.array(self.knots).T
-        return np.asarray(np.interp(np.asarray(iou, dtype=np.float64), x, y), dtype=np.float64)
+        return np.asarray(np.interp(_as_iou(iou), x, y), dtype=np.float64)
+
+
+def _as_iou(iou: ArrayLike) -> Array:
+    return np.asarray(np.clip(np.asarray(iou, dtype=np.float64), 0.0, 1.0), dtype=np.float64)
 
 
 def _as_knots(knots: Sequence[Sequence[float]], length: int, shape: str) -> tuple[tuple[float, ...], ...]:
@@ -118,9 +122,11 @@ def _as_knots(knots: Sequence[Sequence[float]], length: int, shape: str) -> tupl
     except (TypeError, ValueError):
         raise ValueError(f"Expected knots {shape} for `knots`, got {knots!r}. Give numbers only.") from None
     if len(result) < 2 or any(len(knot) != length for knot in result):
-        raise ValueError(f"Expected two or more knots {shape} for `knots`, got {knots!r}.")
+        raise ValueError(
+            f"Expected two or more knots {shape} for `knots`, got {knots!r}. Give at least one at IoU 0 and one at 1."
+        )
     if not np.isfinite(result).all():
-        raise ValueError(f"Expected finite numbers for `knots`, got {knots!r}.")
+        raise ValueError(f"Expected finite numbers for `knots`, got {knots!r}. Replace NaN and infinity.")
     iou = [knot[0] for knot in result]
     if iou[0] != 0 or iou[-1] != 1 or any(b <= a for a, b in pairwise(iou)):
         raise ValueError(

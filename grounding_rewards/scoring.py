@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.boxes import to_pixel, valid_boxes
+from grounding_rewards.boxes import frame_size, rescale, valid_boxes
 from grounding_rewards.parsing import (
+    BROKEN_BOXES,
     REJECT_REASONS,
     STATUSES,
     ParsedBoxes,
@@ -161,8 +162,8 @@ class GroundingReward:
         """
         batch = self._score(completions, columns)
         return [
-            ScoredCompletion(float(batch.reward[k]), batch.reason(k), batch.parsed(k), batch.explanation(k))
-            for k in range(len(batch.raws))
+            ScoredCompletion(float(batch.reward[k]), batch.reason(k), parsed, batch.explanation(k))
+            for k, parsed in enumerate(batch.parsed())
         ]
 
     def _score(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> _ScoredBatch:
@@ -178,7 +179,8 @@ class GroundingReward:
         pred = _predicted_boxes(raws, formats, columns)
         # numpy reads None as NaN
         scores = np.array(list(chain.from_iterable(raw.scores for raw in raws)), dtype=np.float64)
-        outcomes = _score_boxes(self.box_reward, pred, gt, scores)
+        counted, counted_scores = _with_broken_boxes(raws, pred, scores)
+        outcomes = _score_boxes(self.box_reward, counted, gt, counted_scores)
         # A film without findings rewards only the text that says so, not one that merely holds no box.
         silent = ("empty", "unparseable") if self.on_unparseable == "empty" else ("empty",)
         credited = np.array([raw.status in silent for raw in raws], dtype=bool)
@@ -189,7 +191,7 @@ class GroundingReward:
         if self.box_format is not None:
             return [self.box_format] * n
         formats = _column(columns, "box_format", n)
-        if formats is None:
+        if formats is None or None in formats:
             raise ValueError(
                 f"Expected a box format for reward {self.name}, got none. "
                 f'Build it with get_reward("{self.name}", box_format=...), or add a `box_format` column to the dataset.'
@@ -256,12 +258,12 @@ def completion_text(completion: Any) -> str:
         return completion
     if isinstance(completion, Mapping):
         content = completion.get("content", completion.get("text"))
-        return completion_text(content) if content is not None else ""
+        return completion_text(content) if isinstance(content, str | Sequence) else ""
     if isinstance(completion, Sequence) and not isinstance(completion, bytes | bytearray):
         messages = [item for item in completion if isinstance(item, Mapping) and "role" in item]
         if messages:
             said = [message for message in messages if message["role"] == "assistant"]
-            return completion_text((said or messages)[-1].get("content") or "")
+            return completion_text(said[-1]) if said else ""
         return "".join(completion_text(block) for block in completion)
     return ""
 
@@ -277,19 +279,18 @@ class _ScoredBatch:
         made = self.outcomes.explanation(k)
         return Explanation(**{**vars(made), "reward": float(self.reward[k])})
 
-    def parsed(self, k: int) -> ParsedBoxes:
-        raw = self.raws[k]
-        start = int(self.pred.counts[:k].sum())
-        boxes = self.pred.flat[start : start + int(self.pred.counts[k])]
-        return ParsedBoxes(boxes, tuple(raw.labels), tuple(raw.scores), raw.status, dict(raw.rejected))
+    def parsed(self) -> list[ParsedBoxes]:
+        ends = np.cumsum(self.pred.counts)
+        return [
+            ParsedBoxes(
+                self.pred.flat[end - n : end], tuple(raw.labels), tuple(raw.scores), raw.status, dict(raw.rejected)
+            )
+            for raw, n, end in zip(self.raws, self.pred.counts, ends, strict=True)
+        ]
 
     def reason(self, k: int) -> str:
-        raw, n, m, tp = (
-            self.raws[k],
-            int(self.outcomes.n[k]),
-            int(self.outcomes.m[k]),
-            int(self.outcomes.tp[k]),
-        )
+        raw, n, m, tp = self.raws[k], int(self.pred.counts[k]), int(self.outcomes.m[k]), int(self.outcomes.tp[k])
+        broken = int(self.outcomes.n[k]) - n
         if n == 0 and raw.status != "empty":
             found = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
             return f"{raw.status}: {found or 'no complete box and no stated negative'}"
@@ -300,6 +301,8 @@ class _ScoredBatch:
         parts = [f"{tp} of {m} found"]
         if n > tp:
             parts.append(f"{n - tp} false {_boxes(n - tp)}")
+        if broken:
+            parts.append(f"{broken} broken {_boxes(broken)}")
         if tp:
             parts.append(f"mean IoU {self.outcomes.mean_iou[k]:.2f}")
         return ", ".join(parts)
@@ -307,6 +310,27 @@ class _ScoredBatch:
 
 def _boxes(count: int) -> str:
     return "box" if count == 1 else "boxes"
+
+
+def _with_broken_boxes(
+    raws: list[RawBoxes], pred: BoxBatch, scores: NDArray[np.float64]
+) -> tuple[BoxBatch, NDArray[np.float64]]:
+    """Add an invalid box for everything that stands beside complete boxes where a box belongs, and is none.
+
+    It matches nothing and counts as a false positive, as a well-formed wrong box would: breaking a box never pays.
+    """
+    broken = np.array(
+        [
+            sum(raw.rejected.get(reason, 0) for reason in BROKEN_BOXES) if raw.rejected and raw.coords else 0
+            for raw in raws
+        ],
+        dtype=np.int64,
+    )
+    if not broken.any():
+        return pred, scores
+    ends = np.repeat(np.cumsum(pred.counts), broken)
+    flat = np.insert(pred.flat, ends, np.nan, axis=0)
+    return BoxBatch(flat, pred.counts + broken), np.insert(scores, ends, np.nan)
 
 
 def _score_boxes(box_reward: Any, pred: BoxBatch, gt: BoxBatch, scores: NDArray[np.float64] | None = None) -> Outcomes:
@@ -319,23 +343,38 @@ def _score_boxes(box_reward: Any, pred: BoxBatch, gt: BoxBatch, scores: NDArray[
         float(box_reward.score(pred.flat[end_p - n : end_p], gt.flat[end_g - m : end_g]))
         for end_p, n, end_g, m in zip(ends_p, pred.counts, ends_g, gt.counts, strict=True)
     ]
+    if not np.isfinite(own).all():
+        raise ValueError(
+            f"Expected finite numbers for the score of {type(box_reward).__name__}, got {own!r:.200}. "
+            "TRL would skip such a sample: return 0 where the reward is undefined."
+        )
     return Outcomes(**{**vars(outcomes), "reward": np.array(own, dtype=np.float64)})
 
 
 def _predicted_boxes(raws: list[RawBoxes], formats: Sequence[str], columns: Mapping[str, Any]) -> BoxBatch:
     counts = np.array([len(raw.coords) // 4 for raw in raws], dtype=np.int64)
     flat = np.array(list(chain.from_iterable(raw.coords for raw in raws)), dtype=np.float64).reshape(-1, 4)
-    owner = np.repeat(np.arange(len(raws)), counts)
-    sizes: dict[str, NDArray[np.float64]] | None = None
-    for name in dict.fromkeys(formats):
-        space = get_box_format(name).space
-        if space.frame == "original" or not len(flat):
-            continue
-        if sizes is None:
-            sizes = _image_sizes(columns, len(raws))
-        rows = np.array([other == name for other in formats], dtype=bool)[owner]
-        flat[rows] = to_pixel(flat[rows], space, **{side: values[owner][rows] for side, values in sizes.items()})
-    return BoxBatch(flat, counts)
+    film, frame = _frames(formats, columns, len(raws))
+    return BoxBatch(rescale(flat, np.repeat(film, counts, axis=0), np.repeat(frame, counts, axis=0)), counts)
+
+
+def _frames(
+    formats: Sequence[str], columns: Mapping[str, Any], n: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Each film's size in original pixels and in its format's own space, (n, 2) each; checked for every row."""
+    film, frame = np.ones((n, 2)), np.ones((n, 2))
+    spaces = {name: get_box_format(name).space for name in formats}
+    if all(space.frame == "original" for space in spaces.values()):
+        return film, frame
+    sizes = _image_sizes(columns, n)
+    for name, space in spaces.items():
+        mine = np.array([other == name for other in formats], dtype=bool)
+        # 1 in the rows of other formats, so that only this format's own rows are judged
+        own = {side: np.where(mine, values, 1.0) for side, values in sizes.items()}
+        of_film, of_frame = frame_size(space, **own)
+        film[mine] = np.broadcast_to(of_film, (n, 2))[mine]
+        frame[mine] = np.broadcast_to(of_frame, (n, 2))[mine]
+    return film, frame
 
 
 def _image_sizes(columns: Mapping[str, Any], n: int) -> dict[str, NDArray[np.float64]]:
@@ -343,20 +382,32 @@ def _image_sizes(columns: Mapping[str, Any], n: int) -> dict[str, NDArray[np.flo
     given = {side: _column(columns, side, n) for side in _SIZES}
     images = _column(columns, "image", n)
     if given["width"] is None and given["height"] is None and images is not None:
-        given["width"] = [image.size[0] for image in images]
-        given["height"] = [image.size[1] for image in images]
+        given["width"], given["height"] = zip(*map(_size_of_image, images), strict=True) if n else ([], [])
     for side in ("width", "height"):
         if given[side] is None:
             raise ValueError(
                 f"Expected a column `{side}` with the film's original size, got none. "
                 "Add `width` and `height` to the dataset, or pass `image`."
             )
-    return {
-        side: np.array([np.nan if value is None else value for value in values], dtype=np.float64)
-        for side, values in given.items()
-        # A column of nothing but None is what TRL makes of a column that only other rows have.
-        if values is not None and any(value is not None for value in values)
-    }
+    return {side: _numbers(side, values) for side, values in given.items() if values is not None}
+
+
+def _size_of_image(image: Any) -> tuple[int, int]:
+    size = getattr(image, "size", None)
+    if not isinstance(size, tuple):
+        raise ValueError(
+            f"Expected PIL images for `image`, got {type(image).__name__}. Add the columns `width` and `height`."
+        )
+    return size
+
+
+def _numbers(argument: str, values: Sequence[Any]) -> NDArray[np.float64]:
+    try:
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"Expected numbers for `{argument}`, got {list(values)!r:.200}. Give sizes in pixels."
+        ) from None
 
 
 def _ground_truth_boxes(columns: Mapping[str, Any], n: int) -> BoxBatch:
@@ -368,7 +419,7 @@ def _ground_truth_boxes(columns: Mapping[str, Any], n: int) -> BoxBatch:
         )
     try:
         counts = np.array([len(row) for row in rows], dtype=np.int64)
-        if any(len(box) != 4 for row in rows for box in row):
+        if any(isinstance(box, str) or len(box) != 4 for row in rows for box in row):
             raise ValueError
         numbers = chain.from_iterable(chain.from_iterable(rows))
         flat = np.fromiter(numbers, dtype=np.float64, count=4 * int(counts.sum())).reshape(-1, 4)
@@ -386,7 +437,7 @@ def _ground_truth_boxes(columns: Mapping[str, Any], n: int) -> BoxBatch:
 def _bad_boxes(rows: Sequence[Any]) -> str:
     for k, row in enumerate(rows):
         try:
-            good = all(len([float(value) for value in box]) == 4 for box in row)
+            good = all(not isinstance(box, str) and len([float(value) for value in box]) == 4 for box in row)
         except (TypeError, ValueError):
             good = False
         if not good:
@@ -394,7 +445,7 @@ def _bad_boxes(rows: Sequence[Any]) -> str:
                 f"Expected a list of [x1, y1, x2, y2] for `boxes`, got {row!r:.200} in row {k}. "
                 "A film without findings has an empty list."
             )
-    return "Expected numbers for `boxes`."
+    return "Expected numbers for `boxes`, got something else. Give every box as [x1, y1, x2, y2]."
 
 
 def _column(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | None:
@@ -407,7 +458,8 @@ def _column(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | No
             f"Expected one entry per completion ({n}) for column `{name}`, got {got}. "
             "Repeat the row once per completion, as GRPOTrainer does."
         )
-    return values
+    # TRL fills a column that only other rows have with None.
+    return None if n and all(value is None for value in values) else values
 
 
 def _with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
@@ -439,7 +491,8 @@ def _metrics(batch: _ScoredBatch) -> dict[str, float]:
     out, raws = batch.outcomes, batch.raws
     n = max(len(raws), 1)
     negative = out.m == 0
-    hallucinated = int((negative & (out.n > 0)).sum())
+    written = batch.pred.counts
+    hallucinated = int((negative & (written > 0)).sum())
     negatives = int(negative.sum())
     rejected = [reason for raw in raws for reason in raw.rejected]
     statuses = [raw.status for raw in raws]
@@ -449,7 +502,7 @@ def _metrics(batch: _ScoredBatch) -> dict[str, float]:
         "precision": float(out.precision.sum()) / n,
         "recall": float(out.recall.sum()) / n,
         "mean_iou": float(out.mean_iou.sum()) / n,
-        "boxes": float(out.n.sum()) / n,
+        "boxes": float(written.sum()) / n,
         **{f"status/{status}": statuses.count(status) / n for status in STATUSES},
         **{f"rejected/{reason}": rejected.count(reason) / n for reason in REJECT_REASONS},
         "negatives": negatives / n,

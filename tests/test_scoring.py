@@ -39,15 +39,12 @@ def score(completions, boxes, name="R3", box_format="qwen3-vl", size=100, column
         ('[{"bbox_2d": [0, 0, 5', [], 0.0),  # cut off before any box: no bonus
         ('[{"bbox_2d": [0, 0, 0, 500]}]', [], 0.0),  # an invalid box is a box
         ('[{"bbox_2d": [0, 0, 500]}]', [], 0.0),  # a rejected one is no negative
-        (
-            '[{"bbox_2d": [0, 0, 500]}, {"bbox_2d": [0, 0, 500, 500]}]',
-            GT,
-            1.0,
-        ),  # and does not void the others
+        # and does not void the others: a false positive, F1.5 = 3.25 · 1/2 / (2.25 / 2 + 1)
+        ('[{"bbox_2d": [0, 0, 500]}, {"bbox_2d": [0, 0, 500, 500]}]', GT, 1.625 / 2.125),
     ],
 )
 def test_texts(text, boxes, expected):
-    assert score([text], [boxes]) == [expected]
+    assert score([text], [boxes]) == [pytest.approx(expected, abs=1e-15)]
 
 
 @pytest.mark.parametrize(
@@ -60,6 +57,11 @@ def test_texts(text, boxes, expected):
 )
 def test_options(options, expected):
     assert score(["Sorry.", "Sorry.", CUT_OFF], [[], GT, GT], **options) == expected
+
+
+def test_on_unparseable_empty_counts_a_broken_box_as_no_box():
+    broken = '[{"bbox_2d": [0, 0, 500]}]'
+    assert score([broken, broken], [[], GT], on_unparseable="empty") == [0.2, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,17 @@ def test_all_shapes_of_a_completion(completion):
 
 
 @pytest.mark.parametrize(
-    "completion", [None, 3, [], {}, [{"role": "assistant"}], [{"role": "assistant", "content": None}], b"[]"]
+    "completion",
+    [
+        None,
+        3,
+        [],
+        {},
+        [{"role": "assistant"}],
+        [{"role": "assistant", "content": None}],
+        [{"role": "user", "content": "[]"}],  # nobody but the assistant answers
+        b"[]",
+    ],
 )
 def test_what_is_no_text_earns_nothing(completion):
     assert score([completion], [[]]) == [0.0]
@@ -94,8 +106,9 @@ def test_box_format_per_row():
     answers = ["<answer>[0, 0, 0.5, 0.5]</answer>", RIGHT]
     columns = {"box_format": ["answer-list", "qwen3-vl"]}
     assert score(answers, [GT, GT], box_format=None, columns=columns) == [1.0, 1.0]
-    with pytest.raises(ValueError, match=r"get_reward.*`box_format` column"):
-        score(answers, [GT, GT], box_format=None)
+    for missing in (None, {"box_format": [None, None]}, {"box_format": ["answer-list", None]}):
+        with pytest.raises(ValueError, match=r"get_reward.*`box_format` column"):
+            score(answers, [GT, GT], box_format=None, columns=missing)
 
 
 def test_the_reward_overrides_the_row():
@@ -152,6 +165,12 @@ def test_numpy_columns():
         ({"boxes": [GT], "height": [100]}, "`width`"),
         ({"boxes": [GT], "width": [100]}, "`height`"),
         ({"boxes": [GT], "width": [100], "height": [0]}, "`height`"),
+        ({"boxes": [GT], "width": [-5], "height": [100]}, "`width`"),
+        ({"boxes": [GT], "width": ["a"], "height": [100]}, "`width`"),
+        ({"boxes": [GT], "width": [None], "height": [None]}, "`width`"),
+        ({"boxes": [GT], "image": [None]}, "`width`"),
+        ({"boxes": [GT], "image": [np.zeros((4, 4))]}, "`image`"),
+        ({"boxes": [["1234"]], "width": [100], "height": [100]}, "row 0"),  # four letters are no box
         ({"boxes": [GT, GT], "width": [100], "height": [100]}, "`boxes`"),  # another length
         (
             {"boxes": [[0, 0, 50, 50]], "width": [100], "height": [100]},
@@ -166,10 +185,26 @@ def test_numpy_columns():
         ({"ground_truth": ["{}"]}, "`ground_truth`"),
     ],
 )
-def test_a_wrong_dataset_is_refused(columns, named):
+@pytest.mark.parametrize("text", [RIGHT, "[]", "junk"])
+def test_a_wrong_dataset_is_refused_whatever_the_text(columns, named, text):
     with pytest.raises(ValueError, match="Expected") as error:
-        gr.get_reward("R3", box_format="qwen3-vl")([RIGHT], **columns)
+        gr.get_reward("R3", box_format="qwen3-vl")([text], **columns)
     assert named in str(error.value)
+
+
+def test_the_row_of_a_bad_size_is_named():
+    boxes = '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [0, 0, 9, 9]}]'
+    columns = {"width": [100, 100, 0], "height": [100] * 3}
+    with pytest.raises(ValueError, match="row 2"):
+        score([boxes] * 3, [GT] * 3, size=None, columns=columns)
+
+
+def test_sizes_from_the_image_where_trl_filled_the_columns_with_none():
+    class Image:
+        size = (100, 100)
+
+    columns = {"image": [Image()], "width": [None], "height": [None], "resized_width": [None]}
+    assert score([RIGHT], [GT], size=None, columns=columns) == [1.0]
 
 
 def test_the_row_of_a_bad_box_is_named():
@@ -233,6 +268,11 @@ def test_extra_columns_have_one_entry_per_completion():
             "1 of 1 found, 1 false box, mean IoU 1.00",
         ),
         ('[{"bbox_2d": [600, 600, 700, 700]}]', GT, "0 of 1 found, 1 false box"),
+        (
+            '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [1, 2]}, {"bbox_2d": [1, 2, 3]}]',
+            GT,
+            "1 of 1 found, 1 broken box, mean IoU 1.00",
+        ),
         (RIGHT, [], "1 box where there is nothing to find"),
         ("[]", [], "nothing to find, and says so"),
         ("[]", GT, "says there is nothing, misses 1"),

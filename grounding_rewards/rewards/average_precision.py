@@ -28,7 +28,8 @@ class AveragePrecisionReward(BoxReward):
         no_box_bonus: δ, in [0, 1].
         matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
         ranking: ``"emission"``, the order in which the model wrote the boxes; ``"score"``, the confidences that the
-            completion states, highest first and unstated ones last; ``"iou"``, the best IoU first; ``"tied"``.
+            completion states, highest first and unstated ones last (boxes without any, as in ``score(pred, gt)``, stay
+            in their order); ``"iou"``, the best IoU first; ``"tied"``.
         interpolation: ``"all"`` points, or the mean over ``"101"`` (COCO) or ``"11"`` (VOC 2007) recall levels. The
             levels are compared in float64 as the reference codes do.
 

@@ -190,11 +190,23 @@ class BoxReward(ABC):
 
         Raises:
             ValueError: ``pred`` or ``gt`` is not (n, 4).
+
+        Example:
+            >>> from grounding_rewards.rewards import MeanIoUReward
+            >>> MeanIoUReward().score([[0, 0, 10, 8]], [[0, 0, 10, 10]])
+            0.8
         """
         return float(self.score_batch([pred], [gt]).reward[0])
 
     def explain(self, pred: ArrayLike, gt: ArrayLike) -> Explanation:
-        """Like :meth:`score`, with everything that led to the number."""
+        """Like :meth:`score`, with everything that led to the number.
+
+        Example:
+            >>> from grounding_rewards.rewards import MeanIoUReward
+            >>> explained = MeanIoUReward().explain([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]])
+            >>> explained.matches, explained.ious, explained.fp
+            (((0, 0),), (0.8,), 1)
+        """
         return self.score_batch([pred], [gt]).explanation(0)
 
     def score_batch(self, preds: Sequence[ArrayLike], gts: Sequence[ArrayLike]) -> Outcomes:
@@ -209,6 +221,11 @@ class BoxReward(ABC):
 
         Raises:
             ValueError: the lengths differ, or an array is not (n, 4).
+
+        Example:
+            >>> from grounding_rewards.rewards import MeanIoUReward
+            >>> MeanIoUReward().score_batch([[[0, 0, 10, 8]], []], [[[0, 0, 10, 10]], []]).reward
+            array([0.8, 0.2])
         """
         if len(preds) != len(gts):
             raise ValueError(
@@ -287,12 +304,22 @@ def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.i
 
 
 def row_sums(values: Array) -> Array:
-    """Sum each row from left to right, so that padding with zeros cannot change the last bit, as `sum` may."""
+    """Sum each row from left to right, so that padding with zeros cannot change the last bit, as `sum` may.
+
+    Example:
+        >>> row_sums(np.array([[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]]))
+        array([3., 7.])
+    """
     return values.cumsum(axis=1)[:, -1] if values.shape[1] else np.zeros(len(values))
 
 
 def ratio(part: ArrayLike, whole: ArrayLike) -> Array:
-    """Divide elementwise; 0 / 0 is 0."""
+    """Divide elementwise; 0 / 0 is 0.
+
+    Example:
+        >>> ratio([1, 0], [2, 0])
+        array([0.5, 0. ])
+    """
     part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
     return np.divide(part, whole, out=np.zeros(np.broadcast(part, whole).shape), where=whole != 0)
 
@@ -313,6 +340,18 @@ def check_number(
         interval = f"({above:g}, {at_most:g}]" if above is not None else f"[{at_least:g}, {at_most:g}]"
         raise ValueError(f"Expected a number in {interval} for `{name}`, got {value!r}. Choose one in that range.")
     object.__setattr__(owner, name, number)
+
+
+def check_numbers(owner: object, name: str) -> None:
+    """Refuse a field that is not a row of numbers, and store it as a tuple of floats."""
+    value = getattr(owner, name)
+    try:
+        numbers = None if isinstance(value, str) else tuple(float(number) for number in value)
+    except (TypeError, ValueError):
+        numbers = None
+    if numbers is None:
+        raise ValueError(f"Expected a list of numbers for `{name}`, got {value!r}. Write it as [0.3, 0.5, 0.7].")
+    object.__setattr__(owner, name, numbers)
 
 
 def check_choice(owner: object, name: str, legal: Collection[str]) -> None:

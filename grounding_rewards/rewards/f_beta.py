@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from grounding_rewards.quality import HermiteSpline, Linear, PiecewiseLinear
-from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch, check_number, ratio
+from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch, check_number, check_numbers, ratio
 
 
 def f_beta_score(precision: ArrayLike, recall: ArrayLike, beta: float) -> Array:
@@ -174,14 +174,20 @@ class PiecewiseIoUReward(FBetaReward):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "iou_breakpoints", tuple(self.iou_breakpoints))
-        object.__setattr__(self, "quality_breakpoints", tuple(self.quality_breakpoints))
+        check_numbers(self, "iou_breakpoints")
+        check_numbers(self, "quality_breakpoints")
         if len(self.quality_breakpoints) != len(self.iou_breakpoints) + 1:
             raise ValueError(
                 f"Expected {len(self.iou_breakpoints) + 1} numbers for `quality_breakpoints`, "
                 f"got {self.quality_breakpoints!r}. Give one per IoU breakpoint and one for IoU 1."
             )
-        self._curve()
+        try:
+            self._curve()
+        except ValueError:
+            raise ValueError(
+                "Expected IoUs that increase inside (0, 1) for `iou_breakpoints` and credits in [0, 1] that never fall "
+                f"for `quality_breakpoints`, got {self.iou_breakpoints} and {self.quality_breakpoints}. Sort them."
+            ) from None
 
     def _curve(self) -> PiecewiseLinear:
         first, *rest = self.quality_breakpoints

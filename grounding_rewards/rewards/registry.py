@@ -80,8 +80,8 @@ def make_box_reward(name: str, params: Mapping[str, Any]) -> Any:
     it is.
 
     Raises:
-        ValueError: unknown name, a path that cannot be imported, or a parameter that does not exist; each lists what
-            is legal.
+        ValueError: unknown name, a path that cannot be imported, a parameter that does not exist or one that is
+            missing; each lists what is legal.
     """
     factory = _look_up(name)
     if not callable(factory) or (hasattr(factory, "score") and not inspect.isclass(factory)):
@@ -91,13 +91,11 @@ def make_box_reward(name: str, params: Mapping[str, Any]) -> Any:
                 "Give the path of its class instead."
             )
         return factory
-    legal = _parameters(factory)
-    unknown = [param for param in params if legal is not None and param not in legal]
-    if unknown:
+    if inspect.isabstract(factory):
         raise ValueError(
-            f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. "
-            f"Use some of: {', '.join(legal or ())}."
+            f"Expected a complete reward for `name`, got the abstract class {name!r}. Give one of its subclasses."
         )
+    _check_parameters(name, factory, params)
     return factory(**params)
 
 
@@ -117,9 +115,23 @@ def _look_up(name: str) -> Any:
     )
 
 
-def _parameters(factory: Factory) -> list[str] | None:
-    """Names that the factory takes, or None if it takes any."""
-    parameters = inspect.signature(factory).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return None
-    return [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+def _check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> None:
+    """Refuse parameters that the factory does not take, and missing ones that it cannot do without."""
+    try:
+        taken = inspect.signature(factory).parameters.values()
+    except ValueError:  # some built-ins do not tell
+        return
+    legal = [p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    unknown = [param for param in params if param not in legal]
+    if unknown and not any(p.kind is p.VAR_KEYWORD for p in taken):
+        raise ValueError(
+            f"Expected known parameters for reward `{name}`, got {', '.join(map(repr, unknown))}. "
+            f"Use some of: {', '.join(legal)}."
+        )
+    optional = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    missing = [p.name for p in taken if p.kind not in optional and p.default is p.empty and p.name not in params]
+    if missing:
+        raise ValueError(
+            f"Expected values for {', '.join(f'`{param}`' for param in missing)} of reward `{name}`, "
+            f"got {', '.join(params) or 'no parameters'}. Add {', '.join(missing)}."
+        )

@@ -20,6 +20,13 @@ class Coverage:
         return float((np.asarray(pred)[0, :2] < np.asarray(gt)[0, 2:]).all())
 
 
+class Undefined:
+    """Somebody's own reward, with a division by zero in it."""
+
+    def score(self, pred, gt):
+        return float("nan")
+
+
 READY = MeanIoUReward(beta=3.0)
 
 
@@ -72,6 +79,8 @@ def test_dotted_paths_of_classes_and_objects():
         ("tests.rewards.test_registry.GT", {}, "score(pred, gt)"),  # an object without `score`
         ("tests.rewards.test_registry.READY", {"beta": 1}, "no parameters"),
         ("tests.rewards.test_registry.Coverage", {"bonsu": 1}, "bonus"),  # lists the legal ones
+        ("grounding_rewards.rewards.FBetaReward", {}, "abstract"),
+        ("os.path.join", {}, "`a`"),  # cannot do without it
     ],
 )
 def test_what_cannot_be_built_is_refused(name, params, named):
@@ -85,3 +94,9 @@ def test_what_cannot_be_registered_is_refused(name, factory):
     with pytest.raises(ValueError, match="Expected"):
         gr.register_reward(name, factory)
     assert REGISTRY["R1"] is not Coverage
+
+
+def test_a_score_that_is_no_number_is_refused():
+    reward = gr.get_reward("tests.rewards.test_registry.Undefined", box_format="qwen3-vl")
+    with pytest.raises(ValueError, match="Undefined"):
+        reward(["[]"], boxes=[GT], width=[10], height=[10])

@@ -453,7 +453,11 @@ def test_unchanged_by_moving_and_scaling(pred, gt, shift, scale, reward):
         ("R4", {"center_weight": 2}, "center_weight"),
         ("R4", {"knots": [[0, 0, 1], [1, 2, 1]]}, "knots"),
         ("R5", {"quality_breakpoints": [0, 1]}, "quality_breakpoints"),
-        ("R5", {"iou_breakpoints": [0.7, 0.5, 0.3]}, "knots"),
+        ("R5", {"quality_breakpoints": [0.7, 0.3, 0, 1]}, "quality_breakpoints"),
+        ("R5", {"iou_breakpoints": [0.7, 0.5, 0.3]}, "iou_breakpoints"),
+        ("R5", {"iou_breakpoints": None}, "iou_breakpoints"),
+        ("R5", {"iou_breakpoints": 0.5, "quality_breakpoints": [0, 1]}, "iou_breakpoints"),
+        ("R5", {"iou_breakpoints": "357"}, "iou_breakpoints"),  # its digits are no breakpoints
         ("R5", {"matching": "optimal"}, "hungarian"),  # lists the legal words
         ("R1", {"ranking": "random"}, "emission"),
         ("R1", {"interpolation": "12"}, "101"),
