@@ -1,10 +1,8 @@
 """Refuse a dataset that cannot be learned from, before the first step and with every bad row named at once.
 
-Two kinds of mistake cost days: boxes that do not fit the film, and boxes that fit but cannot be said in the
-model's box format. The first is geometry. For the second every row's own ground truth is written in the box
-format and
-scored: what the author knows to be right has to earn full marks from the very reward that will train the
-    model.
+Two kinds of mistake cost days: boxes that do not fit the film, and boxes that fit but cannot be said in the model's
+box format. The first is geometry. For the second every row's own ground truth is written in the box format and scored:
+what the author knows to be right has to earn full marks from the very reward that will train the model.
 """
 
 from __future__ import annotations
@@ -50,28 +48,53 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
     Raises:
         ValueError: A column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
     """
-    _check_columns(dataset.column_names, reward, name)
-    rows = list(_rows(dataset))
-    if not rows:
-        raise ValueError(f"Expected at least one row for {name}, got none. Check the split and the path.")
-    problems: dict[int, list[str]] = {}
-    for number, row in enumerate(rows):
-        if found := list(row_problems(row, reward)):
-            problems[number] = found
+    _check_columns(dataset.column_names, name, needs_format=reward.box_format is None)
+    rows = _all_rows(dataset, name)
+    problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row, reward)))}
     sound = [number for number in range(len(rows)) if number not in problems]
     for number, found in zip(sound, _gold_problems([rows[number] for number in sound], reward), strict=True):
         if found:
             problems[number] = found
     if problems:
-        raise ValueError(_message(rows, problems, reward, name))
+        raise ValueError(_message(rows, problems, f"ground truth that earns the full reward {reward.__name__}", name))
 
 
-def row_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
+def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
+    """Raise one error that names every row whose sizes, boxes or labels cannot be right, whatever the reward.
+
+    The part of :func:`check_dataset` that needs neither a reward nor a box format.
+
+    Args:
+        dataset: As for :func:`check_dataset`.
+        name: What to call the dataset in the error.
+
+    Raises:
+        ValueError: A column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
+
+    >>> from datasets import Dataset
+    >>> film = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
+    >>> check_films(Dataset.from_list([film]))
+    Traceback (most recent call last):
+    ValueError: Expected sizes, boxes and labels that fit the film in every row for train_dataset, got 1 bad row of 1. \
+Correct or drop them:
+    row 0 (id -): box 0 is [10, 10, 50, 50], outside the film of 40 x 60
+    """
+    _check_columns(dataset.column_names, name, needs_format=False)
+    rows = _all_rows(dataset, name)
+    problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row)))}
+    if problems:
+        raise ValueError(_message(rows, problems, "sizes, boxes and labels that fit the film", name))
+
+
+def row_problems(row: Row, reward: GroundingReward | None = None) -> Iterator[str]:
     """What is wrong with the columns and the geometry of one row, one sentence each; nothing for a sound row.
 
     Args:
         row: One row; `image_size` holds the size of its image where the dataset has images.
-        reward: Decides the box format where the row does not.
+        reward: Decides the box format where the row does not; None leaves the box format aside.
+
+    >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))
+    ['0 labels for 1 boxes', 'box 0 is [5, 5, 2, 9], which has no area as x1, y1, x2, y2']
     """
     width, height = row.get("width"), row.get("height")
     yield from _size_problems(row)
@@ -85,7 +108,15 @@ def row_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
     for index, box in enumerate(boxes):
         if problem := _box_problem(box, width, height):
             yield f"box {index} {problem}"
-    yield from _format_problems(row, reward)
+    if reward is not None:
+        yield from _format_problems(row, reward)
+
+
+def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
+    rows = list(_rows(dataset))
+    if not rows:
+        raise ValueError(f"Expected at least one row for {name}, got none. Check the split and the path.")
+    return rows
 
 
 def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
@@ -109,12 +140,12 @@ def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _check_columns(columns: Iterable[str], reward: GroundingReward, name: str) -> None:
+def _check_columns(columns: Iterable[str], name: str, *, needs_format: bool) -> None:
     columns = set(columns)
     missing = [column for column in _REQUIRED_COLUMNS if column not in columns]
     if "image" not in columns:
         missing += [column for column in ("width", "height") if column not in columns]
-    if reward.box_format is None and "box_format" not in columns:
+    if needs_format and "box_format" not in columns:
         missing.append("box_format")
     if missing:
         raise ValueError(
@@ -216,19 +247,20 @@ def _gold_row_problems(row: Row, scored: ScoredCompletion, reward: GroundingRewa
             )
         return
     full = reward.score(gt, gt)
-    if len(gt) and full < 1.0 - _TOLERANCE:
-        yield f"its own boxes earn {full:.4g}, not the full reward of 1"
+    # Full marks are 1 for R1 to R5; somebody's own reward may have another maximum, but not none.
+    if len(gt) and full <= 0:
+        yield f"its own boxes earn {full:.4g}, so that nothing could be learned from it"
     # What is lost beyond the rounding of the coordinates is lost in the text
     elif scored.reward < reward.score(read, gt) - _TOLERANCE:
         yield f"its own boxes written in {name} earn {scored.reward:.4g} of {full:.4g} ({scored.reason})"
 
 
-def _message(rows: Sequence[Row], problems: Mapping[int, Sequence[str]], reward: GroundingReward, name: str) -> str:
+def _message(rows: Sequence[Row], problems: Mapping[int, Sequence[str]], expected: str, name: str) -> str:
     lines = [
         f"row {number} (id {rows[number].get('id', '-')}): {'; '.join(found)}" for number, found in problems.items()
     ]
     return (
-        f"Expected ground truth that earns the full reward {reward.__name__} in every row for {name}, "
+        f"Expected {expected} in every row for {name}, "
         f"got {len(problems)} bad {'row' if len(problems) == 1 else 'rows'} of {len(rows)}. "
         "Correct or drop them:\n" + "\n".join(lines)
     )

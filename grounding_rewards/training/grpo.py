@@ -11,7 +11,7 @@ from datasets import Dataset
 from transformers import AutoConfig, AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
 
-from grounding_rewards.data.checks import check_dataset
+from grounding_rewards.data.checks import check_dataset, check_films
 from grounding_rewards.data.columns import add_columns
 from grounding_rewards.parsing import box_format_for_model_type, get_box_format
 from grounding_rewards.scoring import GroundingReward, get_reward
@@ -85,6 +85,7 @@ class GroundingGRPOTrainer(GRPOTrainer):
             default = box_format
             if default is None and "box_format" not in dataset.column_names and _some_without_format(rewards):
                 default = box_format_for_model_type(_model_type(model, loading))
+            check_films(dataset, name=name)
             dataset = add_columns(dataset, processing_class, default)
             for one in rewards:
                 if isinstance(one, GroundingReward):
@@ -142,6 +143,11 @@ def build_rewards(
     built: list[Any] = []
     for one, parameters in zip(rewards, spread_kwargs(rewards, reward_kwargs), strict=True):
         if isinstance(one, str):
+            if box_format is not None and parameters.get("box_format", box_format) != box_format:
+                raise ValueError(
+                    f"Expected one box format for reward {one}, got {box_format!r} and {parameters['box_format']!r} in "
+                    "its reward_kwargs. State it once."
+                )
             one = get_reward(one, **{"box_format": box_format, **parameters})
         elif parameters:
             raise ValueError(

@@ -6,7 +6,7 @@ import re
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.data.checks import check_dataset
+from grounding_rewards.data.checks import check_dataset, check_films
 
 datasets = pytest.importorskip("datasets", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
@@ -166,19 +166,42 @@ def test_only_the_lost_box_is_named():
 
 
 @dataclasses.dataclass(frozen=True)
-class Stingy:
-    """Somebody's own reward that never gives full marks."""
+class Constant:
+    """Somebody's own reward, the same for every answer."""
+
+    value: float
 
     def score(self, pred, gt):
-        return 0.5
+        return self.value
 
 
-def test_a_reward_without_full_marks():
+def test_full_marks_of_a_reward_are_its_own():
     films = dataset_of({}, {"boxes": [], "labels": []})
-    with pytest.raises(ValueError, match=r"its own boxes earn 0\.5, not the full reward of 1") as caught:
-        check_dataset(films, gr.get_reward(f"{__name__}.Stingy", box_format="qwen3-vl"))
-    assert "row 1" not in str(caught.value)  # 0.5 is what this reward gives for a right negative
+    check_dataset(films, gr.get_reward(f"{__name__}.Constant", value=0.5, box_format="qwen3-vl"))
+
+
+def test_a_reward_that_the_truth_cannot_earn():
+    films = dataset_of({}, {"boxes": [], "labels": []})
+    with pytest.raises(ValueError, match="its own boxes earn 0, so that nothing could be learned") as caught:
+        check_dataset(films, gr.get_reward(f"{__name__}.Constant", value=0.0, box_format="qwen3-vl"))
+    assert "row 1" not in str(caught.value)  # a bonus of 0 for negatives is legal
 
 
 def test_no_bonus_for_negatives_is_legal():
     check_dataset(dataset_of({"boxes": [], "labels": []}), gr.get_reward("R4", no_box_bonus=0.0, box_format="qwen3-vl"))
+
+
+@pytest.mark.parametrize(
+    ("row", "named"),
+    [
+        ({"width": None}, "width is missing"),
+        ({"width": 0}, "width is 0"),
+        ({"boxes": [[0.0, 0.0, 500.0, 50.0]]}, "outside the film"),
+        ({"labels": []}, "0 labels for 1 boxes"),
+    ],
+)
+def test_films_are_checked_without_a_reward(row, named):
+    check_films(dataset_of({}))
+    with pytest.raises(ValueError, match="row 1 ") as caught:
+        check_films(dataset_of({}, row))
+    assert named in str(caught.value)
