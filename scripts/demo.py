@@ -23,7 +23,7 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     parser.add_argument("--output_dir", type=Path, default=Path("runs/demo"))
     parser.add_argument("--accelerate_config", default=Launch.accelerate_config)
     parser.add_argument("--split", default=Films.split, help="held-out split")
-    parser.add_argument("--films", type=int, default=200, help="evaluate on the first so many held-out films")
+    parser.add_argument("--films", type=int, default=300, help="evaluate on the first so many held-out films")
     parser.add_argument("--samples", type=int, default=Decoding.samples, help="sampled answers per film")
     return parser.parse_known_args()
 

@@ -23,7 +23,7 @@ _HEAVY = ("prompt", "image")
 class Decoding:
     """How a model is asked: one greedy answer and ``samples`` sampled ones per film."""
 
-    samples: int = 8
+    samples: int = 16
     temperature: float = 1.0
     max_new_tokens: int = 256
     batch_size: int = 256

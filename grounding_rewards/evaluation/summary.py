@@ -20,6 +20,7 @@ from grounding_rewards.evaluation.figures import (
 )
 from grounding_rewards.report.curves import draw_curves
 from grounding_rewards.report.page import PageAnswer, PageFilm, Tile, choose_films, render_page
+from grounding_rewards.report.picture import draw_films
 from grounding_rewards.report.table import Row
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def write_page(
     """Write the page of a run and its curves beside it.
 
     Args:
-        path: of the HTML file; ``curves.png`` lands in the same folder.
+        path: of the HTML file; ``curves.png`` and ``films.png`` land in the same folder.
         title: what was trained.
         subtitle: on what it was measured.
         rows: from :func:`summarise`.
@@ -155,6 +156,7 @@ def write_page(
         )
         for i, row in enumerate(dataset.remove_columns("image"))
     ]
+    path.with_name("films.png").write_bytes(draw_films(films))
     page = render_page(
         title=title,
         subtitle=subtitle,
