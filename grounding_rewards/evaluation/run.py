@@ -53,7 +53,7 @@ class Launch:
     """What :func:`train_and_compare` starts, each a file: relative to the repository, where it is run.
 
     ``overrides`` are options for ``scripts/train_grpo.py`` that go before those of ``config``. ``warm_start`` is
-    a configuration of ``scripts/train_sft.py``, whose result GRPO starts from.
+    a configuration of ``scripts/train_sft.py``, whose result GRPO starts from; it is trained on the same films.
     """
 
     config: str
@@ -150,11 +150,13 @@ def train_and_compare(launch: Launch, films: Films, decoding: Decoding) -> tuple
     started = time.monotonic()
     folder = launch.output_dir
     options = ["--config", launch.config, "--output_dir", str(folder), *launch.overrides]
+    warm = folder / "warm_start"
     if launch.warm_start is not None:
-        warm = folder / "warm_start"
-        _python("scripts/train_sft.py", "--config", launch.warm_start, "--output_dir", str(warm))
         options += ["--model_name_or_path", str(warm)]
     arguments, config, model_arguments = _grpo_arguments(options)
+    if launch.warm_start is not None:
+        taught = ("--dataset", arguments.dataset, "--train_split", arguments.train_split, "--output_dir", str(warm))
+        _python("scripts/train_sft.py", "--config", launch.warm_start, *taught)
     films = Films(arguments.dataset, films.split, films.count, arguments.train_split)
     decoding = Decoding(
         decoding.samples, config.temperature, config.max_completion_length, decoding.batch_size, decoding.seed
