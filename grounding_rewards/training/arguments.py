@@ -246,6 +246,3 @@ def _fits(value: object, hint: Any) -> bool:
 
 def _words(hint: Any) -> str:
     return str(hint).replace("<class '", "").replace("'>", "").replace("typing.", "")
-
-
-_check_types, _check_choices = check_types, check_choices

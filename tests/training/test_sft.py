@@ -1,0 +1,153 @@
+"""The cold start learns the right answers: boxes move with the film, wrong settings are refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+from grounding_rewards.data.resize import resized_size
+from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.parsing import parse_boxes
+from grounding_rewards.training.sft import crop_row, parse_sft_arguments, train_supervised, with_answers
+
+CONFIGS = Path(__file__).parents[2] / "configs" / "demo"
+
+
+def row(boxes, labels, size=(100, 80)):
+    return {"image": Image.new("L", size), "boxes": boxes, "labels": labels, "width": size[0], "height": size[1]}
+
+
+@pytest.fixture(scope="module")
+def processor(tiny_vlm):
+    return AutoProcessor.from_pretrained(tiny_vlm)
+
+
+class TestCrop:
+    def test_boxes_move_and_are_clipped(self):
+        # By hand: the window starts at (10, 20), the second box loses its right quarter.
+        cropped = crop_row(row([[20, 30, 40, 60], [50, 40, 90, 60]], ["a", "b"]), (10, 20, 80, 80))
+        assert cropped["image"].size == (cropped["width"], cropped["height"]) == (70, 60)
+        assert cropped["boxes"] == [[10, 10, 30, 40], [40, 20, 70, 40]]
+        assert cropped["labels"] == ["a", "b"]
+
+    def test_a_box_that_is_mostly_cut_off_is_dropped_with_its_label(self):
+        cropped = crop_row(row([[0, 30, 30, 60], [50, 40, 70, 60]], ["gone", "kept"]), (20, 0, 100, 80))
+        assert (cropped["boxes"], cropped["labels"]) == ([[30, 40, 50, 60]], ["kept"])
+
+    def test_a_shrunken_image_is_cut_in_its_own_pixels(self):
+        shrunken = {**row([[20, 20, 60, 60]], ["a"]), "image": Image.new("L", (50, 40))}
+        cropped = crop_row(shrunken, (20, 20, 80, 80))
+        assert cropped["image"].size == (30, 30)
+        assert cropped["boxes"] == [[0, 0, 40, 40]]
+
+    def test_the_cut_pixels_lie_under_the_moved_boxes(self):
+        pixels = np.zeros((80, 100), dtype=np.uint8)
+        pixels[30:60, 20:40] = 255
+        film = {**row([[20, 30, 40, 60]], ["a"]), "image": Image.fromarray(pixels)}
+        cropped = crop_row(film, (10, 20, 80, 80))
+        x1, y1, x2, y2 = map(int, cropped["boxes"][0])
+        found = np.asarray(cropped["image"])
+        assert found[y1:y2, x1:x2].min() == 255
+        assert found.sum() == 255 * (x2 - x1) * (y2 - y1)
+
+    def test_a_film_without_boxes(self):
+        assert crop_row(row([], []), (10, 10, 50, 50))["boxes"] == []
+
+
+class TestAnswers:
+    def read(self, film, processor):
+        width, height = film["image"].size
+        resized_width, resized_height = resized_size(processor, width, height)
+        return parse_boxes(
+            film["completion"][0]["content"],
+            "qwen2.5-vl",
+            width=width,
+            height=height,
+            resized_width=resized_width,
+            resized_height=resized_height,
+        )
+
+    def test_answers_are_the_reference(self, processor):
+        films = synthetic_dataset("train", 8)
+        for film, answered in zip(films, with_answers(films, processor, "qwen2.5-vl"), strict=True):
+            parsed = self.read(answered, processor)
+            np.testing.assert_allclose(parsed.boxes, np.array(film["boxes"]).reshape(-1, 4), atol=0.5)
+            assert list(parsed.labels) == film["labels"]
+
+    def test_answers_fit_the_cropped_film(self, processor):
+        films = synthetic_dataset("train", 8, size=224)
+        answered = with_answers(films, processor, "qwen2.5-vl", crop=0.2, contrast=0.3)
+        assert {answered[index]["image"].size for index in range(8)} != {(224, 224)}
+        for film in answered:
+            boxes = self.read(film, processor).boxes
+            assert np.all(boxes[:, 2:] <= np.array(film["image"].size) + 1)
+
+    def test_loose_boxes_are_as_loose_as_asked(self, processor):
+        films = synthetic_dataset("train", 40, size=224)
+        loose = with_answers(films, processor, "qwen2.5-vl", box_margin=0.1, box_noise=0.05)
+        outwards = []
+        for film, answered in zip(films, loose, strict=True):
+            gt = np.array(film["boxes"]).reshape(-1, 4)
+            moved = self.read(answered, processor).boxes - gt
+            outwards.append(moved * (-1, -1, 1, 1) / np.tile(gt[:, 2:] - gt[:, :2], 2))
+        values = np.concatenate(outwards)
+        assert 0.08 < values.mean() < 0.11  # the edge of the film holds a few back
+        assert 0.04 < values.std() < 0.07
+
+    def test_same_seed_same_augmentation(self, processor):
+        films = synthetic_dataset("train", 4)
+        runs = [
+            [film["image"].tobytes() for film in with_answers(films, processor, "qwen2.5-vl", crop=0.2, seed=seed)]
+            for seed in (3, 3, 4)
+        ]
+        assert runs[0] == runs[1]
+        assert runs[0] != runs[2]
+
+
+class TestArguments:
+    @pytest.mark.parametrize(
+        ("option", "message"),
+        [
+            (["--save_dtype", "int8"], "Expected one of float32, float16, bfloat16 for save_dtype, got 'int8'"),
+            (["--crop", "0.6"], "Expected a fraction from 0 to below 0.5 for crop, got 0.6"),
+            (["--contrast", "-0.1"], "for contrast, got -0.1"),
+            (["--train_films", "0"], "Expected a positive number for train_films, got 0"),
+            (["--box_format", "qwen9"], "qwen2.5-vl"),  # lists the known ones
+            (["--remove_unused_columns", "true"], "Expected false for remove_unused_columns"),
+        ],
+    )
+    def test_wrong_values_are_refused(self, option, message):
+        with pytest.raises(ValueError, match=message):
+            parse_sft_arguments(["--config", str(CONFIGS / "sft.yaml"), *option])
+
+    @pytest.mark.parametrize("name", ["sft.yaml", "sft_real_films.yaml"])
+    def test_configurations_load_and_can_be_overridden(self, name):
+        arguments, config = parse_sft_arguments(["--config", str(CONFIGS / name), "--max_steps", "7"])
+        assert config.max_steps == 7
+        assert arguments.model
+
+
+@pytest.mark.training
+def test_trains_and_leaves_a_model_that_loads(tiny_vlm, tmp_path):
+    torch.set_num_threads(1)
+    arguments, config = parse_sft_arguments(
+        [
+            *("--config", str(CONFIGS / "sft.yaml"), "--model", str(tiny_vlm), "--output_dir", str(tmp_path / "out")),
+            *("--train_films", "16", "--max_steps", "4", "--per_device_train_batch_size", "4"),
+            *("--crop", "0.1", "--logging_steps", "1", "--disable_tqdm", "true"),
+        ]
+    )
+    trainer = train_supervised(arguments, config)
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert losses[-1] < losses[0]
+    saved = AutoModelForImageTextToText.from_pretrained(tmp_path / "out")
+    assert saved.dtype == torch.float16
+    assert (tmp_path / "out" / "config.yaml").is_file()
+    again, _ = parse_sft_arguments(["--config", str(tmp_path / "out" / "config.yaml")])
+    assert again == arguments
+    AutoProcessor.from_pretrained(tmp_path / "out")
