@@ -166,7 +166,7 @@ def _tokens(content: str) -> list[str]:
 
 
 def _is_attempt(tokens: list[str], square: bool) -> bool:
-    """Words in brackets, and a single number in parentheses, are prose."""
+    """Words in brackets, and a single number in parentheses, are prose; so is a single number in closed brackets."""
     if square:
         return any(map(looks_numeric, tokens))
     return len(tokens) > 1 and all(map(looks_numeric, tokens))

@@ -143,10 +143,22 @@ _CONSTANTS = {"null": None, "None": None, "true": True, "True": True, "false": F
 
 def scan_json(text: str, fmt: BoxFormat, found: Findings) -> None:
     """Read every box out of JSON that may be broken in any way."""
-    for value in _read_values(text, found).containers():
+    values = _read_values(text, found).containers()
+    # Beside the answer's own objects, numbers in brackets are prose: "[3] nodules", "near [1, 2, 3, 4]".
+    for value in [value for value in values if _holds_key(value, fmt.keys)] or values:
         if found.full:
             break
         _collect(value, None, fmt, found)
+
+
+def _holds_key(value: _List | _Object, keys: Sequence[str]) -> bool:
+    """Whether an object in the value has one of the keys."""
+    if isinstance(value, _List):
+        return any(_holds_key(child, keys) for child in value.containers())
+    return any(
+        key in keys or (isinstance(member, _List | _Object) and _holds_key(member, keys))
+        for key, member in value.members
+    )
 
 
 def _read_values(text: str, found: Findings) -> _List:

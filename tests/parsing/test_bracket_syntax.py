@@ -77,6 +77,8 @@ BOXES = [
     ("radvlm", "The mass is located at [0.1, 0.2, 0.3, 0.4] and [0.5, 0.6, 0.7, 0.8].", A + B, [None, None]),
     # other brackets in prose are no boxes
     ("radvlm", "In this film (AP view) [sic] the mass (2) is at [0.1, 0.2, 0.3, 0.4].", A, [None]),
+    # a citation
+    ("radvlm", "As before [1], the mass is at [0.1, 0.2, 0.3, 0.4].", A, [None]),
     # a negative beside a box
     ("radvlm", "No effusion. Mass at [0.1, 0.2, 0.3, 0.4].", A, [None]),
     # cannot be told from a box, so it counts as one

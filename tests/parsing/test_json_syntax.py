@@ -73,6 +73,9 @@ BOXES = [
     ('{"bbox_2d": [9, 9, 1, -1]}', [9, 9, 1, -1], [None]),
     # a stated negative beside a box
     ('No findings. [{"bbox_2d": [1, 2, 3, 4]}]', A, [None]),
+    # numbers in prose around the answer's own objects are no boxes, and no broken ones
+    ('The mass is near [9, 9, 9, 9]: [{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]', A, ["mass"]),
+    ('[2] masses: {"bbox_2d": [1, 2, 3, 4]}, {"bbox_2d": [5, 6, 7, 8]}', A + B, [None, None]),
     # the string ends with its line, the next line is read
     ('[{"label": "mass, "bbox_2d": [9, 9],\n {"bbox_2d": [1, 2, 3, 4]}]', A, [None]),
 ]
