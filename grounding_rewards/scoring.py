@@ -106,7 +106,13 @@ class GroundingReward:
         return float(self.box_reward.score(pred, gt))
 
     def explain(self, pred: ArrayLike, gt: ArrayLike) -> Explanation:
-        """Like :meth:`score`, with the matches and the parts that led to the number."""
+        """Like :meth:`score`, with the matches and the parts that led to the number.
+
+        Example:
+            >>> explained = get_reward("R3").explain([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]])
+            >>> explained.tp, explained.fp, explained.fn, explained.matches, explained.ious
+            (1, 1, 0, ((0, 0),), (0.8,))
+        """
         return _score_boxes(self.box_reward, BoxBatch.of([pred], "pred"), BoxBatch.of([gt], "gt")).explanation(0)
 
     def __call__(

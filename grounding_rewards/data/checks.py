@@ -47,6 +47,15 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
 
     Raises:
         ValueError: A column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
+
+    >>> from datasets import Dataset
+    >>> import grounding_rewards as gr
+    >>> film = {"prompt": "Where?", "boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
+    >>> try:
+    ...     check_dataset(Dataset.from_list([film]), gr.get_reward("R4", box_format="qwen3-vl"))
+    ... except ValueError as error:
+    ...     print(str(error).splitlines()[-1])
+    row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl: IoU 0.25 with itself
     """
     _check_columns(dataset.column_names, name, needs_format=reward.box_format is None)
     rows = _all_rows(dataset, name)
@@ -73,10 +82,10 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
 
     >>> from datasets import Dataset
     >>> film = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
-    >>> check_films(Dataset.from_list([film]))
-    Traceback (most recent call last):
-    ValueError: Expected sizes, boxes and labels that fit the film in every row for train_dataset, got 1 bad row of 1. \
-Correct or drop them:
+    >>> try:
+    ...     check_films(Dataset.from_list([film]))
+    ... except ValueError as error:
+    ...     print(str(error).splitlines()[-1])
     row 0 (id -): box 0 is [10, 10, 50, 50], outside the film of 40 x 60
     """
     _check_columns(dataset.column_names, name, needs_format=False)

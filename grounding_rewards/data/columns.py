@@ -24,6 +24,11 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
     Returns:
         The dataset with the columns `box_format`, `resized_width` and `resized_height`, those that exist
         replaced.
+
+    >>> from datasets import Dataset
+    >>> films = Dataset.from_dict({"width": [512], "height": [400]})
+    >>> add_columns(films, "a processor of another kind", "qwen3-vl")[0]
+    {'width': 512, 'height': 400, 'box_format': 'qwen3-vl'}
     """
     if box_format is not None:
         get_box_format(box_format)

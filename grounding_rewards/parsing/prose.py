@@ -122,7 +122,11 @@ def states_nothing(answer: str) -> bool:
 
 
 def echoes_prompt(answer: str) -> bool:
-    """Whether the answer reads like an instruction: then a negative in it is quoted, not stated."""
+    """Whether the answer reads like an instruction: then a negative in it is quoted, not stated.
+
+    >>> echoes_prompt("If there is no finding, return 'No Objects'.")
+    True
+    """
     return _INSTRUCTION.search(answer, 0, MAX_STATEMENT) is not None
 
 

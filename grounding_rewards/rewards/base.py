@@ -68,7 +68,13 @@ class BoxBatch:
 
 
 def pad(flat: Array, counts: NDArray[np.int64], rows: NDArray[np.intp]) -> Array:
-    """Lay the values of the chosen rows side by side, NaN where a row has fewer than the longest."""
+    """Lay the values of the chosen rows side by side, NaN where a row has fewer than the longest.
+
+    Example:
+        >>> pad(np.array([1.0, 2.0, 3.0]), np.array([2, 0, 1]), np.array([0, 2]))
+        array([[ 1.,  2.],
+               [ 3., nan]])
+    """
     kept = counts[rows]
     longest = int(kept.max(initial=0))
     starts = (np.cumsum(counts) - counts)[rows]
@@ -235,7 +241,21 @@ class BoxReward(ABC):
         return self.score_flat(BoxBatch.of(preds, "pred"), BoxBatch.of(gts, "gt"))
 
     def score_flat(self, pred: BoxBatch, gt: BoxBatch, scores: Array | None = None) -> Outcomes:
-        """Score completions whose boxes lie one after the other; ``scores`` are stated confidences or NaN."""
+        """Like :meth:`score_batch`, for boxes that already lie one after the other.
+
+        Args:
+            pred: the predictions of all completions.
+            gt: their ground truth, in the same order.
+            scores: ``(predictions,)`` stated confidences, NaN where none is stated; for R1's ``ranking="score"``.
+
+        Example:
+            >>> from grounding_rewards.rewards import AveragePrecisionReward
+            >>> pred = BoxBatch.of([[[50, 50, 60, 60], [0, 0, 10, 10]]], "pred")
+            >>> gt = BoxBatch.of([[[0, 0, 10, 10]]], "gt")
+            >>> by_score = AveragePrecisionReward(ranking="score")
+            >>> by_score.score_flat(pred, gt, np.array([0.1, 0.9])).reward
+            array([1.])
+        """
         b = len(pred.counts)
         longest = int(pred.counts.max(initial=0))
         matched = np.full((b, longest), -1, dtype=np.int64)

@@ -82,6 +82,10 @@ def make_box_reward(name: str, params: Mapping[str, Any]) -> Any:
     Raises:
         ValueError: unknown name, a path that cannot be imported, a parameter that does not exist or one that is
             missing; each lists what is legal.
+
+    Example:
+        >>> make_box_reward("R3", {"beta": 2}).beta
+        2.0
     """
     factory = _look_up(name)
     if not callable(factory) or (hasattr(factory, "score") and not inspect.isclass(factory)):

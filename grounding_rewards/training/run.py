@@ -175,6 +175,9 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
 
     Args:
         folder: The run's `output_dir`; need not exist.
+
+    >>> last_complete_checkpoint(Path("no/such/run")) is None
+    True
     """
     steps = {
         int(match.group(1)): path

@@ -244,6 +244,12 @@ def crop_row(row: dict[str, Any], window: tuple[int, int, int, int]) -> dict[str
 
     Returns:
         The row with these five columns replaced.
+
+    >>> from PIL import Image
+    >>> film = {"image": Image.new("L", (100, 80)), "width": 100, "height": 80, "labels": ["mass", "tube"]}
+    >>> cut = crop_row({**film, "boxes": [[10, 10, 50, 50], [0, 0, 12, 12]]}, (10, 10, 90, 80))
+    >>> cut["boxes"], cut["labels"], cut["image"].size
+    ([[0.0, 0.0, 40.0, 40.0]], ['mass'], (80, 70))
     """
     x1, y1, x2, y2 = window
     image = row["image"]
