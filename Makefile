@@ -36,6 +36,7 @@ $(CORE)/.installed: pyproject.toml
 	$(CORE)/bin/python -m pip install --quiet numpy scipy pytest hypothesis
 	touch $@
 
+demo: export PYTHONWARNINGS := ignore::FutureWarning
 demo: $(VENV)/.installed
 	$(BIN)/python scripts/demo.py --reward $(REWARD) --seed $(SEED)
 

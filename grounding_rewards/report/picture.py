@@ -46,6 +46,9 @@ def draw_films(films: Sequence[PageFilm], *, count: int = 5) -> bytes:
 
 def _draw_boxes(axis: Axes, boxes: Sequence[Box], colour: str, **style: Any) -> None:
     from matplotlib.patches import Rectangle
+    from matplotlib.patheffects import withStroke
 
+    # A dark edge keeps every line visible on white findings.
+    edge = [withStroke(linewidth=style["linewidth"] + 1.6, foreground="#00000090")]
     for x1, y1, x2, y2 in boxes:
-        axis.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour, **style))
+        axis.add_patch(Rectangle((x1, y1), x2 - x1, y2 - y1, fill=False, edgecolor=colour, path_effects=edge, **style))
