@@ -1,9 +1,12 @@
 """One-to-one matching of predictions to ground truth.
 
-Every function takes ``iou`` of shape ``(n, m)``, or ``(b, n, m)`` for many completions at once, and returns for each
-prediction the index of its ground-truth box, or -1: ``(n,)`` or ``(b, n)`` int64. A pair counts from the threshold up
-(``>=``), but boxes that do not overlap are never a pair. No ground truth is given twice. Rows and columns of zeros
-change nothing, so a batch of completions with different numbers of boxes is padded with them.
+Conventions, the same for all matchers:
+
+* A pair counts from the threshold up (``>=``), but boxes that do not overlap are never a pair.
+* No prediction and no ground truth is given twice.
+* Ties are settled deterministically, as each matcher says.
+* Rows and columns of zeros change nothing, so that completions with different numbers of boxes are padded with them
+  and matched together by :func:`match_batch`.
 """
 
 from __future__ import annotations
@@ -15,11 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-Matches = NDArray[np.int64]
-Matcher = Callable[[ArrayLike, float], Matches]
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Pairs = list[tuple[int, int]]
 
 
-def greedy_match(iou: ArrayLike, iou_threshold: float = 0.5) -> Matches:
+def greedy_match(iou: ArrayLike, iou_threshold: float = 0.5) -> Pairs:
     """Match greedily: the surest prediction chooses first.
 
     Predictions come in the order of their best IoU with any ground truth, highest first; among equals the one that the
@@ -27,29 +31,129 @@ def greedy_match(iou: ArrayLike, iou_threshold: float = 0.5) -> Matches:
     index, and keeps it if the IoU reaches the threshold.
 
     Args:
-        iou: ``(n, m)`` or ``(b, n, m)``, finite.
+        iou: ``(n, m)``, finite: predictions by ground truth.
         iou_threshold: τ, in [0, 1].
 
     Returns:
-        ``(n,)`` or ``(b, n)`` int64: index of the matched ground truth, or -1.
+        ``(prediction, ground truth)`` index pairs, in the order of the predictions.
 
     Raises:
-        ValueError: ``iou`` has another number of dimensions, or τ is outside [0, 1].
+        ValueError: ``iou`` is not a finite matrix, or τ is outside [0, 1].
 
     Example:
         >>> greedy_match([[0.6, 0.0], [0.9, 0.7]], 0.5)
-        array([-1,  0])
+        [(1, 0)]
 
     Source: specification §2.2.
     """
-    matrices, single = _as_batch(iou, iou_threshold)
-    b, n, m = matrices.shape
+    return _pairs(iou, iou_threshold, "greedy")
+
+
+def hungarian_match(iou: ArrayLike, iou_threshold: float = 0.5) -> Pairs:
+    """Match optimally: the assignment with the greatest total IoU over the full matrix, then pairs below τ dropped.
+
+    Where every prediction can have the ground truth with which it overlaps most (among equals the one with the lower
+    index), that is the answer; elsewhere scipy's ``linear_sum_assignment`` decides among assignments of equal total,
+    deterministically.
+
+    Args:
+        iou: ``(n, m)``, finite: predictions by ground truth.
+        iou_threshold: τ, in [0, 1].
+
+    Returns:
+        ``(prediction, ground truth)`` index pairs, in the order of the predictions.
+
+    Raises:
+        ValueError: ``iou`` is not a finite matrix, or τ is outside [0, 1].
+
+    Example:
+        >>> hungarian_match([[0.6, 0.0], [0.9, 0.7]], 0.5)
+        [(0, 0), (1, 1)]
+
+    Source: specification §2.2 and §7.2; Kuhn, Naval Research Logistics 1955.
+    """
+    return _pairs(iou, iou_threshold, "hungarian")
+
+
+def thresholded_hungarian_match(iou: ArrayLike, iou_threshold: float = 0.5) -> Pairs:
+    """Match optimally among the pairs that reach τ: the threshold comes before the assignment.
+
+    The total IoU of the matched pairs is at least that of :func:`hungarian_match`, which may spend a ground truth on
+    a pair that it drops afterwards. The specification defines the other one; this is offered under its own name.
+
+    Args:
+        iou: ``(n, m)``, finite: predictions by ground truth.
+        iou_threshold: τ, in [0, 1].
+
+    Returns:
+        ``(prediction, ground truth)`` index pairs, in the order of the predictions.
+
+    Raises:
+        ValueError: ``iou`` is not a finite matrix, or τ is outside [0, 1].
+
+    Example:
+        The full matrix prefers 0.45 + 0.45 to 0.5 + 0 and then loses both pairs:
+
+        >>> iou = [[0.5, 0.45], [0.45, 0.0]]
+        >>> hungarian_match(iou, 0.5), thresholded_hungarian_match(iou, 0.5)
+        ([], [(0, 0)])
+    """
+    return _pairs(iou, iou_threshold, "thresholded_hungarian")
+
+
+def match_batch(iou: ArrayLike, iou_threshold: float = 0.5, *, matching: str = "greedy") -> Indices:
+    """Match many completions at once, each as the matcher of that name would.
+
+    Args:
+        iou: ``(b, n, m)``, finite, padded with zeros.
+        iou_threshold: τ, in [0, 1].
+        matching: a key of :data:`MATCHERS`.
+
+    Returns:
+        ``(b, n)`` int64: for each prediction the index of its ground truth, or -1.
+
+    Raises:
+        ValueError: ``iou`` is not a finite stack of matrices, τ is outside [0, 1], or the matcher is unknown.
+
+    Example:
+        >>> match_batch([[[0.6, 0.0], [0.9, 0.7]], [[0.8, 0.0], [0.0, 0.0]]], 0.5, matching="hungarian")
+        array([[ 0,  1],
+               [ 0, -1]])
+    """
+    if matching not in MATCHERS:
+        raise ValueError(f"Expected a known word for `matching`, got {matching!r}. Use one of: {', '.join(MATCHERS)}.")
+    if not isinstance(iou_threshold, Real) or not 0 <= iou_threshold <= 1:
+        raise ValueError(
+            f"Expected a number in [0, 1] for `iou_threshold`, got {iou_threshold!r}. The usual value is 0.5."
+        )
+    matrices = np.asarray(iou, dtype=np.float64)
+    if matrices.ndim != 3 or not np.isfinite(matrices).all():
+        raise ValueError(
+            f"Expected finite numbers of shape (b, n, m) for `iou`, got shape {matrices.shape} or NaN or infinity. "
+            "Compute it with pairwise_iou(pred, gt)."
+        )
+    return MATCHERS[matching](matrices, float(iou_threshold))
+
+
+def _pairs(iou: ArrayLike, iou_threshold: float, matching: str) -> Pairs:
+    matrix = np.asarray(iou, dtype=np.float64)
+    if matrix.ndim != 2:
+        raise ValueError(
+            f"Expected an array of shape (n, m) for `iou`, got shape {matrix.shape}. "
+            "Compute it with pairwise_iou(pred, gt); match_batch takes many at once."
+        )
+    matched = match_batch(matrix[None], iou_threshold, matching=matching)[0]
+    return [(i, j) for i, j in enumerate(matched.tolist()) if j >= 0]
+
+
+def _match_greedily(iou: Array, iou_threshold: float) -> Indices:
+    b, n, m = iou.shape
     matched = np.full((b, n), -1, dtype=np.int64)
     if n == 0 or m == 0:
-        return matched[0] if single else matched
-    free = matrices.copy()
+        return matched
+    free = iou.copy()
     rows = np.arange(b)
-    order = np.argsort(-matrices.max(axis=2), axis=1, kind="stable")
+    order = np.argsort(-iou.max(axis=2), axis=1, kind="stable")
     for rank in range(n):
         prediction = order[:, rank]
         candidates = free[rows, prediction]
@@ -58,91 +162,25 @@ def greedy_match(iou: ArrayLike, iou_threshold: float = 0.5) -> Matches:
         hit = (reached >= iou_threshold) & (reached > 0)
         matched[rows[hit], prediction[hit]] = best[hit]
         free[rows[hit], :, best[hit]] = -1.0
-    return matched[0] if single else matched
+    return matched
 
 
-def hungarian_match(iou: ArrayLike, iou_threshold: float = 0.5) -> Matches:
-    """Match optimally: the assignment with the greatest total IoU over the full matrix, then pairs below τ dropped.
-
-    Where every prediction can have the ground truth with which it overlaps most (among equals the one with the lower
-    index), that is the answer; elsewhere scipy's ``linear_sum_assignment`` decides among assignments of equal total,
-    deterministically.
-
-    Args:
-        iou: ``(n, m)`` or ``(b, n, m)``, finite.
-        iou_threshold: τ, in [0, 1].
-
-    Returns:
-        ``(n,)`` or ``(b, n)`` int64: index of the matched ground truth, or -1.
-
-    Raises:
-        ValueError: ``iou`` has another number of dimensions, or τ is outside [0, 1].
-
-    Example:
-        >>> hungarian_match([[0.6, 0.0], [0.9, 0.7]], 0.5)
-        array([0, 1])
-
-    Source: specification §2.2 and §7.2; Kuhn, Naval Research Logistics 1955.
-    """
-    matrices, single = _as_batch(iou, iou_threshold)
-    matched = _assign(matrices, matrices, iou_threshold)
-    return matched[0] if single else matched
+def _match_optimally(iou: Array, iou_threshold: float) -> Indices:
+    return _assign(iou, iou, iou_threshold)
 
 
-def thresholded_hungarian_match(iou: ArrayLike, iou_threshold: float = 0.5) -> Matches:
-    """Match optimally among the pairs that reach τ: the threshold comes before the assignment.
-
-    The total IoU of the matched pairs is at least that of :func:`hungarian_match`, which may spend a ground truth on
-    a pair that it drops afterwards. The specification defines the other one; this is offered under its own name.
-
-    Args:
-        iou: ``(n, m)`` or ``(b, n, m)``, finite.
-        iou_threshold: τ, in [0, 1].
-
-    Returns:
-        ``(n,)`` or ``(b, n)`` int64: index of the matched ground truth, or -1.
-
-    Raises:
-        ValueError: ``iou`` has another number of dimensions, or τ is outside [0, 1].
-
-    Example:
-        The full matrix prefers 0.45 + 0.45 to 0.5 + 0 and then loses both pairs:
-
-        >>> iou = [[0.5, 0.45], [0.45, 0.0]]
-        >>> hungarian_match(iou, 0.5), thresholded_hungarian_match(iou, 0.5)
-        (array([-1, -1]), array([ 0, -1]))
-    """
-    matrices, single = _as_batch(iou, iou_threshold)
-    matched = _assign(matrices, np.where(matrices >= iou_threshold, matrices, 0.0), iou_threshold)
-    return matched[0] if single else matched
+def _match_optimally_above_threshold(iou: Array, iou_threshold: float) -> Indices:
+    return _assign(iou, np.where(iou >= iou_threshold, iou, 0.0), iou_threshold)
 
 
-MATCHERS: dict[str, Matcher] = {
-    "greedy": greedy_match,
-    "hungarian": hungarian_match,
-    "thresholded_hungarian": thresholded_hungarian_match,
+MATCHERS: dict[str, Callable[[Array, float], Indices]] = {
+    "greedy": _match_greedily,
+    "hungarian": _match_optimally,
+    "thresholded_hungarian": _match_optimally_above_threshold,
 }
 
 
-def _as_batch(iou: ArrayLike, iou_threshold: float) -> tuple[NDArray[np.float64], bool]:
-    if not isinstance(iou_threshold, Real) or not 0 <= iou_threshold <= 1:
-        raise ValueError(
-            f"Expected a number in [0, 1] for `iou_threshold`, got {iou_threshold!r}. The usual value is 0.5."
-        )
-    matrices = np.asarray(iou, dtype=np.float64)
-    if matrices.ndim not in (2, 3):
-        raise ValueError(
-            f"Expected an array of shape (n, m) or (b, n, m) for `iou`, got shape {matrices.shape}. "
-            "Compute it with pairwise_iou(pred, gt)."
-        )
-    if not np.isfinite(matrices).all():
-        raise ValueError(
-            "Expected finite numbers for `iou`, got NaN or infinity. Compute it with pairwise_iou, which gives neither."
-        )
-    return (matrices[None], True) if matrices.ndim == 2 else (matrices, False)
-
-
-def _assign(iou: NDArray[np.float64], gain: NDArray[np.float64], iou_threshold: float) -> Matches:
+def _assign(iou: Array, gain: Array, iou_threshold: float) -> Indices:
     """Maximise the total gain in every matrix of the batch and keep the pairs whose IoU reaches the threshold."""
     b, n, m = iou.shape
     if n == 0 or m == 0:

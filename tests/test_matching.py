@@ -6,7 +6,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import linear_sum_assignment
 
-from grounding_rewards.matching import MATCHERS, greedy_match, hungarian_match, thresholded_hungarian_match
+from grounding_rewards.matching import (
+    MATCHERS,
+    greedy_match,
+    hungarian_match,
+    match_batch,
+    thresholded_hungarian_match,
+)
+
+SINGLE = {
+    "greedy": greedy_match,
+    "hungarian": hungarian_match,
+    "thresholded_hungarian": thresholded_hungarian_match,
+}
 
 
 def greedy_by_the_book(iou, threshold):
@@ -35,7 +47,11 @@ def best_total(iou):
 
 
 def total(iou, matched):
-    return sum(iou[i, j] for i, j in enumerate(matched) if j >= 0)
+    return sum(iou[i, j] for i, j in matched)
+
+
+def as_pairs(matched):
+    return [(i, j) for i, j in enumerate(matched) if j >= 0]
 
 
 @st.composite
@@ -63,7 +79,7 @@ def iou_matrices(draw, max_side=5):
     ],
 )
 def test_greedy_by_hand(iou, expected):
-    assert greedy_match(iou, 0.5).tolist() == expected
+    assert greedy_match(iou, 0.5) == as_pairs(expected)
 
 
 @pytest.mark.parametrize(
@@ -76,14 +92,14 @@ def test_greedy_by_hand(iou, expected):
     ],
 )
 def test_matchers_differ_where_they_should(iou, greedy, hungarian, thresholded):
-    assert greedy_match(iou, 0.5).tolist() == greedy
-    assert hungarian_match(iou, 0.5).tolist() == hungarian
-    assert thresholded_hungarian_match(iou, 0.5).tolist() == thresholded
+    assert greedy_match(iou, 0.5) == as_pairs(greedy)
+    assert hungarian_match(iou, 0.5) == as_pairs(hungarian)
+    assert thresholded_hungarian_match(iou, 0.5) == as_pairs(thresholded)
 
 
 @given(iou_matrices(), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
 def test_greedy_follows_the_pseudo_code(iou, threshold):
-    assert greedy_match(iou, threshold).tolist() == greedy_by_the_book(iou, threshold)
+    assert greedy_match(iou, threshold) == as_pairs(greedy_by_the_book(iou, threshold))
 
 
 @given(iou_matrices())
@@ -101,29 +117,40 @@ def test_thresholding_first_never_loses(iou, threshold):
     assert first == pytest.approx(best_total(np.where(iou >= threshold, iou, 0.0)))
 
 
-@given(iou_matrices(), st.sampled_from(sorted(MATCHERS)), st.sampled_from([0.0, 0.3, 0.5]))
+@given(iou_matrices(), st.sampled_from(sorted(SINGLE)), st.sampled_from([0.0, 0.3, 0.5]))
 def test_pairs_are_one_to_one_and_reach_the_threshold(iou, name, threshold):
-    matched = MATCHERS[name](iou, threshold)
-    taken = [j for j in matched if j >= 0]
-    assert len(taken) == len(set(taken))
-    assert all(iou[i, j] >= threshold and iou[i, j] > 0 for i, j in enumerate(matched) if j >= 0)
+    pairs = SINGLE[name](iou, threshold)
+    assert len({i for i, _ in pairs}) == len({j for _, j in pairs}) == len(pairs)
+    assert all(iou[i, j] >= threshold and iou[i, j] > 0 for i, j in pairs)
 
 
-@given(st.lists(iou_matrices(), min_size=1, max_size=5), st.sampled_from(sorted(MATCHERS)))
+@given(st.lists(iou_matrices(), min_size=1, max_size=5), st.sampled_from(sorted(SINGLE)))
 def test_a_padded_batch_gives_the_single_results(matrices, name):
     n = max(len(matrix) for matrix in matrices)
     m = max(matrix.shape[1] for matrix in matrices)
     padded = np.zeros((len(matrices), n, m))
     for slot, matrix in zip(padded, matrices, strict=True):
         slot[: matrix.shape[0], : matrix.shape[1]] = matrix
-    for row, matrix in zip(MATCHERS[name](padded, 0.3), matrices, strict=True):
-        assert row[: len(matrix)].tolist() == MATCHERS[name](matrix, 0.3).tolist()
-        assert (row[len(matrix) :] == -1).all()
+    for row, matrix in zip(match_batch(padded, 0.3, matching=name), matrices, strict=True):
+        assert as_pairs(row.tolist()) == SINGLE[name](matrix, 0.3)
 
 
-@pytest.mark.parametrize("name", sorted(MATCHERS))
+def test_every_matcher_has_both_forms():
+    assert SINGLE.keys() == MATCHERS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(SINGLE))
 def test_wrong_input_is_refused(name):
-    with pytest.raises(ValueError, match="`iou_threshold`"):
-        MATCHERS[name]([[0.5]], 1.5)
+    for threshold in (1.5, -0.1, float("nan"), "0.5", None):
+        with pytest.raises(ValueError, match="`iou_threshold`"):
+            SINGLE[name]([[0.5]], threshold)
+    for iou in ([0.5], [[[0.5]]], [[float("nan")]]):
+        with pytest.raises(ValueError, match="`iou`"):
+            SINGLE[name](iou, 0.5)
+
+
+def test_a_batch_with_wrong_input_is_refused():
     with pytest.raises(ValueError, match="`iou`"):
-        MATCHERS[name]([0.5], 0.5)
+        match_batch([[0.5]], 0.5)
+    with pytest.raises(ValueError, match="thresholded_hungarian"):
+        match_batch([[[0.5]]], 0.5, matching="optimal")

@@ -91,9 +91,8 @@ def pair_boxes(pred: ArrayLike, gt: ArrayLike) -> Pairing:
     pred, gt = as_box_array(pred, "pred"), as_box_array(gt, "gt")
     ious, partners = np.zeros(len(gt)), np.full(len(gt), -1, dtype=np.int64)
     overlap = pairwise_iou(pred, gt)
-    for i, j in enumerate(hungarian_match(overlap, 0.0)):
-        if j >= 0 and overlap[i, j] > 0:
-            ious[j], partners[j] = overlap[i, j], i
+    for i, j in hungarian_match(overlap, 0.0):
+        ious[j], partners[j] = overlap[i, j], i
     return Pairing(ious, partners)
 
 

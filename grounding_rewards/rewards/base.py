@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import Boxes, as_box_array
-from grounding_rewards.matching import MATCHERS
+from grounding_rewards.matching import MATCHERS, match_batch
 from grounding_rewards.overlap import pairwise_iou
 
 Array = NDArray[np.float64]
@@ -290,7 +290,7 @@ class BoxReward(ABC):
     def _match(self, pred: BoxBatch, gt: BoxBatch, scores: Array, rows: NDArray[np.intp]) -> MatchedBatch:
         p, g = pred.padded(rows), gt.padded(rows)
         iou = pairwise_iou(p, g)
-        matched = MATCHERS[self.matching](iou, self.iou_threshold)
+        matched = match_batch(iou, self.iou_threshold, matching=self.matching)
         own = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
         return MatchedBatch(
             pred=p,
