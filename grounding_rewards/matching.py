@@ -16,7 +16,6 @@ from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import linear_sum_assignment
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -190,7 +189,11 @@ def _assign(iou: Array, gain: Array, iou_threshold: float) -> Indices:
     matched = np.where(active, gain.argmax(axis=2), -1)
     # If nobody wants the same ground truth, the sum of the row maxima is reached, and nothing can exceed that.
     wanted = (matched[..., None] == np.arange(m)).sum(axis=1)
-    for k in np.flatnonzero((wanted > 1).any(axis=1)):
+    contested = np.flatnonzero((wanted > 1).any(axis=1))
+    if len(contested):
+        # scipy.optimize alone takes longer to load than the whole package may.
+        from scipy.optimize import linear_sum_assignment
+    for k in contested:
         # Boxes that overlap nothing cannot add to the total; without them padding cannot break a tie.
         rows, columns = np.flatnonzero(active[k]), np.flatnonzero(overlaps[k].any(axis=0))
         pred_index, gt_index = linear_sum_assignment(gain[k][np.ix_(rows, columns)], maximize=True)
