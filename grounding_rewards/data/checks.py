@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
+from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.parsing import format_boxes, get_box_format
+from grounding_rewards.parsing import get_box_format
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -222,20 +223,10 @@ def _gold_problems(rows: Sequence[Row], reward: GroundingReward) -> list[list[st
     if not rows:
         return []
     columns = {key: [row.get(key) for row in rows] for key in rows[0] if key != "image_size"}
-    scored = reward.details(completions=[_gold_text(row, reward) for row in rows], **columns)
-    return [list(_gold_row_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
-
-
-def _gold_text(row: Row, reward: GroundingReward) -> str:
-    return format_boxes(
-        row["boxes"],
-        reward.box_format or row["box_format"],
-        labels=row.get("labels"),
-        width=row["width"],
-        height=row["height"],
-        resized_width=row.get("resized_width"),
-        resized_height=row.get("resized_height"),
+    scored = reward.details(
+        completions=[gold_answer(row, reward.box_format or row["box_format"]) for row in rows], **columns
     )
+    return [list(_gold_row_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
 
 
 def _gold_row_problems(row: Row, scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
