@@ -73,15 +73,21 @@ def make_runs(comparison: Comparison, *, jobs: int = 1) -> None:
 def comparison_table(comparison: Comparison) -> str:
     """A Markdown table of the runs that are finished, and what the answers that need no look at a film earn."""
     rows: list[list[str]] = []
-    baselines: dict[str, list[str]] = {}
+    # Every run scores the same films: the first of each reward stands for all, and rewards that agree share a line.
+    baselines: dict[tuple[str, ...], list[str]] = {}
+    seen: set[str] = set()
     for reward, seed, path in comparison.runs():
         if not _is_finished(path):
             continue
         figures = read_figures(path / "metrics.json")
         rows.append([reward, str(seed), *_change_cells(figures)])
+        if reward in seen:
+            continue
+        seen.add(reward)
         for name in figures.keys() - {BEFORE, AFTER, DIFFERENCE}:
-            baselines.setdefault(f"{reward}, {name}", [reward, name, *_baseline_cells(figures[name])])
-    return markdown_table(_HEADER, [*rows, *(baselines[name] for name in sorted(baselines))])
+            baselines.setdefault((name, *_baseline_cells(figures[name])), []).append(reward)
+    lines = [[", ".join(rewards), *cells] for cells, rewards in sorted(baselines.items())]
+    return markdown_table(_HEADER, [*rows, *lines])
 
 
 def _is_finished(path: Path) -> bool:

@@ -123,3 +123,10 @@ def test_comparison_table_has_a_line_per_finished_run_and_baseline(tmp_path: Pat
     assert len(lines) == 2 + 2 + 1
     assert lines[2].startswith("| R1 | 0 | 0.500 → 0.500 | +0.500")
     assert lines[4].startswith("| R1 | nothing found | 0.500 |")
+
+
+def test_baselines_that_all_rewards_score_alike_share_a_line(tmp_path: Path) -> None:
+    finish(tmp_path / "R1-seed0", 0.5)
+    finish(tmp_path / "R2-seed0", 0.5)
+    lines = comparison_table(Comparison(["R1", "R2"], [0], tmp_path)).splitlines()
+    assert lines[-1].startswith("| R1, R2 | nothing found | 0.500 |")
