@@ -246,11 +246,10 @@ def test_both_ways_agree_on_well_formed_json(items, indent, fenced):
 @pytest.mark.parametrize("name", ["answer-list", "qwen2-vl", "qwen3-vl", "radvlm"])
 def test_time_is_linear_in_the_length(name, opening):
     fmt = get_box_format(name)
-    short, long = adversarial.texts(opening, 4_000), adversarial.texts(opening, 64_000)
-    for pattern in short:
-        # 16 times the text: a linear reader takes 16 times as long, a quadratic one 256 times. Only processor time
-        # counts, a few milliseconds are noise, and a slow reader is slow each time.
-        assert any(_seconds(long[pattern], fmt) < 60 * _seconds(short[pattern], fmt) + 0.005 for _ in range(5)), pattern
+    # A bound on the order, not on the speed: a linear reader takes some 10 ms for 120,000 characters, a quadratic one
+    # 14 billion steps. Only processor time counts, and a slow reader is slow each time.
+    for pattern, text in adversarial.texts(opening, 120_000).items():
+        assert any(_seconds(text, fmt) < 0.5 for _ in range(3)), pattern
 
 
 def _seconds(text, fmt):
