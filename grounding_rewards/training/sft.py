@@ -294,5 +294,6 @@ def _change_contrast(image: Image, rng: np.random.Generator, contrast: float) ->
 def _with_resized_size(row: dict[str, Any], processor: Any) -> dict[str, Any]:
     if not has_resized_size(processor):
         return row
-    resized_width, resized_height = resized_size(processor, row["width"], row["height"])
+    # Of the image that is fed, which may be smaller than the film that the boxes were drawn on.
+    resized_width, resized_height = resized_size(processor, *row["image"].size)
     return {**row, "resized_width": resized_width, "resized_height": resized_height}

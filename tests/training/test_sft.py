@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
+from datasets import Image as ImageColumn
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
@@ -78,6 +80,16 @@ class TestAnswers:
             parsed = self.read(answered, processor)
             np.testing.assert_allclose(parsed.boxes, np.array(film["boxes"]).reshape(-1, 4), atol=0.5)
             assert list(parsed.labels) == film["labels"]
+
+    def test_answers_count_pixels_of_the_image_that_is_fed(self, processor):
+        # A film of 448×480 whose image was shrunken to 112×120, which the processor makes 112×112; the film itself it
+        # would make 112×140. By hand: x · 112/448, y · 112/480.
+        assert resized_size(processor, 112, 120) != resized_size(processor, 448, 480)
+        film = {"boxes": [[40.0, 40.0, 200.0, 240.0]], "labels": ["mass"], "width": 448, "height": 480}
+        rows = {key: [value] for key, value in {**film, "prompt": synthetic_dataset("train", 1)["prompt"][0]}.items()}
+        films = Dataset.from_dict({**rows, "image": [Image.new("L", (112, 120))]}).cast_column("image", ImageColumn())
+        (answered,) = with_answers(films, processor, "qwen2.5-vl")
+        assert "[10, 9, 50, 56]" in answered["completion"][0]["content"]
 
     def test_answers_fit_the_cropped_film(self, processor):
         films = synthetic_dataset("train", 8, size=224)
