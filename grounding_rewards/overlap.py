@@ -142,8 +142,8 @@ def pairwise_ioa(pred: ArrayLike, gt: ArrayLike) -> Array:
     """
     p, g = _pairs(pred, gt)
     with np.errstate(all="ignore"):
-        # The intersection's sides relative to the ground truth's own: exact, and nothing to overflow.
         ioa = _safe_ratio(_overlap(p, g, 0) * _overlap(p, g, 1), _side(g, 0) * _side(g, 1))
+        # For areas that float64 cannot hold: the intersection's sides relative to the ground truth's own.
         scaled = (_overlap(p, g, 0) / _side(g, 0)) * (_overlap(p, g, 1) / _side(g, 1))
     ioa = np.where(np.isnan(ioa), scaled, ioa)
     return np.where(valid_boxes(p) & valid_boxes(g), np.clip(ioa, 0.0, 1.0), 0.0)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
+from grounding_rewards.data.images import image_sizes
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
@@ -131,19 +132,13 @@ def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
 
 def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
     """The rows without their images, but with the images' sizes, read from the headers."""
-    from datasets import Image
-
-    from grounding_rewards.data.images import image_size
-
     light = dataset.with_format(None).remove_columns(
         [column for column in ("prompt", "image") if column in dataset.column_names]
     )
     if "image" not in dataset.column_names:
         yield from light
         return
-    images = dataset.with_format(None).select_columns("image").cast_column("image", Image(decode=False))
-    for row, image in zip(light, images, strict=True):
-        size = image_size(image["image"]) if image["image"] is not None else None
+    for row, size in zip(light, image_sizes(dataset), strict=True):
         row["image_size"] = size
         if row.get("width") is None and row.get("height") is None and size is not None:
             row["width"], row["height"] = size
@@ -174,6 +169,8 @@ def _size_problems(row: Row) -> Iterator[str]:
         elif not _is_number(value) or value <= 0:
             yield f"{column} is {value!r}, not a size in pixels"
     size, width, height = row.get("image_size"), row.get("width"), row.get("height")
+    if "image_size" in row and size is None:
+        yield "image is missing"
     if size is None or width is None or height is None or not (_is_number(width) and _is_number(height)):
         return
     # A shrunken image has the film's shape up to the rounding of both sides

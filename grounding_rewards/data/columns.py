@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.images import image_size
+from grounding_rewards.data.images import image_sizes
 from grounding_rewards.data.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import get_box_format
 
@@ -42,11 +42,8 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
 
 def _fed_sizes(dataset: Dataset) -> list[tuple[int, int]]:
     """The sizes in which the processor gets the films, smaller perhaps than the boxes were drawn on."""
-    from datasets import Image
-
     if "image" in dataset.column_names:
-        images = dataset.with_format(None).select_columns("image").cast_column("image", Image(decode=False))
-        return [image_size(row["image"]) for row in images]
+        return [size for size in image_sizes(dataset) if size is not None]
     return list(zip(dataset["width"], dataset["height"], strict=True))
 
 

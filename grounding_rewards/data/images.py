@@ -7,6 +7,9 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from datasets import Dataset
     from PIL.Image import Image
 
 _EXIF_ORIENTATION = 0x0112
@@ -34,6 +37,26 @@ def image_size(image: Any) -> tuple[int, int]:
     with Image.open(source) as opened:
         turned = opened.getexif().get(_EXIF_ORIENTATION, 1) in _TURNED
         return (opened.height, opened.width) if turned else opened.size
+
+
+def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
+    """The size of every film of a dataset, read from the headers; None where a row has no image.
+
+    Args:
+        dataset: Rows with a column `image`.
+
+    >>> from datasets import Dataset
+    >>> from datasets import Image as ImageColumn
+    >>> from PIL import Image
+    >>> films = Dataset.from_dict({"image": [Image.new("L", (30, 20)), None]}).cast_column("image", ImageColumn())
+    >>> list(image_sizes(films))
+    [(30, 20), None]
+    """
+    from datasets import Image as ImageColumn
+
+    images = dataset.with_format(None).select_columns("image").cast_column("image", ImageColumn(decode=False))
+    for row in images:
+        yield None if row["image"] is None else image_size(row["image"])
 
 
 def shrink_image(image: Image, max_pixels: int) -> Image:

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.evaluation.baselines import BoxAnswer, constant_answer, mean_boxes, whole_image_answer
 from grounding_rewards.evaluation.figures import FilmAnswers
-from grounding_rewards.parsing import format_boxes, get_box_format
+from grounding_rewards.parsing import get_box_format
 from grounding_rewards.scoring import GroundingReward, ScoredCompletion
 
 if TYPE_CHECKING:
@@ -151,15 +152,7 @@ def _light(dataset: Dataset) -> Dataset:
 
 
 def _write(reward: GroundingReward, row: Mapping[str, Any], boxes: Any, labels: Sequence[str]) -> str:
-    return format_boxes(
-        boxes,
-        reward.box_format or row["box_format"],
-        labels=labels,
-        width=row["width"],
-        height=row["height"],
-        resized_width=row.get("resized_width"),
-        resized_height=row.get("resized_height"),
-    )
+    return gold_answer({**row, "boxes": boxes, "labels": labels}, reward.box_format or row["box_format"])
 
 
 def _reads_special_tokens(dataset: Dataset, reward: GroundingReward) -> bool:

@@ -35,6 +35,13 @@ def with_images(*sizes, **change):
     return films.add_column("image", images).cast_column("image", datasets.Image())
 
 
+def test_a_missing_image_is_named():
+    films = with_images((100, 200), (100, 200))
+    films = films.map(lambda row, k: {"image": None if k else row["image"]}, with_indices=True)
+    with pytest.raises(ValueError, match=r"row 1 .*image is missing"):
+        check_films(films)
+
+
 @pytest.mark.parametrize("reward", gr.list_rewards())
 @pytest.mark.parametrize("box_format", gr.list_box_formats())
 def test_sound_rows_pass(reward, box_format):
