@@ -11,9 +11,10 @@ the numbers.
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -137,27 +138,58 @@ def xyxy_to_cxcywh(boxes: Boxes) -> Boxes:
 class CoordinateSpace:
     """What the numbers of a box mean.
 
+    In every space and along each axis, ``pixel = (value + offset) * size / unit + origin``, where ``size`` and
+    ``origin`` are those of the frame on the film.
+
     Attributes:
         name: the name used in configurations, ``"norm1000"`` for example.
-        frame: ``"original"`` counts pixels of the film, ``"resized"`` pixels of the image that the processor
-            fed to the model, ``"unit"`` fractions of the film's width and height.
-        unit: for ``"unit"`` the number that stands for the right or bottom edge of the film.
+        frame: the image that the numbers span: ``"film"``, the whole film; ``"padded"``, the film in the middle of the
+            smallest square that holds it; ``"cropped"``, the largest square in the middle of the film; ``"resized"``,
+            pixels of the image that the processor fed to the model; ``"original"``, pixels of the film as they are.
+        unit: the number that stands for the right or bottom edge of the frame; of no meaning for the frames in pixels.
+        offset: 0.5 for bins whose number stands for the middle of the bin, 0 where it stands for its left or top edge.
+
+    Example:
+        >>> get_space("bin1000")
+        CoordinateSpace(name='bin1000', frame='film', unit=1000.0, offset=0.5)
     """
 
     name: str
-    frame: Literal["original", "resized", "unit"]
+    frame: Literal["film", "padded", "cropped", "resized", "original"]
     unit: float = 1.0
+    offset: float = 0.0
 
 
 PIXEL = CoordinateSpace("pixel", "original")
 RESIZED_PIXEL = CoordinateSpace("resized_pixel", "resized")
-NORM1 = CoordinateSpace("norm1", "unit", 1.0)
-NORM100 = CoordinateSpace("norm100", "unit", 100.0)
-NORM999 = CoordinateSpace("norm999", "unit", 999.0)
-NORM1000 = CoordinateSpace("norm1000", "unit", 1000.0)
-BIN1024 = CoordinateSpace("bin1024", "unit", 1024.0)
+NORM1 = CoordinateSpace("norm1", "film")
+NORM100 = CoordinateSpace("norm100", "film", 100.0)
+NORM999 = CoordinateSpace("norm999", "film", 999.0)
+NORM1000 = CoordinateSpace("norm1000", "film", 1000.0)
+BIN1024 = CoordinateSpace("bin1024", "film", 1024.0)
+BIN1000 = CoordinateSpace("bin1000", "film", 1000.0, offset=0.5)
+SQUASH840 = CoordinateSpace("squash840", "film", 840.0)
+PAD1 = CoordinateSpace("pad1", "padded")
+PAD999 = CoordinateSpace("pad999", "padded", 999.0)
+CROP100 = CoordinateSpace("crop100", "cropped", 100.0, offset=0.5)
 
-SPACES = {space.name: space for space in (PIXEL, RESIZED_PIXEL, NORM1, NORM100, NORM999, NORM1000, BIN1024)}
+SPACES = {
+    space.name: space
+    for space in (
+        PIXEL,
+        RESIZED_PIXEL,
+        NORM1,
+        NORM100,
+        NORM999,
+        NORM1000,
+        BIN1024,
+        BIN1000,
+        SQUASH840,
+        PAD1,
+        PAD999,
+        CROP100,
+    )
+}
 
 
 def get_space(name: str) -> CoordinateSpace:
@@ -171,45 +203,65 @@ def get_space(name: str) -> CoordinateSpace:
         1000.0
     """
     if not isinstance(name, str) or name not in SPACES:
-        raise ValueError(f"Expected a known name for `space`, got {name!r}. Use one of: {', '.join(SPACES)}.")
+        raise ValueError(f"Expected a known name for `space`, got {name!r:.200}. Use one of: {', '.join(SPACES)}.")
     return SPACES[name]
 
 
-def frame_size(
+class Frame(NamedTuple):
+    """A space on given films: along each axis, ``pixel = (value + offset) * size / unit + origin``.
+
+    Every part broadcasts to ``(n, 4)``: one number for each coordinate of n boxes.
+    """
+
+    offset: NDArray[np.float64] | float
+    size: NDArray[np.float64] | float
+    unit: NDArray[np.float64] | float
+    origin: NDArray[np.float64] | float
+
+
+def space_frame(
     space: CoordinateSpace,
-    width: ArrayLike | None,
-    height: ArrayLike | None,
+    width: ArrayLike | None = None,
+    height: ArrayLike | None = None,
     resized_width: ArrayLike | None = None,
     resized_height: ArrayLike | None = None,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the film's size and the size that the same film has in ``space``, as ``(..., 2)`` width and height.
+) -> Frame:
+    """Return the frame of ``space`` on films of these sizes, one number each or one per box.
 
-    For ``pixel`` both are 1: its boxes are already in original pixels, whatever the film's size. For
-    ``resized_pixel`` without resized sizes the film is taken to reach the model as it is, with a warning.
+    For ``resized_pixel`` without resized sizes the film is taken to reach the model as it is, with a warning.
+    A square around or inside a film of an odd difference of sides is off the middle by half a pixel, to the left or
+    to the top: LLaVA's ``expand2square`` and MAIRA-2's ``adjust_box_for_original_image_size`` both halve with ``//``.
 
     Raises:
         ValueError: a size that this space needs is missing or not a positive finite number.
 
     Example:
-        >>> frame_size(NORM1000, 640, 480)
-        (array([640., 480.]), array([1000., 1000.]))
+        >>> space_frame(CROP100, 640, 481)
+        Frame(offset=0.5, size=array([481.]), unit=100.0, origin=array([79.,  0., 79.,  0.]))
     """
     if space.frame == "original":
-        return np.ones(2), np.ones(2)
+        return Frame(space.offset, 1.0, 1.0, 0.0)
     if space.frame == "resized" and resized_width is None and resized_height is None:
         warnings.warn(
             f"No `resized_width` and `resized_height` for boxes in {space.name}: taking the film to reach the model at "
             "its original size. If its processor resizes it, give both, or the boxes are off by that factor.",
             stacklevel=3,
         )
-        return np.ones(2), np.ones(2)
+        return Frame(space.offset, 1.0, 1.0, 0.0)
     film = _sizes(space, width=width, height=height)
-    if space.frame == "unit":
-        return film, np.full(2, space.unit)
-    return film, _sizes(space, resized_width=resized_width, resized_height=resized_height)
+    if space.frame == "resized":
+        resized = _sizes(space, resized_width=resized_width, resized_height=resized_height)
+        return Frame(space.offset, film, resized, 0.0)
+    if space.frame == "film":
+        return Frame(space.offset, film, space.unit, 0.0)
+    longest_or_shortest = np.max if space.frame == "padded" else np.min
+    side = longest_or_shortest(film, axis=-1, keepdims=True)
+    # origin = (W - side) / 2, towards 0: negative for padding, positive for a crop
+    return Frame(space.offset, side, space.unit, np.trunc((film - side) / 2))
 
 
 def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.float64]:
+    """Width, height, width, height in the last axis: the side that each coordinate of a box runs along."""
     sizes = []
     for argument, value in sides.items():
         try:
@@ -224,23 +276,28 @@ def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.floa
                 f"Boxes in {space.name} cannot be converted without it: give the size in pixels."
             )
         sizes.append(numbers)
-    return np.stack(np.broadcast_arrays(*sizes), axis=-1)
+    return np.stack(np.broadcast_arrays(*sizes, *sizes), axis=-1)
 
 
-def rescale(boxes: Boxes, size: NDArray[np.float64], from_size: NDArray[np.float64]) -> Boxes:
-    """Rescale boxes from an image of one size to the same image in another.
-
-    Args:
-        boxes: ``(n, 4)`` xyxy.
-        size: ``(2,)`` or ``(n, 2)``: width and height to convert to.
-        from_size: ``(2,)`` or ``(n, 2)``: width and height that the boxes are in.
+def frame_to_pixel(boxes: Boxes, frame: Frame) -> Boxes:
+    """Convert boxes ``(n, 4)`` from a frame to pixels of the film.
 
     Example:
-        >>> rescale(np.array([[1.0, 1.0, 2.0, 2.0]]), np.array([100.0, 50.0]), np.array([10.0, 10.0]))
-        array([[10.,  5., 20., 10.]])
+        >>> frame_to_pixel(np.array([[0.0, 0.0, 1.0, 1.0]]), space_frame(PAD1, 100, 50))
+        array([[  0., -25., 100.,  75.]])
     """
     # x * W / unit, in this order: exact wherever the true product is
-    return boxes * np.tile(size, 2) / np.tile(from_size, 2)
+    return (boxes + frame.offset) * frame.size / frame.unit + frame.origin
+
+
+def pixel_to_frame(boxes: Boxes, frame: Frame) -> Boxes:
+    """Convert boxes ``(n, 4)`` from pixels of the film to a frame; the inverse of :func:`frame_to_pixel`.
+
+    Example:
+        >>> pixel_to_frame(np.array([[0.0, 0.0, 100.0, 50.0]]), space_frame(PAD1, 100, 50))
+        array([[0.  , 0.25, 1.  , 0.75]])
+    """
+    return (boxes - frame.origin) * frame.unit / frame.size - frame.offset
 
 
 def to_pixel(
@@ -274,8 +331,7 @@ def to_pixel(
         >>> to_pixel(np.array([[228.0, 320.0, 961.0, 970.0]]), NORM1000, width=640, height=428).round()
         array([[146., 137., 615., 415.]])
     """
-    film, frame = frame_size(space, width, height, resized_width, resized_height)
-    return rescale(boxes, film, frame)
+    return frame_to_pixel(boxes, space_frame(space, width, height, resized_width, resized_height))
 
 
 def from_pixel(
@@ -289,10 +345,81 @@ def from_pixel(
 ) -> Boxes:
     """Convert boxes from pixels of the original film to ``space``; the inverse of :func:`to_pixel`.
 
+    Nothing is rounded or clipped: the number of a bin is the rounded result, at least 0 and below the number of bins.
+
     Example:
         >>> from_pixel(np.array([[146.0, 137.0, 615.0, 415.0]]), RESIZED_PIXEL,
         ...            width=640, height=428, resized_width=644, resized_height=420).round()
         array([[147., 134., 619., 407.]])
     """
-    film, frame = frame_size(space, width, height, resized_width, resized_height)
-    return rescale(boxes, frame, film)
+    return pixel_to_frame(boxes, space_frame(space, width, height, resized_width, resized_height))
+
+
+def patch_index_to_norm1(upper_left: int, lower_right: int, patches: int = 32) -> tuple[float, float, float, float]:
+    """Convert the first and the last cell of a box, counted row by row, to fractions of the film, as Kosmos-2 does.
+
+    The box runs from the middle of the first cell to the middle of the last one; where both are in one row or one
+    column, it runs along their outer edges. Source: ``patch_index_to_coordinate`` in
+    ``transformers/models/kosmos2/processing_kosmos2.py``.
+
+    Args:
+        upper_left: index of the cell in the upper left corner, 0 or more.
+        lower_right: index of the cell in the lower right corner, 0 or more.
+        patches: cells on each side of the film.
+
+    Returns:
+        ``x1, y1, x2, y2``, finite. The grid has ``patches ** 2`` cells: refuse a larger index before; here it is a
+        cell in the row below the film.
+
+    Example:
+        >>> patch_index_to_norm1(44, 863)
+        (0.390625, 0.046875, 0.984375, 0.828125)
+        >>> patch_index_to_norm1(33, 35)
+        (0.03125, 0.03125, 0.125, 0.0625)
+    """
+    top, left = divmod(upper_left, patches)
+    bottom, right = divmod(lower_right, patches)
+    # No float holds just any integer
+    top, bottom = min(top, patches), min(bottom, patches)
+    margin = 0.0 if top == bottom or left == right else 0.5
+    return (
+        (left + margin) / patches,
+        (top + margin) / patches,
+        (right + 1 - margin) / patches,
+        (bottom + 1 - margin) / patches,
+    )
+
+
+def norm1_to_patch_index(box: tuple[float, float, float, float], patches: int = 32) -> tuple[int, int]:
+    """Convert fractions of the film to the first and the last cell that the box covers, as Kosmos-2 does.
+
+    What is outside the film counts as its edge. Source: ``coordinate_to_patch_index`` in
+    ``transformers/models/kosmos2/processing_kosmos2.py``.
+
+    Args:
+        box: ``x1, y1, x2, y2`` as fractions of the film.
+        patches: cells on each side of the film.
+
+    Returns:
+        The indices of the cells in the upper left and the lower right corner, 0 to ``patches ** 2 - 1``.
+
+    Raises:
+        ValueError: the box is not finite or has no width or height.
+
+    Example:
+        >>> norm1_to_patch_index((0.390625, 0.046875, 0.984375, 0.828125))
+        (44, 863)
+    """
+    x1, y1, x2, y2 = box
+    if not (math.isfinite(x2 - x1) and math.isfinite(y2 - y1) and x1 < x2 and y1 < y2):
+        raise ValueError(
+            f"Expected finite numbers with x1 < x2 and y1 < y2 for `box`, got {box!r:.200}. "
+            "Give x1, y1, x2, y2 as fractions of the film."
+        )
+    left, top = (_cell(math.floor(start * patches), patches) for start in (x1, y1))
+    right, bottom = (_cell(math.ceil(end * patches) - 1, patches) for end in (x2, y2))
+    return top * patches + left, bottom * patches + right
+
+
+def _cell(index: int, patches: int) -> int:
+    return min(max(index, 0), patches - 1)

@@ -1,3 +1,9 @@
+"""Box arrays, and every family's coordinates against its own published rule."""
+
+import pickle
+from fractions import Fraction
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +13,9 @@ from grounding_rewards import boxes as bx
 from tests.conftest import random_boxes
 
 SIZES = {"width": 640, "height": 428, "resized_width": 644, "resized_height": 420}
+
+every_space = pytest.mark.parametrize("space", bx.SPACES.values(), ids=bx.SPACES)
+sides = st.integers(1, 6000)
 
 
 @pytest.mark.parametrize("value", [[], (), np.zeros((0, 4)), np.zeros(0), [[]]])
@@ -67,31 +76,247 @@ def test_conversions_are_inverse():
 def test_published_vectors(space, expected):
     pixel = np.array([[146.0, 137.0, 615.0, 415.0]])
     assert bx.from_pixel(pixel, space, **SIZES).round()[0].tolist() == expected
+    assert np.abs(bx.to_pixel(np.array([expected]), space, **SIZES) - pixel).max() <= 0.5
 
 
-@given(
-    st.sampled_from(list(bx.SPACES.values())),
-    st.integers(1, 5000),
-    st.integers(1, 5000),
-    st.integers(0, 2**31),
+@pytest.mark.parametrize(
+    ("space", "box", "width", "height", "expected"),
+    [
+        # PaliGemma, test of supervision's reader: <loc0256><loc0256><loc0768><loc0768> on 1000×1000
+        (bx.BIN1024, [256, 256, 768, 768], 1000, 1000, [250, 250, 750, 750]),
+        # Rex-Omni, first example of its parser, on 999×1998 by hand: x/999·W, y/999·H
+        (bx.NORM999, [0, 35, 980, 987], 999, 1998, [0, 70, 980, 1974]),
+        # DeepSeek-VL2 by hand: 999 is the right edge
+        (bx.NORM999, [0, 0, 999, 999], 640, 480, [0, 0, 640, 480]),
+        # CogVLM and GLM-4.xV by hand: 999 is not quite the right edge
+        (bx.NORM1000, [86, 540, 400, 999], 1000, 500, [86, 270, 400, 499.5]),
+        # CheXagent by hand
+        (bx.NORM100, [12, 25, 50, 100], 2544, 3056, [305.28, 764, 1272, 3056]),
+        # Florence-2: bin 53 of a film 1000 wide is pixel 53, which its middle lies in
+        (bx.BIN1000, [53, 0, 999, 999], 1000, 2000, [53.5, 1, 999.5, 1999]),
+        # MAIRA-2: <x55> is 0.555 of the square of 2544 in the middle of 3056×2544, 256 from the left
+        (bx.CROP100, [55, 0, 99, 99], 3056, 2544, [1667.92, 12.72, 2787.28, 2531.28]),
+        (bx.CROP100, [55, 0, 99, 99], 2544, 3056, [1411.92, 268.72, 2531.28, 2787.28]),
+        # LLaVA, Shikra: the whole of a film of 640×480 is 0.125 to 0.875 high
+        (bx.PAD1, [0, 0.125, 1, 0.875], 640, 480, [0, 0, 640, 480]),
+        (bx.PAD1, [0.125, 0, 0.875, 1], 480, 640, [0, 0, 480, 640]),
+        # All-Seeing: an odd difference of 5 pads 2 before and 3 after
+        (bx.PAD999, [0, 0, 999, 999], 999, 994, [0, -2, 999, 997]),
+        (bx.PAD999, [2, 0, 996, 999], 994, 999, [0, 0, 994, 999]),
+        # VisionReasoner by hand: x·W/840, y·H/840
+        (bx.SQUASH840, [84, 84, 840, 420], 1000, 500, [100, 50, 1000, 250]),
+    ],
 )
-def test_spaces_convert_both_ways(space, width, height, seed):
-    boxes = random_boxes(np.random.default_rng(seed), 5, 4000.0)
+def test_vectors_of_other_families(space, box, width, height, expected):
+    np.testing.assert_allclose(
+        bx.to_pixel(np.array([box], dtype=float), space, width=width, height=height)[0], expected, rtol=1e-14
+    )
+
+
+def on_film(unit):
+    """The whole film, squashed or not: v · side / unit."""
+    return lambda value, side, other: Fraction(value) * side / unit
+
+
+def florence_2(value, side, other):
+    # Florence2PostProcessor.dequantize: the middle of one of 1000 bins
+    return (value + Fraction(1, 2)) * side / 1000
+
+
+def maira_2(value, side, other):
+    # adjust_box_for_original_image_size: the middle of one of 100 bins of the square cut from the middle
+    square = min(side, other)
+    return Fraction(2 * value + 1, 200) * square + (side - square) // 2
+
+
+def all_seeing(value, side, other):
+    # eval_grounding.py with square padding
+    square = max(side, other)
+    return Fraction(value, 999) * square - (square - side) // 2
+
+
+def shikra(value, side, other):
+    # box_xyxy_expand2square, then over the side of the square: thousandths here, so that they are exact
+    square = max(side, other)
+    return Fraction(value, 1000) * square - (square - side) // 2
+
+
+#: Space, largest number and each family's own rule from a number to a pixel along one side, before any rounding.
+FAMILIES = {
+    "qwen2-vl, qwen3-vl, internvl, cogvlm, ferret, glm-4v": (bx.NORM1000, 1000, on_film(1000)),
+    "deepseek-vl2, rex-omni": (bx.NORM999, 999, on_film(999)),
+    "paligemma": (bx.BIN1024, 1023, on_film(1024)),
+    "chexagent-2": (bx.NORM100, 100, on_film(100)),
+    "seg-zero": (bx.SQUASH840, 840, on_film(840)),
+    "florence-2": (bx.BIN1000, 999, florence_2),
+    "maira-2": (bx.CROP100, 99, maira_2),
+    "all-seeing": (bx.PAD999, 999, all_seeing),
+    "shikra, llava": (bx.PAD1, 1000, shikra),
+}
+
+
+@pytest.mark.parametrize(("space", "largest", "rule"), FAMILIES.values(), ids=FAMILIES)
+@given(data=st.data(), width=sides, height=sides)
+def test_every_family_by_its_own_rule(space, largest, rule, data, width, height):
+    box = data.draw(st.lists(st.integers(0, largest), min_size=4, max_size=4))
+    expected = [
+        float(rule(value, *both)) for value, both in zip(box, [(width, height), (height, width)] * 2, strict=True)
+    ]
+    written = np.array([box]) / (1000 if space is bx.PAD1 else 1)
+    pixel = bx.to_pixel(written, space, width=width, height=height)
+    np.testing.assert_allclose(pixel[0], expected, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(bx.from_pixel(pixel, space, width=width, height=height), written, rtol=0, atol=1e-9)
+
+
+@given(st.integers(0, 1000), sides)
+def test_exact_wherever_the_true_product_is(value, side):
+    pixel = bx.to_pixel(np.full((1, 4), float(value)), bx.NORM1000, width=side, height=side)
+    assert pixel[0, 0] == value * side / 1000  # of integers: rounded once
+
+
+@every_space
+@given(
+    width=st.integers(1, 20_000),
+    height=st.integers(1, 20_000),
+    box=st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4),
+)
+def test_spaces_convert_both_ways(space, width, height, box):
+    boxes = np.array([box])  # inside the film, outside, inverted
     sizes = {"width": width, "height": height, "resized_width": 1008, "resized_height": 644}
+    scale = max(width, height, *map(abs, box))
     there = bx.from_pixel(boxes, space, **sizes)
-    np.testing.assert_allclose(bx.to_pixel(there, space, **sizes), boxes, rtol=1e-14)
+    np.testing.assert_allclose(bx.to_pixel(there, space, **sizes), boxes, rtol=0, atol=1e-9 * scale)
+    back = bx.to_pixel(boxes, space, **sizes)
+    units = np.abs(back).max() + scale
+    np.testing.assert_allclose(bx.from_pixel(back, space, **sizes), boxes, rtol=1e-9, atol=1e-9 * units)
 
 
-def test_sizes_may_differ_from_box_to_box():
-    boxes = np.array([[0, 0, 500, 500], [0, 0, 500, 500]], dtype=float)
-    pixel = bx.to_pixel(boxes, bx.NORM1000, width=[100, 200], height=[100, 400])
-    assert pixel.tolist() == [[0, 0, 50, 50], [0, 0, 100, 200]]
+@every_space
+def test_sizes_may_differ_from_box_to_box(space):
+    rng = np.random.default_rng(0)
+    boxes = random_boxes(rng, 6, 1000.0)
+    sizes = {side: rng.integers(1, 3000, 6) for side in SIZES}
+    for convert in (bx.to_pixel, bx.from_pixel):
+        alone = [
+            convert(boxes[k : k + 1], space, **{side: values[k] for side, values in sizes.items()})[0] for k in range(6)
+        ]
+        np.testing.assert_array_equal(convert(boxes, space, **sizes), alone)
+        assert convert(np.zeros((0, 4)), space, **SIZES).shape == (0, 4)
 
 
-@pytest.mark.parametrize("bad", [None, 0, -1, float("nan"), float("inf")])
-def test_a_missing_size_is_named(bad):
+@every_space
+def test_spaces_are_values(space):
+    assert pickle.loads(pickle.dumps(space)) == space
+    assert len({space, pickle.loads(pickle.dumps(space))}) == 1
+    assert bx.get_space(space.name) is space
+
+
+def crop_of(width, height):
+    """Where transformers' own centre crop to the shortest side cuts, from an image that says where each pixel was."""
+    from transformers.image_transforms import center_crop
+
+    side = min(width, height)
+    where = np.stack(np.meshgrid(np.arange(width), np.arange(height)))
+    return center_crop(where, (side, side), input_data_format="channels_first")[:, 0, 0].tolist(), side
+
+
+def padding_of(width, height):
+    """Where transformers' own padding of LLaVA puts the first pixel of a film."""
+    from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+
+    padded = LlavaImageProcessorPil().pad_to_square(np.ones((3, height, width)))
+    return [-int(np.argmax(padded[0].any(axis=axis))) for axis in (0, 1)], padded.shape[1]
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(("space", "published"), [(bx.CROP100, crop_of), (bx.PAD1, padding_of)])
+@pytest.mark.parametrize(
+    ("width", "height"), [(7, 7), (8, 7), (7, 8), (9, 7), (7, 9), (10, 7), (7, 10), (40, 1), (1, 41), (33, 50)]
+)
+def test_squares_lie_where_transformers_puts_them(space, published, width, height):
+    pytest.importorskip("transformers")
+    frame = bx.space_frame(space, width, height)
+    (left, top), side = published(width, height)
+    assert frame.size == side
+    assert frame.origin.tolist() == [left, top, left, top]
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(("width", "height"), [(640, 480), (1000, 2000), (2544, 3056), (31, 7)])
+def test_florence_2_in_transformers(width, height):
+    torch = pytest.importorskip("torch")
+    florence2 = pytest.importorskip("transformers.models.florence2.processing_florence2")
+    published = florence2.Florence2PostProcessor({}, SimpleNamespace(all_special_tokens=[]))
+    rng = np.random.default_rng(0)
+    bins = rng.integers(0, 1000, (200, 4))
+    # It counts whole pixels: the one that the point lies in
+    pixels = published.dequantize(torch.tensor(bins), size=(width, height)).numpy()
+    ours = bx.to_pixel(bins, bx.BIN1000, width=width, height=height)
+    assert np.abs(ours - (pixels + 0.5)).max() <= 0.5 + 1e-3  # float32 there
+    boxes = rng.uniform(0, 1, (200, 4)) * [width, height, width, height]
+    tokens = published.quantize(torch.tensor(boxes), size=(width, height)).numpy()
+    assert np.abs(bx.from_pixel(boxes, bx.BIN1000, width=width, height=height) - tokens).max() <= 0.5 + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("cells", "box"),
+    [
+        # The snowman and the fire of Kosmos-2's own example
+        ((44, 863), (0.390625, 0.046875, 0.984375, 0.828125)),
+        ((5, 911), (0.171875, 0.015625, 0.484375, 0.890625)),
+        ((0, 0), (0, 0, 1 / 32, 1 / 32)),  # one cell: its edges
+        ((33, 35), (1 / 32, 1 / 32, 4 / 32, 2 / 32)),  # one row
+        ((33, 97), (1 / 32, 1 / 32, 2 / 32, 4 / 32)),  # one column
+        ((0, 1023), (1 / 64, 1 / 64, 63 / 64, 63 / 64)),  # the whole film, but for half a cell all round
+    ],
+)
+def test_cells_of_kosmos_2(cells, box):
+    assert bx.patch_index_to_norm1(*cells) == box
+    assert bx.norm1_to_patch_index(box) == cells
+
+
+@pytest.mark.training
+@pytest.mark.parametrize("patches", [32, 8, 7, 1])
+def test_kosmos_2_in_transformers(patches):
+    published = pytest.importorskip("transformers.models.kosmos2.processing_kosmos2")
+    rng = np.random.default_rng(0)
+    for first, last in rng.integers(0, patches**2, (3000, 2)).tolist():
+        expected = published.patch_index_to_coordinate(first, last, patches)
+        assert bx.patch_index_to_norm1(first, last, patches) == pytest.approx(expected, rel=1e-12)
+        if patches == 32:  # where nothing is rounded
+            assert bx.patch_index_to_norm1(first, last) == expected
+    for box in random_boxes(rng, 3000, 1.0 - 1e-6).tolist():
+        assert bx.norm1_to_patch_index(box, patches) == published.coordinate_to_patch_index(box, patches)
+
+
+@given(st.integers(0, 31), st.integers(0, 31), st.integers(0, 31), st.integers(0, 31))
+def test_cells_come_back(left, top, right, bottom):
+    (left, right), (top, bottom) = sorted((left, right)), sorted((top, bottom))
+    cells = 32 * top + left, 32 * bottom + right
+    assert bx.norm1_to_patch_index(bx.patch_index_to_norm1(*cells)) == cells
+
+
+@given(st.integers(0, 10**400), st.integers(0, 10**400))
+def test_any_cell_is_a_finite_box(first, last):
+    assert np.isfinite(bx.patch_index_to_norm1(first, last)).all()
+
+
+@pytest.mark.parametrize("box", [(-0.5, -2, 1.5, 3), (0, 0, 1, 1), (0.01, 0.01, 0.99, 0.99)])
+def test_what_is_outside_the_film_counts_as_its_edge(box):
+    assert bx.norm1_to_patch_index(box) == (0, 1023)
+
+
+@pytest.mark.parametrize("box", [(0.5, 0, 0.5, 1), (0, 0.6, 1, 0.5), (0, 0, float("nan"), 1), (0, 0, float("inf"), 1)])
+def test_what_has_no_cells_is_refused(box):
+    with pytest.raises(ValueError, match="x1 < x2 and y1 < y2 for `box`"):
+        bx.norm1_to_patch_index(box)
+
+
+@pytest.mark.parametrize("bad", [None, 0, -1, float("nan"), float("inf"), "wide"])
+@pytest.mark.parametrize("space", [bx.NORM1, bx.PAD1, bx.CROP100], ids=lambda space: space.name)
+def test_a_missing_size_is_named(bad, space):
     with pytest.raises(ValueError, match="`height`"):
-        bx.to_pixel(np.zeros((1, 4)), bx.NORM1, width=10, height=bad)
+        bx.to_pixel(np.zeros((1, 4)), space, width=10, height=bad)
 
 
 def test_resized_pixels_without_sizes_are_taken_as_they_are_and_noticed():
@@ -100,6 +325,8 @@ def test_resized_pixels_without_sizes_are_taken_as_they_are_and_noticed():
         np.testing.assert_array_equal(bx.to_pixel(boxes, bx.RESIZED_PIXEL, width=10, height=10), boxes)
 
 
-def test_unknown_space_lists_the_known_ones():
-    with pytest.raises(ValueError, match="norm1000"):
-        bx.get_space("norm10")
+@pytest.mark.parametrize("name", ["norm10", "", None, 1000, ["norm1"]])
+def test_unknown_space_lists_the_known_ones(name):
+    with pytest.raises(ValueError, match="for `space`") as error:
+        bx.get_space(name)
+    assert all(known in str(error.value) for known in bx.SPACES)

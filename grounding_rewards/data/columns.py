@@ -9,6 +9,8 @@ from grounding_rewards.data.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import get_box_format
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from datasets import Dataset
 
 
@@ -25,6 +27,9 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
         The dataset with the columns `box_format`, `resized_width` and `resized_height`, those that exist
         replaced.
 
+    Raises:
+        ValueError: an unknown box format, or films that the processor cannot resize (number, `id` and reason of each).
+
     >>> from datasets import Dataset
     >>> films = Dataset.from_dict({"width": [512], "height": [400]})
     >>> add_columns(films, "a processor of another kind", "qwen3-vl")[0]
@@ -34,17 +39,41 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
         get_box_format(box_format)
         dataset = _with_column(dataset, "box_format", [box_format] * dataset.num_rows)
     if has_resized_size(processor):
-        sizes = [resized_size(processor, width, height) for width, height in _fed_sizes(dataset)]
+        sizes = _resized_sizes(dataset, processor)
         dataset = _with_column(dataset, "resized_width", [width for width, _ in sizes])
         dataset = _with_column(dataset, "resized_height", [height for _, height in sizes])
     return dataset
 
 
-def _fed_sizes(dataset: Dataset) -> list[tuple[int, int]]:
+def _resized_sizes(dataset: Dataset, processor: Any) -> list[tuple[int, int]]:
+    sizes, problems = [], []
+    for number, size in enumerate(_fed_sizes(dataset)):
+        try:
+            sizes.append(_resized_size(processor, size))
+        except ValueError as error:
+            name = dataset["id"][number] if "id" in dataset.column_names else "-"
+            problems.append(f"row {number} (id {name}): {error}")
+    if problems:
+        raise ValueError(
+            "Expected a film that the processor can resize in every row for dataset, got "
+            f"{len(problems)} bad {'row' if len(problems) == 1 else 'rows'} of {dataset.num_rows}. "
+            "Correct or drop them:\n" + "\n".join(problems)
+        )
+    return sizes
+
+
+def _resized_size(processor: Any, size: tuple[int | None, int | None] | None) -> tuple[int, int]:
+    width, height = size or (None, None)
+    if width is None or height is None:
+        raise ValueError("Expected an image, or width and height, got none. Add it.")
+    return resized_size(processor, width, height)
+
+
+def _fed_sizes(dataset: Dataset) -> Iterable[tuple[int | None, int | None] | None]:
     """The sizes in which the processor gets the films, smaller perhaps than the boxes were drawn on."""
     if "image" in dataset.column_names:
-        return [size for size in image_sizes(dataset) if size is not None]
-    return list(zip(dataset["width"], dataset["height"], strict=True))
+        return image_sizes(dataset)
+    return zip(dataset["width"], dataset["height"], strict=True)
 
 
 def _with_column(dataset: Dataset, name: str, values: list[Any]) -> Dataset:
