@@ -1,12 +1,18 @@
 """Text to boxes: what a completion says, in the box format that its model writes.
 
 `parse_boxes` reads one completion, `format_boxes` writes one; `read_boxes` is the first half of `parse_boxes`,
-for scoring in batches. A new format is an entry in `formats.py`; a new way of writing boxes is a `Syntax` beside
-those in `json_syntax.py` and `bracket_syntax.py`.
+for scoring in batches. A new format is an entry in `formats.py`. What stands in an answer is found by the scanners of
+`json_syntax.py` and `bracket_syntax.py`, whatever the family.
 """
 
 from grounding_rewards.parsing.box_format import BoxFormat, Syntax
-from grounding_rewards.parsing.formats import box_format_for_model_type, get_box_format, list_box_formats
+from grounding_rewards.parsing.formats import (
+    box_format_for_model_type,
+    box_format_from_option,
+    get_box_format,
+    list_box_formats,
+)
+from grounding_rewards.parsing.pattern import regex
 from grounding_rewards.parsing.reading import format_boxes, parse_boxes, read_boxes
 from grounding_rewards.parsing.results import BROKEN_BOXES, REJECT_REASONS, STATUSES, ParsedBoxes, RawBoxes
 
@@ -19,9 +25,11 @@ __all__ = [
     "RawBoxes",
     "Syntax",
     "box_format_for_model_type",
+    "box_format_from_option",
     "format_boxes",
     "get_box_format",
     "list_box_formats",
     "parse_boxes",
     "read_boxes",
+    "regex",
 ]

@@ -3,25 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 from grounding_rewards.boxes import CoordinateSpace
-from grounding_rewards.parsing.results import Findings, RawBoxes
+from grounding_rewards.parsing.results import RawBoxes
+
+ORDERS = ("xyxy", "yxyx", "xywh", "cxcywh")
+SCOPES = ("answer", "after_think", "all")
+#: Keys under which models put a box in JSON, whatever the family: drift between them is common. A key says nothing
+#: about order or space; the format does.
+BOX_KEYS = ("bbox_2d", "box_2d", "bbox", "box", "bounding_box", "position", "bboxes", "boxes_2d", "bbox2d")
+
+
+class Layout(NamedTuple):
+    """How the family lays out an answer: the templates that `format_boxes` fills and `regex` turns into a pattern.
+
+    box: one box; `{0}` … `{3}` are its numbers in the order of the text.
+    item: boxes with their label; `{label}` and `{boxes}`.
+    bare_item: boxes without a label; `{boxes}`.
+    between_boxes: what joins boxes of one label; None where every box is an item of its own.
+    between_items: what joins items.
+    answer: the whole answer; `{items}`.
+    negative: the whole answer where there is nothing to mark.
+    """
+
+    box: str
+    item: str = "{boxes}"
+    bare_item: str = "{boxes}"
+    between_boxes: str | None = None
+    between_items: str = ""
+    answer: str = "{items}"
+    negative: str = "None"
 
 
 class Syntax(NamedTuple):
-    """How boxes stand in text; shared by all families that write them alike.
+    """What families that write alike share.
 
+    keyed: boxes stand in JSON under a key, so four numbers under any other key are none.
     quick: reads a text that is nothing but plain, complete syntax, and returns None for any other. Only there for
-        speed: on what it reads, `scan` gives the same.
-    scan: reads boxes out of any answer, tolerantly, in linear time.
-    write: boxes and labels to text; `[]` as boxes gives the format's own negative.
+        speed: on what it reads, the scanner gives the same.
+    tokens: how coordinate tokens begin: `loc_` for `<loc_12>`.
+    patches: pairs of tokens are the first and the last cell of a grid with this many cells a side; 0 without a grid.
     """
 
-    quick: Callable[[str, BoxFormat], RawBoxes | None]
-    scan: Callable[[str, BoxFormat, Findings], None]
-    write: Callable[[Sequence[Sequence[float]], Sequence[str | None], BoxFormat], str]
+    keyed: bool = False
+    quick: Callable[[str, BoxFormat], RawBoxes | None] | None = None
+    tokens: tuple[str, ...] = ()
+    patches: int = 0
 
 
 @dataclass(frozen=True)
@@ -30,46 +59,82 @@ class BoxFormat:
 
     Attributes:
         name: as users write it, for example `qwen2.5-vl`.
-        syntax: the functions that read and write it.
+        family: the models that write it, for people.
+        syntax: what is shared with other families.
+        layout: what is written.
         space: what the numbers mean.
+        order: of the four numbers in the text: `xyxy`, `yxyx`, `xywh` (left, top, width, height) or `cxcywh`.
+        scope: which part of a completion counts: `answer` is the last answer tag, else what follows the thinking;
+            `after_think` ignores answer tags; `all` is the whole text.
         decimals: digits after the point that the family writes.
-        keys: JSON keys that hold a box; the first one is written.
-        label_tags: the tokens around a label; None where labels are not tagged.
-        glued_labels: the words right before a box are its label, as after special tokens were stripped.
-        box_tags: what is written around a box.
-        negative: what is written for "nothing to mark".
-        from_token_ids: syntax or coordinates are special tokens, so the text must be decoded from the token ids
-            with `skip_special_tokens=False`; text without them is still read as far as it can be.
+        largest: the largest number that the family can write; None without a limit.
+        keys: JSON keys that hold a box, in any case.
+        untagged_label: where the label of a box stands when no tags mark it: `before` it, `after` it, or nowhere.
+        negatives: what else states that there is nothing: `blank` text, a `zero_box` alone, an `unboxed_label`.
+        stripped: what is lost when special tokens are skipped in decoding: `nothing`, the `tags` (labels may run into
+            the text around them), or the `boxes` themselves.
         model_types: the `model_type` of transformers configurations whose models write this format.
     """
 
     name: str
-    syntax: Syntax
+    family: str
+    syntax: Syntax = field(repr=False)
+    layout: Layout = field(repr=False)
     space: CoordinateSpace
+    order: str = "xyxy"
+    scope: str = "answer"
     decimals: int = 0
-    keys: tuple[str, ...] = ()
-    label_tags: tuple[str, str] | None = None
-    glued_labels: bool = False
-    box_tags: tuple[str, str] = ("", "")
-    negative: str = "[]"
-    from_token_ids: bool = False
+    largest: int | None = None
+    keys: tuple[str, ...] = BOX_KEYS
+    untagged_label: Literal["before", "after"] | None = None
+    negatives: tuple[str, ...] = ()
+    stripped: Literal["nothing", "tags", "boxes"] = "nothing"
     model_types: tuple[str, ...] = ()
 
-    def numbers(self, box: Sequence[float]) -> list[str]:
-        """The coordinates as the family prints them.
+    @property
+    def from_token_ids(self) -> bool:
+        """Whether the text should be decoded from the token ids with `skip_special_tokens=False`.
 
         >>> from grounding_rewards.parsing import get_box_format
-        >>> get_box_format("radvlm").numbers([0.123, 0.5, 0.75, 1.0])
-        ['0.12', '0.50', '0.75', '1.00']
+        >>> get_box_format("qwen2-vl").from_token_ids, get_box_format("qwen3-vl").from_token_ids
+        (True, False)
         """
-        # + 0.0 turns -0.0 into 0.0, so that nobody is taught to write "-0.00"
-        return [f"{round(value, self.decimals) + 0.0:.{self.decimals}f}" for value in box]
+        return self.stripped != "nothing"
 
-    def list_of(self, box: Sequence[float]) -> str:
-        """The coordinates as a list in square brackets.
 
-        >>> from grounding_rewards.parsing import get_box_format
-        >>> get_box_format("qwen3-vl").list_of([1.0, 2.0, 30.4, 40.6])
-        '[1, 2, 30, 41]'
-        """
-        return f"[{', '.join(self.numbers(box))}]"
+def in_xyxy(coords: list[float], order: str) -> list[float]:
+    """Boxes, flat, from an order of `ORDERS` to `x1, y1, x2, y2`.
+
+    >>> in_xyxy([1, 2, 3, 4], "yxyx"), in_xyxy([1, 2, 3, 4], "xywh"), in_xyxy([4, 5, 2, 4], "cxcywh")
+    ([2, 1, 4, 3], [1, 2, 4, 6], [3.0, 3.0, 5.0, 7.0])
+    """
+    if order == "xyxy":
+        return coords
+    a, b, c, d = coords[0::4], coords[1::4], coords[2::4], coords[3::4]
+    if order == "yxyx":
+        columns = (b, a, d, c)
+    elif order == "xywh":
+        columns = (a, b, _plus(a, c), _plus(b, d))
+    else:
+        left, top = _plus(a, c, -0.5), _plus(b, d, -0.5)
+        columns = (left, top, _plus(a, c, 0.5), _plus(b, d, 0.5))
+    return [value for box in zip(*columns, strict=True) for value in box]
+
+
+def from_xyxy(box: Sequence[float], order: str) -> list[float]:
+    """One box from `x1, y1, x2, y2` to an order of `ORDERS`.
+
+    >>> from_xyxy([3, 3, 5, 7], "cxcywh"), from_xyxy([1, 2, 4, 6], "xywh")
+    ([4.0, 5.0, 2, 4], [1, 2, 3, 4])
+    """
+    x1, y1, x2, y2 = box
+    return {
+        "xyxy": [x1, y1, x2, y2],
+        "yxyx": [y1, x1, y2, x2],
+        "xywh": [x1, y1, x2 - x1, y2 - y1],
+        "cxcywh": [(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1],
+    }[order]
+
+
+def _plus(starts: list[float], lengths: list[float], factor: float = 1) -> list[float]:
+    return [start + factor * length for start, length in zip(starts, lengths, strict=True)]

@@ -1,35 +1,37 @@
-"""Boxes as bare numbers in brackets, between tags, in prose or alone: `[x1, y1, x2, y2]` and `(x1,y1),(x2,y2)`."""
+"""Boxes outside JSON: `[x1, y1, x2, y2]`, `(x1,y1),(x2,y2)`, `<loc_1><loc_2><loc_3><loc_4>`, in tags, in prose or bare.
+
+One scanner reads them all. It cuts the text into marks (tags, groups of numbers, runs of coordinate tokens) and walks
+over them once; what differs between families is data in their `BoxFormat`. The `read_plain_…` functions are only there
+for speed: each reads one well-behaved shape and leaves everything else to the scanner.
+"""
 
 from __future__ import annotations
 
 import functools
 import itertools
 import re
+import string
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from grounding_rewards.boxes import patch_index_to_norm1
+from grounding_rewards.parsing.box_format import in_xyxy
 from grounding_rewards.parsing.json_syntax import decode_plain_json
-from grounding_rewards.parsing.numbers import are_coordinates, box_or_reason, looks_numeric
+from grounding_rewards.parsing.numbers import are_coordinates, box_or_reason, looks_numeric, split_numbers
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, Findings, RawBoxes
 
 if TYPE_CHECKING:
-    from grounding_rewards.parsing.box_format import BoxFormat
+    from grounding_rewards.parsing.box_format import BoxFormat, Layout
 
-# An innermost pair of brackets, closed or not: its content holds no bracket, so all matches together read each
-# character once. `<` ends the content because a tag never stands inside a box.
-_GROUP = re.compile(r"([\[(［（])([^\[\]()［］（）<]*)([\])］）]?)")
-_CLOSED_BY = {"[": "]］", "［": "]］", "(": ")）", "（": ")）"}
-_COMMA = re.compile(r"[,;，；、]")
 _PLAIN = r"(-?\d{1,9}(?:\.\d{1,20})?)"
 _PLAIN_LISTS = re.compile(rf"\[{_PLAIN}, ?{_PLAIN}, ?{_PLAIN}, ?{_PLAIN}\]")
-_BETWEEN_CORNERS = " \t\n,，"
 _COMMAS = (",", "，")
-_AROUND_LABEL = " \t\r\n,.;:-，。；：、[("
+_NOTHING = frozenset({"", "none", "null", "nil", "n/a", "no object", "no objects", "nothing", "no box"})
 
 
 def read_plain_lists(text: str, fmt: BoxFormat) -> RawBoxes | None:
     """Comma-separated lists of four numbers, with or without the format's tags around; None for any other text."""
-    opening, closing = fmt.box_tags
+    opening, _, closing = fmt.layout.answer.partition("{items}")
     if text.startswith(opening) and text.endswith(closing):
         text = text[len(opening) : len(text) - len(closing)]
     boxes = decode_plain_json(f"[{text}]")
@@ -37,13 +39,13 @@ def read_plain_lists(text: str, fmt: BoxFormat) -> RawBoxes | None:
         return None
     coords: list[float] = []
     try:
-        for x1, y1, x2, y2 in boxes:
-            coords += (x1, y1, x2, y2)
+        for a, b, c, d in boxes:
+            coords += (a, b, c, d)
         if not are_coordinates(coords):
             return None
     except (TypeError, ValueError):
         return None
-    return RawBoxes(coords, [None] * len(boxes), [None] * len(boxes), "boxes", {})
+    return _without_labels(coords, fmt)
 
 
 def read_plain_sentences(text: str, fmt: BoxFormat) -> RawBoxes | None:
@@ -51,118 +53,332 @@ def read_plain_sentences(text: str, fmt: BoxFormat) -> RawBoxes | None:
     boxes = _PLAIN_LISTS.findall(text)
     if not 0 < len(boxes) <= MAX_BOXES or text.count("[") != len(boxes) or text.rstrip().endswith(_COMMAS):
         return None
-    if "(" in text or "（" in text or "［" in text or "<" in text:
+    if not _OTHER_MARKS.isdisjoint(text):
         return None
-    coords = list(map(float, itertools.chain.from_iterable(boxes)))
-    return RawBoxes(coords, [None] * len(boxes), [None] * len(boxes), "boxes", {})
+    return _without_labels(list(map(float, itertools.chain.from_iterable(boxes))), fmt)
 
 
-def read_plain_pairs(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """Tagged labels, each with its tagged corner points; None for any other text."""
-    if fmt.label_tags is None:
-        return None
-    items = _plain_pairs(fmt.label_tags, fmt.box_tags).findall(text)
+def _without_labels(coords: list[float], fmt: BoxFormat) -> RawBoxes:
+    nothing: list[None] = [None] * (len(coords) // 4)
+    return RawBoxes(in_xyxy(coords, fmt.order), [*nothing], [*nothing], "boxes", {})
+
+
+def read_plain_items(text: str, fmt: BoxFormat) -> RawBoxes | None:
+    """The format's own item, tagged label and one box, over and over; None for any other text."""
+    pattern, marks, label_first = _plain_item(fmt.layout, bool(fmt.syntax.tokens))
+    items = pattern.findall(text)
     count = len(items)
-    # Four tags and two parentheses for each box, and no others.
-    if not 0 < count <= MAX_BOXES or text.count("<") != 4 * count or text.count("(") != 2 * count:
-        return None
-    if "[" in text or "（" in text or "［" in text or text.rstrip().endswith(_COMMAS):
+    if not 0 < count <= MAX_BOXES or any(text.count(mark) != each * count for mark, each in marks):
         return None
     coords: list[float] = []
     labels: list[str | None] = []
-    for label, *box in items:
-        coords += map(float, box)
-        labels.append(label.strip() or None)
-    return RawBoxes(coords, labels, [None] * count, "boxes", {})
+    for item in items:
+        coords += map(float, item[1:] if label_first else item[:-1])
+        labels.append(_clean(item[0 if label_first else -1]))
+    if text.rstrip().endswith(_COMMAS) or not any(coords):
+        return None
+    if fmt.syntax.tokens and fmt.largest is not None and max(coords) > fmt.largest + 1:
+        return None
+    return RawBoxes(in_xyxy(coords, fmt.order), labels, [None] * count, "boxes", {})
+
+
+_OTHER_MARKS = frozenset("<({（［｛")
+_OPENERS = "<[({［（｛"
 
 
 @functools.cache
-def _plain_pairs(label_tags: tuple[str, str], box_tags: tuple[str, str]) -> re.Pattern[str]:
-    before_label, after_label, before_box, after_box = map(re.escape, label_tags + box_tags)
-    corners = rf"\({_PLAIN},{_PLAIN}\),\({_PLAIN},{_PLAIN}\)"
-    return re.compile(rf"{before_label}([^<(]*){after_label}{before_box}{corners}{after_box}")
+def _plain_item(layout: Layout, in_tokens: bool) -> tuple[re.Pattern[str], list[tuple[str, int]], bool]:
+    """The item as a pattern, how often each opener of a mark stands in it, and whether its label comes first."""
+    number = r"(\d{1,9})" if in_tokens else _PLAIN
+    box = "".join(
+        re.escape(text) + (number if slot else "") for text, slot, _, _ in string.Formatter().parse(layout.box)
+    ).replace(r",\ ", r",\ ?")
+    label = r"([^<;\n]*)"
+    pattern = re.escape(layout.item).replace(r"\{label\}", label).replace(r"\{boxes\}", box)
+    filled = layout.item.format(label="", boxes=layout.box.format(*"0000"))
+    marks = [(opener, filled.count(opener)) for opener in _OPENERS]
+    return re.compile(pattern), marks, layout.item.index("{label}") < layout.item.index("{boxes}")
+
+
+#: What tags mean, whatever the family: fine-tuned models and servers mix them.
+_ROLES = {
+    **dict.fromkeys(("<ref>", "<|ref|>", "<|object_ref_start|>", "<phrase>", "<obj>"), "label"),
+    **dict.fromkeys(("</ref>", "<|/ref|>", "<|object_ref_end|>", "</phrase>", "</obj>"), "label_end"),
+    **dict.fromkeys(("<box>", "<|box|>", "<|box_start|>", "<|det|>", "<object>", "<|begin_of_box|>"), "box"),
+    **dict.fromkeys(("</box>", "<|/box|>", "<|box_end|>", "<|/det|>", "</object>", "<|end_of_box|>"), "box_end"),
+    # Boxes behind a predicate repeat those of its subject and its object.
+    "<pred>": "relation",
+    **dict.fromkeys(("<poly>", "<quad>", "<|quad_start|>", "<point>"), "shape"),
+    **dict.fromkeys(("</poly>", "</quad>", "<|quad_end|>", "</point>"), "shape_end"),
+}
+_NUMBERS = frozenset({"run", "group", "angle"})
+_CLOSED_BY = {"[": "]］", "［": "]］", "(": ")）", "（": ")）", "<": ">"}
+_BETWEEN_CORNERS = " \t\n,，"
+_BEFORE_LABEL = " \t\r\n,.;:-，。；：、[]()*`"
+_AFTER_LABEL = " \t\r\n,;:-，；：、[(*`"
+#: How far a bracket may stand from what it encloses.
+_NEAR = 8
+_TAG = re.compile(r"<[^<>]{0,80}>")
+
+
+class _Mark(NamedTuple):
+    """A tag or a place where numbers stand.
+
+    kind: `label`, `label_end`, `box`, `box_end`, `relation`, `shape`, `shape_end`, `other` for tags; `run` for
+        coordinate tokens, `group` for brackets, `angle` for angle brackets.
+    text: what a group holds, the label that a tag opens, else the mark itself.
+    """
+
+    kind: str
+    start: int
+    end: int
+    text: str
+    opening: str = ""
+    closing: str = ""
+
+
+@functools.cache
+def _mark_pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
+    # The content of a group holds no bracket and no `<`, and tags are short, so all matches together read each
+    # character a bounded number of times.
+    run = rf"(?:<(?:{'|'.join(map(re.escape, tokens))})\d+>[ \t\n]*)+" if tokens else "(?!)"
+    return re.compile(
+        rf"(?P<run>{run})|(?P<tag><[^<>]{{1,80}}>)|(?P<group>([\[(［（])([^\[\]()［］（）<]*)([\])］）]?))"
+    )
 
 
 def scan_brackets(text: str, fmt: BoxFormat, found: Findings) -> None:
-    """Read every group of four numbers, and every two corner points joined by a comma, out of any text."""
-    text, tagged = _lift_labels(text, fmt.label_tags)
-    glued = fmt.glued_labels and not tagged and fmt.box_tags[0] not in text
-    label: str | None = None
-    next_label = 0
-    previous_end = 0
-    for group in _groups(text, found):
-        while next_label < len(tagged) and tagged[next_label][0] <= group.start:
-            label = tagged[next_label][1]
-            next_label += 1
-        if glued:
-            label = _glued_label(text[previous_end : group.start], label)
-        previous_end = group.end
-        box = box_or_reason(group.tokens)
-        if isinstance(box, str):
-            found.reject(box)
-        else:
-            found.add(box, label)
-        if found.full:
-            return
-    opening, closing = fmt.box_tags
-    left_open = opening != "" and text.rfind(opening) > text.rfind(closing)
-    found.cut_off |= left_open or text.rstrip().endswith(_COMMAS)
+    """Read every box that stands outside JSON out of any text."""
+    marks = list(itertools.islice(_read_marks(text, fmt), MAX_GROUPS + 1))
+    _Scan(text, fmt, found).walk(_with_labels(marks[:MAX_GROUPS], text))
+    if len(marks) > MAX_GROUPS:
+        found.reject("too_long")
 
 
-class _Group(NamedTuple):
-    """Numbers that stand together, and where."""
-
-    start: int
-    end: int
-    tokens: list[str]
-
-
-def _groups(text: str, found: Findings) -> Iterator[_Group]:
-    """The closed groups of numbers in the text; corner points that are joined by commas come as one group."""
-    corners: _Group | None = None
-    for count, match in enumerate(_GROUP.finditer(text)):
-        if count == MAX_GROUPS:
-            found.reject("too_long")
-            return
-        opening, content, close = match.groups()
+def _read_marks(text: str, fmt: BoxFormat) -> Iterator[_Mark]:
+    for match in _mark_pattern(fmt.syntax.tokens).finditer(text):
         start, end = match.span()
-        square = opening in "[［"
-        closed = close != "" and close in _CLOSED_BY[opening]
-        tokens = _tokens(content)
-        if not tokens:
-            found.stated_empty |= square and closed
-            found.cut_off |= not close and end == len(text)
-            continue
-        if not _is_attempt(tokens, square):
-            # "(1,2),(3": a corner point that breaks off in its first number
-            found.cut_off |= corners is not None and not close and end == len(text) and looks_numeric(tokens[0])
-            continue
-        if corners and not _joined(text[corners.end : start]):
-            yield corners
-            corners = None
-        if not closed:
-            found.reject("unclosed")
-            found.cut_off |= not close and end == len(text)
-            corners = None
-        elif square or len(tokens) != 2:
-            if corners:
-                yield corners
-                corners = None
-            yield _Group(start, end, tokens)
-        elif corners is None:
-            corners = _Group(start, end, tokens)
+        kind = str(match.lastgroup)
+        whole = match[0]
+        if kind == "group":
+            yield _Mark("group", start, end, match[5], match[4], match[6])
+        elif kind == "run":
+            yield _Mark("run", start, end, whole)
+        elif whole[1] in "0123456789-." and "," in whole:
+            yield _Mark("angle", start, end, whole[1:-1], "<", ">")
+        elif whole.startswith("<point") and "=" in whole:
+            yield _Mark("shape", start, end, "<point>")
         else:
-            corners = _Group(corners.start, end, (corners.tokens + tokens)[:MAX_LIST])
-    if corners:
-        yield corners
+            yield _Mark(_ROLES.get(whole.casefold(), "other"), start, end, whole)
 
 
-def _tokens(content: str) -> list[str]:
-    parts = _COMMA.split(content, MAX_LIST)
-    if len(parts) == 1:
-        return content.split(maxsplit=MAX_LIST)
-    tokens = [part.strip() for part in parts]
-    return tokens if tokens[-1] else tokens[:-1]
+def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
+    """The marks with each label in one mark; what looks like numbers in a label is none."""
+    joined = []
+    position = 0
+    while position < len(marks):
+        mark = marks[position]
+        position += 1
+        if mark.kind == "label":
+            # Up to the next tag that counts, so an unclosed label costs no more than its own length.
+            after = position
+            while after < len(marks) and (marks[after].kind in _NUMBERS or marks[after].kind == "other"):
+                after += 1
+            kind = marks[after].kind if after < len(marks) else ""
+            if kind in ("label_end", "box"):
+                label = text[mark.end : marks[after].start]
+                joined.append(mark._replace(end=marks[after].start, text=label))
+                position = after
+                continue
+            mark = mark._replace(kind="other")
+        joined.append(mark)
+    return joined
+
+
+class _Scan:
+    """One walk over the marks of a text."""
+
+    def __init__(self, text: str, fmt: BoxFormat, found: Findings) -> None:
+        self.text = text
+        self.fmt = fmt
+        self.found = found
+        self.label: str | None = None
+        #: words since the last box, which are its label where labels have no tags
+        self.words = ""
+        self.corners: list[_Mark] = []
+        self.box_tag: _Mark | None = None
+        self.box_tag_is_bare = False
+        self.in_relation = False
+        self.in_shape = False
+        self.numbers_end = -1
+
+    def walk(self, marks: list[_Mark]) -> None:
+        before = self.fmt.untagged_label == "before" and not any(mark.kind == "label" for mark in marks)
+        after = self.fmt.untagged_label == "after"
+        next_numbers = _next_numbers(marks, len(self.text)) if after else []
+        end = 0
+        for index, mark in enumerate(marks):
+            if self.found.full:
+                return
+            gap = self.text[end : mark.start]
+            end = mark.end
+            if before and gap.strip(_BEFORE_LABEL):
+                self._end_corners()
+                self.words = gap
+            if mark.kind not in _NUMBERS:
+                self._end_corners()
+                self._read_tag(mark)
+            elif not self.in_relation and not self.in_shape:
+                self.box_tag_is_bare = False
+                self.numbers_end = mark.end
+                if after:
+                    self.label = _label_after(self.text, mark.end, next_numbers[index])
+                self._read_numbers(mark)
+        self._end_corners()
+        if self.box_tag is not None:
+            content, closed, _ = self.text[self.box_tag.end :].partition(">")
+            if self.box_tag_is_bare and closed:
+                self._read_bare(content)
+            else:
+                self.found.cut_off = True
+        after_numbers = self.text[self.numbers_end :].strip(" \t\r\n]") if self.numbers_end >= 0 else ""
+        self.found.cut_off |= after_numbers in _COMMAS or _ends_in_tag(self.text, self.fmt)
+
+    def _read_tag(self, mark: _Mark) -> None:
+        if mark.kind == "label":
+            self._close_box_tag(mark.start)
+            self.label = _clean(mark.text)
+            self.in_relation = False
+        elif mark.kind == "label_end":
+            self._close_box_tag(mark.start)
+            if self.label is not None and "unboxed_label" in self.fmt.negatives:
+                self.found.stated_empty = True
+        elif mark.kind == "box":
+            self._close_box_tag(mark.start)
+            self.box_tag, self.box_tag_is_bare = mark, True
+        elif mark.kind == "box_end":
+            self._close_box_tag(mark.start)
+        elif mark.kind == "relation":
+            self.in_relation = True
+        elif mark.kind == "shape":
+            self.found.reject("point" if mark.text == "<point>" else "quad")
+            self.in_shape = True
+        elif mark.kind == "shape_end":
+            self.in_shape = False
+
+    def _close_box_tag(self, end: int) -> None:
+        if self.box_tag is not None and self.box_tag_is_bare and not self.in_relation:
+            self._read_bare(self.text[self.box_tag.end : end])
+        self.box_tag = None
+
+    def _read_bare(self, content: str) -> None:
+        """What stands between box tags without any brackets."""
+        if content.strip(" .\n").casefold() in _NOTHING:
+            self.found.stated_empty = True
+            return
+        for tokens in split_numbers(content):
+            if any(map(looks_numeric, tokens)):
+                self._add(tokens)
+
+    def _read_numbers(self, mark: _Mark) -> None:
+        if mark.kind == "run":
+            self._end_corners()
+            self._read_run(mark)
+            return
+        square = mark.opening in "[［<"
+        closed = mark.closing != "" and mark.closing in _CLOSED_BY[mark.opening]
+        at_end = not mark.closing and mark.end == len(self.text)
+        lists = split_numbers(mark.text)
+        if not lists:
+            self._end_corners()
+            self.found.stated_empty |= square and closed
+            self.found.cut_off |= at_end
+            return
+        if not any(_is_attempt(tokens, square) for tokens in lists):
+            # "(1,2),(3": a corner point that breaks off in its first number
+            self.found.cut_off |= bool(self.corners) and at_end and looks_numeric(lists[0][0])
+            return
+        if self.corners and (
+            mark.opening != self.corners[-1].opening or not _joined(self.text[self.corners[-1].end : mark.start])
+        ):
+            self._end_corners()
+        if not closed:
+            self.found.reject("unclosed")
+            self.found.cut_off |= at_end
+            self.corners = []
+        elif mark.opening != "<" and len(lists) == 1 and len(lists[0]) == 2:
+            self.corners.append(mark)
+        else:
+            self._end_corners()
+            for tokens in lists:
+                self._add(tokens)
+
+    def _end_corners(self) -> None:
+        """Make boxes of the corner points that were joined: two are a box, four are a quadrilateral.
+
+        Points that stand closer in pairs, "(1,2),(3,4) (5,6),(7,8)", are a box for each pair.
+        """
+        corners, self.corners = self.corners, []
+        if not corners:
+            return
+        gaps = [self.text[one.end : other.start] for one, other in itertools.pairwise(corners)]
+        tokens = [token for corner in corners[:MAX_BOXES] for token in split_numbers(corner.text)[0]]
+        if corners[0].opening in "[［" and not self._enclosed(corners):
+            for _ in corners:
+                self.found.reject("point")
+        elif len(corners) % 2 == 0 and set(gaps[0::2]).isdisjoint(gaps[1::2]):
+            for start in range(0, len(tokens), 4):
+                self._add(tokens[start : start + 4])
+        else:
+            self._add(tokens[:MAX_LIST])
+
+    def _enclosed(self, corners: list[_Mark]) -> bool:
+        """Whether lists of two numbers stand in a list of their own: "[[1, 2], [3, 4]]"."""
+        start, end = corners[0].start, corners[-1].end
+        before = self.text[max(0, start - _NEAR) : start].rstrip()
+        after = self.text[end : end + _NEAR].lstrip()
+        return before.endswith(("[", "［")) and after.startswith(("]", "］"))
+
+    def _read_run(self, mark: _Mark) -> None:
+        """Coordinate tokens in a row: four are a box, or two cells of a grid."""
+        tokens = _TOKEN_NUMBER.findall(mark.text)
+        patches = self.fmt.syntax.patches
+        each = 2 if patches else 4
+        if len(tokens) % each and mark.end == len(self.text):
+            self.found.reject("unclosed")
+            self.found.cut_off = True
+            return
+        if patches:
+            if len(tokens) == 2 and max(map(len, tokens)) <= len(str(patches**2)):
+                first, last = map(int, tokens)
+                self._add([repr(value) for value in patch_index_to_norm1(first, last, patches)])
+            else:
+                self.found.reject("wrong_count" if len(tokens) != 2 else "number_too_large")
+        elif self.fmt.largest is not None and any(_beyond(token, self.fmt.largest) for token in tokens):
+            self.found.reject("number_too_large")
+        elif len(tokens) % 4 == 0 and (len(tokens) != 8 or _both_upright(tokens)):
+            for start in range(0, len(tokens), 4):
+                self._add(tokens[start : start + 4])
+        else:
+            self._add(tokens[:MAX_LIST])
+
+    def _add(self, tokens: list[str]) -> None:
+        if self.words:
+            self.label = _last_words(self.words)
+            self.words = ""
+        box = box_or_reason(tokens)
+        if isinstance(box, str):
+            self.found.reject(box)
+        else:
+            self.found.add(in_xyxy(box, self.fmt.order), self.label)
+
+
+_TOKEN_NUMBER = re.compile(r"(\d+)>")
+
+
+def _beyond(token: str, largest: int) -> bool:
+    """Whether no token of the vocabulary has this number; the far edge of the film is let pass."""
+    return len(token) > MAX_LIST or int(token) > largest + 1
 
 
 def _is_attempt(tokens: list[str], square: bool) -> bool:
@@ -173,58 +389,82 @@ def _is_attempt(tokens: list[str], square: bool) -> bool:
 
 
 def _joined(gap: str) -> bool:
-    return not gap.strip(_BETWEEN_CORNERS) and ("," in gap or "，" in gap)
+    return not gap.strip(_BETWEEN_CORNERS) and ("," in gap or "，" in gap or "\n" not in gap)
 
 
-def _lift_labels(text: str, tags: tuple[str, str] | None) -> tuple[str, list[tuple[int, str | None]]]:
-    """The text with blanks in place of tagged labels, and the labels with the positions where they end."""
-    if tags is None or tags[0] not in text:
-        return text, []
-    pieces = []
-    labels = []
-    end = 0
-    for match in _label_pattern(*tags).finditer(text):
-        start = match.start()
-        pieces += [text[end:start], " " * (match.end() - start)]
-        end = match.end()
-        labels.append((end, match[1].strip() or None))
-    return "".join(pieces) + text[end:], labels
+def _both_upright(tokens: list[str]) -> bool:
+    """Whether eight numbers are two boxes: of a quadrilateral's corners in turn, one half is upside down."""
+    numbers = [int(token) if len(token) < MAX_LIST else 0 for token in tokens]
+    return all(numbers[k] < numbers[k + 2] for k in (0, 1, 4, 5))
 
 
-@functools.cache
-def _label_pattern(opening: str, closing: str) -> re.Pattern[str]:
-    # A label ends at the next tag of either kind, so an unclosed one costs no more than its own length.
-    opening, closing = re.escape(opening), re.escape(closing)
-    return re.compile(f"{opening}((?:(?!{opening}|{closing}).)*){closing}", re.DOTALL)
+def _clean(label: str) -> str | None:
+    return _TAG.sub("", label).strip() or None
 
 
-def _glued_label(gap: str, previous: str | None) -> str | None:
-    """The words between two boxes; a box that follows another directly shares its label."""
-    words = gap.strip(_AROUND_LABEL)
-    return words.rpartition("\n")[2] if words else previous
+def _last_words(gap: str) -> str | None:
+    """The label in the words before a box: the last line of them, without what joins it to the box before."""
+    words = gap.lstrip(_BEFORE_LABEL).rstrip(_AFTER_LABEL).rpartition("\n")[2]
+    return _clean(words.removeprefix("and "))
 
 
-def write_lists(boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat) -> str:
-    """Lists of numbers between the format's tags; the format has no place for labels."""
-    opening, closing = fmt.box_tags
-    return opening + (",".join(map(fmt.list_of, boxes)) or fmt.negative) + closing
+def _next_numbers(marks: list[_Mark], end: int) -> list[int]:
+    """For each mark where the next numbers begin, else the end of the text."""
+    starts = []
+    for mark in reversed(marks):
+        starts.append(end)
+        if mark.kind in _NUMBERS:
+            end = mark.start
+    return starts[::-1]
 
 
-def write_pairs(boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat) -> str:
-    """Label and corner points, each between its tags, one box after the other."""
-    opening, closing = fmt.box_tags
-    items = []
-    for box, label in zip(boxes, labels, strict=True):
-        x1, y1, x2, y2 = fmt.numbers(box)
-        label_text = label.join(fmt.label_tags) if label and fmt.label_tags else ""
-        items.append(f"{label_text}{opening}({x1},{y1}),({x2},{y2}){closing}")
-    return "".join(items) or fmt.negative
+def _label_after(text: str, start: int, end: int) -> str | None:
+    words = text[start:end].lstrip()
+    return _clean(_LABEL_END.split(words, 1)[0])
 
 
-def write_sentences(boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat) -> str:
-    """One sentence for each box."""
-    sentences = [
-        f"There is a {label or 'finding'} located at {fmt.list_of(box)}."
-        for box, label in zip(boxes, labels, strict=True)
-    ]
-    return " ".join(sentences) or fmt.negative
+_LABEL_END = re.compile(r"[;\n]")
+_TAG_STARTS = frozenset(tag[:length] for tag in _ROLES for length in range(2, len(tag)))
+_LONGEST_TAG = 40
+
+
+def _ends_in_tag(text: str, fmt: BoxFormat) -> bool:
+    """Whether the text breaks off inside a tag or a coordinate token."""
+    start = text.rfind("<")
+    tail = text[start:].rstrip() if start >= 0 else ""
+    if not tail or len(tail) > _LONGEST_TAG or ">" in tail:
+        return False
+    token = tail[1:].rstrip("0123456789")
+    return tail.casefold() in _TAG_STARTS or any(
+        name.startswith(token) if tail[-1] not in "0123456789" else name == token for name in fmt.syntax.tokens
+    )
+
+
+_LINE = re.compile(r"(?:[^\n:：\d]{0,60}[:：])?([^\n:：]*)")
+
+
+def scan_lines(text: str, fmt: BoxFormat, found: Findings) -> None:
+    """Read lines that are nothing but four numbers, with or without a name and a colon before them."""
+    lines = itertools.islice(filter(None, text.splitlines()), MAX_BOXES)
+    for match in filter(None, map(_LINE.fullmatch, (line.strip(_BEFORE_LABEL) for line in lines))):
+        for tokens in split_numbers(match[1]):
+            if len(tokens) == 4 and all(map(looks_numeric, tokens)):
+                box = box_or_reason(tokens)
+                if isinstance(box, str):
+                    found.reject(box)
+                else:
+                    found.add(in_xyxy(box, fmt.order))
+
+
+_HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")
+
+
+def scan_html(text: str, fmt: BoxFormat, found: Findings) -> None:
+    """Read boxes that stand as `data-bbox` attributes of HTML."""
+    for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS):
+        for tokens in split_numbers(match[1]):
+            box = box_or_reason(tokens)
+            if isinstance(box, str):
+                found.reject(box)
+            else:
+                found.add(in_xyxy(box, fmt.order))

@@ -2,79 +2,496 @@
 
 from __future__ import annotations
 
-from grounding_rewards.boxes import NORM1, NORM1000, RESIZED_PIXEL
-from grounding_rewards.parsing.box_format import BoxFormat, Syntax
-from grounding_rewards.parsing.bracket_syntax import (
-    read_plain_lists,
-    read_plain_pairs,
-    read_plain_sentences,
-    scan_brackets,
-    write_lists,
-    write_pairs,
-    write_sentences,
-)
-from grounding_rewards.parsing.json_syntax import read_plain_json, scan_json, write_json
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
-JSON = Syntax(read_plain_json, scan_json, write_json)
-LISTS = Syntax(read_plain_lists, scan_brackets, write_lists)
-PAIRS = Syntax(read_plain_pairs, scan_brackets, write_pairs)
-SENTENCES = Syntax(read_plain_sentences, scan_brackets, write_sentences)
+from grounding_rewards.boxes import (
+    BIN1000,
+    BIN1024,
+    CROP100,
+    NORM1,
+    NORM100,
+    NORM999,
+    NORM1000,
+    PAD1,
+    PAD999,
+    RESIZED_PIXEL,
+    SQUASH840,
+    get_space,
+)
+from grounding_rewards.parsing.box_format import BOX_KEYS, ORDERS, SCOPES, BoxFormat, Layout, Syntax
+from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
+from grounding_rewards.parsing.json_syntax import read_plain_json
+
+JSON = Syntax(keyed=True, quick=read_plain_json)
+LISTS = Syntax(quick=read_plain_lists)
+ITEMS = Syntax(quick=read_plain_items)
+SENTENCES = Syntax(quick=read_plain_sentences)
+
+_LIST = "[{0}, {1}, {2}, {3}]"
+_CORNERS = "({0},{1}),({2},{3})"
+_SENTENCE = "There is a {label} located at {boxes}."
+
+_JSON_LAYOUT = Layout(
+    box=_LIST,
+    item='\t{{"{key}": {boxes}, "label": {label}}}',
+    bare_item='\t{{"{key}": {boxes}}}',
+    between_items=",\n",
+    answer="```json\n[\n{items}\n]\n```",
+    negative="```json\n[]\n```",
+)
+_JSON_ANSWER = _JSON_LAYOUT._replace(
+    item='{{"{key}": {boxes}, "label": {label}}}',
+    bare_item='{{"{key}": {boxes}}}',
+    between_items=", ",
+    answer="<answer>[{items}]</answer>",
+    negative="<answer>[]</answer>",
+)
+_QWEN2_LAYOUT = Layout(
+    box=_CORNERS,
+    item="<|object_ref_start|>{label}<|object_ref_end|><|box_start|>{boxes}<|box_end|>",
+    bare_item="<|box_start|>{boxes}<|box_end|>",
+)
+_REF_LISTS = Layout(
+    box=_LIST,
+    item="<ref>{label}</ref><box>[{boxes}]</box>",
+    bare_item="<box>[{boxes}]</box>",
+    between_boxes=", ",
+)
+
+
+def _keys(first: str) -> tuple[str, ...]:
+    """The box keys, this one first: the one that is written."""
+    return (first, *(key for key in BOX_KEYS if key != first))
+
 
 BOX_FORMATS = {
     box_format.name: box_format
     for box_format in (
-        BoxFormat("answer-list", LISTS, NORM1, decimals=3, box_tags=("<answer>", "</answer>"), negative=""),
+        BoxFormat(
+            "qwen-vl",
+            "Qwen-VL",
+            ITEMS,
+            Layout(box=_CORNERS, item="<ref>{label}</ref><box>{boxes}</box>", bare_item="<box>{boxes}</box>"),
+            NORM1000,
+            untagged_label="before",
+            stripped="tags",
+        ),
         BoxFormat(
             "qwen2-vl",
-            PAIRS,
+            "Qwen2-VL; Qwen2.5-VL and Qwen3-VL trained by ms-swift in its legacy form",
+            ITEMS,
+            _QWEN2_LAYOUT,
             NORM1000,
-            label_tags=("<|object_ref_start|>", "<|object_ref_end|>"),
-            glued_labels=True,
-            box_tags=("<|box_start|>", "<|box_end|>"),
-            negative="None",
-            from_token_ids=True,
+            untagged_label="before",
+            stripped="tags",
             model_types=("qwen2_vl",),
         ),
         BoxFormat(
             "qwen2.5-vl",
+            "Qwen2.5-VL, Rex-Thinker, MedGround-R1",
             JSON,
+            _JSON_LAYOUT,
             RESIZED_PIXEL,
-            keys=("bbox_2d", "bbox"),
             model_types=("qwen2_5_vl",),
         ),
         BoxFormat(
             "qwen3-vl",
+            "Qwen3-VL",
             JSON,
+            _JSON_LAYOUT,
             NORM1000,
-            keys=("bbox_2d", "bbox"),
             model_types=("qwen3_vl", "qwen3_vl_moe"),
         ),
         BoxFormat(
+            "paligemma",
+            "PaliGemma 1 and 2",
+            Syntax(quick=read_plain_items, tokens=("loc",)),
+            Layout(
+                box="<loc{0:0>4}><loc{1:0>4}><loc{2:0>4}><loc{3:0>4}>",
+                item="{boxes} {label}",
+                between_items=" ; ",
+                negative="",
+            ),
+            BIN1024,
+            order="yxyx",
+            largest=1023,
+            untagged_label="after",
+            negatives=("blank",),
+            model_types=("paligemma",),
+        ),
+        BoxFormat("gemini", "Gemini 2 and 3", JSON, _JSON_LAYOUT, NORM1000, order="yxyx", keys=_keys("box_2d")),
+        BoxFormat("medgemma-1.5", "MedGemma 1.5", JSON, _JSON_LAYOUT, NORM1000, order="yxyx", keys=_keys("box_2d")),
+        BoxFormat(
+            "florence-2",
+            "Florence-2",
+            Syntax(tokens=("loc_",)),
+            Layout(box="<loc_{0}><loc_{1}><loc_{2}><loc_{3}>", item="{label}{boxes}", between_boxes="", negative=""),
+            BIN1000,
+            largest=999,
+            untagged_label="before",
+            negatives=("blank",),
+            stripped="boxes",
+            model_types=("florence2",),
+        ),
+        BoxFormat(
+            "kosmos-2",
+            "Kosmos-2",
+            Syntax(tokens=("patch_index_",), patches=32),
+            Layout(
+                box="<patch_index_{0:0>4}><patch_index_{1:0>4}>",
+                item="<phrase>{label}</phrase><object>{boxes}</object>",
+                bare_item="<object>{boxes}</object>",
+                between_boxes="</delimiter_of_multi_objects/>",
+            ),
+            NORM1,
+            model_types=("kosmos-2",),
+        ),
+        BoxFormat(
+            "internvl",
+            "InternVL 2, 2.5 and 3",
+            ITEMS,
+            _REF_LISTS,
+            NORM1000,
+            untagged_label="before",
+            negatives=("zero_box",),
+            stripped="tags",
+            model_types=("internvl", "internvl_chat"),
+        ),
+        BoxFormat(
+            "all-seeing",
+            "All-Seeing v2",
+            ITEMS,
+            _REF_LISTS,
+            PAD999,
+            untagged_label="before",
+            stripped="tags",
+        ),
+        BoxFormat(
+            "deepseek-vl2",
+            "DeepSeek-VL2, DeepSeek-OCR",
+            ITEMS,
+            Layout(
+                box=_LIST,
+                item="<|ref|>{label}<|/ref|><|det|>[{boxes}]<|/det|>",
+                bare_item="<|det|>[{boxes}]<|/det|>",
+                between_boxes=", ",
+            ),
+            NORM999,
+            largest=999,
+            untagged_label="before",
+            stripped="tags",
+            model_types=("deepseek_vl_v2", "deepseek_ocr2"),
+        ),
+        BoxFormat(
+            "glm-4v",
+            "GLM-4.1V, GLM-4.5V, GLM-4.6V",
+            Syntax(),
+            Layout(
+                box="[{0},{1},{2},{3}]",
+                between_boxes=", ",
+                answer="<|begin_of_box|>[{items}]<|end_of_box|>",
+                negative="<|begin_of_box|>None<|end_of_box|>",
+            ),
+            NORM1000,
+            stripped="tags",
+            model_types=("glm4v", "glm4v_moe", "glm46v"),
+        ),
+        BoxFormat(
+            "cogvlm",
+            "CogVLM, CogAgent",
+            Syntax(),
+            Layout(
+                box="{0:0>3},{1:0>3},{2:0>3},{3:0>3}", between_boxes=";", bare_item="[[{boxes}]]", item="[[{boxes}]]"
+            ),
+            NORM1000,
+            largest=999,
+        ),
+        BoxFormat(
+            "minicpm-v",
+            "MiniCPM-V",
+            Syntax(),
+            Layout(box="{0} {1} {2} {3}", item="<ref>{label}</ref><box>{boxes}</box>", bare_item="<box>{boxes}</box>"),
+            NORM1000,
+            untagged_label="before",
+            stripped="boxes",
+        ),
+        BoxFormat(
+            "shikra",
+            "Shikra",
+            Syntax(),
+            Layout(
+                box="{0},{1},{2},{3}",
+                item="{label}[{boxes}]",
+                bare_item="[{boxes}]",
+                between_boxes=";",
+                between_items=" and ",
+            ),
+            PAD1,
+            decimals=3,
+            untagged_label="before",
+        ),
+        BoxFormat(
+            "ferret",
+            "Ferret",
+            Syntax(),
+            Layout(box=_LIST, item="{label} {boxes}", between_items=" and "),
+            NORM1000,
+            untagged_label="before",
+        ),
+        BoxFormat("llava", "LLaVA-1.5 and kin", LISTS, Layout(box=_LIST, between_items=", "), PAD1, decimals=2),
+        BoxFormat(
             "radvlm",
+            "RadVLM",
             SENTENCES,
+            Layout(
+                box=_LIST,
+                item=_SENTENCE,
+                bare_item=_SENTENCE.replace("{label}", "finding"),
+                between_items=" ",
+                negative="No abnormalities are detected on this film.",
+            ),
             NORM1,
             decimals=2,
-            negative="No abnormalities are detected on this film.",
+        ),
+        BoxFormat(
+            "chexagent",
+            "CheXagent-8b",
+            ITEMS,
+            Layout(box=_CORNERS, item="<ref>{label}</ref><box>{boxes}</box>", bare_item="<box>{boxes}</box>"),
+            NORM100,
+            untagged_label="before",
+            stripped="tags",
+        ),
+        BoxFormat(
+            "chexagent-2",
+            "CheXagent-2",
+            ITEMS,
+            Layout(
+                box=_CORNERS,
+                item="<|ref|> {label} <|/ref|> <|box|> {boxes} <|/box|>",
+                bare_item="<|box|> {boxes} <|/box|>",
+                between_items=" ",
+                negative="No finding detected.",
+            ),
+            NORM100,
+            untagged_label="before",
+            stripped="tags",
+        ),
+        BoxFormat(
+            "maira-2",
+            "MAIRA-2",
+            Syntax(tokens=("x", "y")),
+            Layout(
+                box="<x{0}><y{1}><x{2}><y{3}>",
+                item="<obj>{label}<box>{boxes}</box></obj>",
+                bare_item="<box>{boxes}</box>",
+                between_boxes="</box><box>",
+                negative="No finding.",
+            ),
+            CROP100,
+            largest=99,
+            negatives=("unboxed_label",),
+        ),
+        BoxFormat(
+            "locate-anything",
+            "LocateAnything",
+            Syntax(tokens=("",)),
+            Layout(
+                box="<{0}><{1}><{2}><{3}>",
+                item="<ref>{label}</ref><box>{boxes}</box>",
+                bare_item="<box>{boxes}</box>",
+                between_boxes="</box><box>",
+                negative="<box>none</box>",
+            ),
+            NORM1000,
+            largest=1000,
+            untagged_label="before",
+            stripped="boxes",
+        ),
+        BoxFormat(
+            "rex-omni",
+            "Rex-Omni",
+            Syntax(tokens=("",)),
+            Layout(
+                box="<{0}><{1}><{2}><{3}>",
+                item="<|object_ref_start|>{label}<|object_ref_end|><|box_start|>{boxes}<|box_end|>",
+                bare_item="<|box_start|>{boxes}<|box_end|>",
+                between_boxes=",",
+                between_items=", ",
+                negative="<|box_start|>None<|box_end|>",
+            ),
+            NORM999,
+            largest=999,
+            untagged_label="before",
+            stripped="boxes",
+        ),
+        BoxFormat(
+            "kimi-vl",
+            "Kimi-VL",
+            JSON,
+            _JSON_LAYOUT._replace(
+                item='{{"{key}": {boxes}, "label": {label}}}',
+                bare_item='{{"{key}": {boxes}}}',
+                between_items=", ",
+                answer="[{items}]",
+                negative="[]",
+            ),
+            NORM1,
+            decimals=3,
+            model_types=("kimi_vl",),
+        ),
+        BoxFormat("vlm-r1", "VLM-R1 on Qwen2.5-VL", JSON, _JSON_ANSWER, RESIZED_PIXEL),
+        BoxFormat(
+            "visual-rft",
+            "Visual-RFT on Qwen2-VL",
+            JSON,
+            _JSON_ANSWER._replace(
+                item="{{'{key}': {boxes}, 'Confidence': 1}}",
+                bare_item="{{'{key}': {boxes}, 'Confidence': 1}}",
+                negative="<answer>No Objects</answer>",
+            ),
+            NORM1000,
+            keys=("Position", *(key for key in BOX_KEYS if key != "position")),
+        ),
+        BoxFormat("seg-zero", "Seg-Zero, VisionReasoner", JSON, _JSON_ANSWER, SQUASH840),
+        BoxFormat(
+            "univg-r1",
+            "UniVG-R1",
+            Syntax(),
+            Layout(
+                box=_CORNERS, between_items=", ", answer="<answer>{items}</answer>", negative="<answer>None</answer>"
+            ),
+            NORM1000,
+        ),
+        BoxFormat(
+            "answer-list",
+            "any model that is told to",
+            LISTS,
+            Layout(box=_LIST, between_items=",", answer="<answer>{items}</answer>", negative="<answer></answer>"),
+            NORM1,
+            decimals=3,
+        ),
+        BoxFormat(
+            "json",
+            "a base for formats of your own",
+            JSON,
+            _JSON_LAYOUT,
+            NORM1000,
+        ),
+        BoxFormat(
+            "brackets",
+            "a base for formats of your own",
+            LISTS,
+            Layout(box=_LIST, item="{label} {boxes}", between_items="\n", negative="[]"),
+            NORM1000,
+            untagged_label="before",
         ),
     )
 }
 
+#: What a mapping may change in the format that its `syntax` names.
+_DECLARABLE = ("space", "order", "keys", "scope", "decimals")
 
-def get_box_format(name: str) -> BoxFormat:
-    """The box format of this name.
+
+def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat:
+    """The box format of a name, or one declared on the spot.
+
+    Args:
+        box_format: a name; or a mapping, as in YAML, whose `syntax` names the format to start from (`json` and
+            `brackets` are there for that) and whose other fields replace `space` (a name of
+            `grounding_rewards.boxes.SPACES`), `order` (`xyxy`, `yxyx`, `xywh` or `cxcywh`), `keys` (the JSON keys
+            that hold a box), `scope` (`answer`, `after_think` or `all`) and `decimals`; or a format, returned as
+            it is.
 
     Raises:
-        ValueError: no such format; the message lists all names.
+        ValueError: no such format or field, or a value that is none of the legal ones; the message lists them.
 
     >>> get_box_format("qwen3-vl").space.name
     'norm1000'
+    >>> mine = get_box_format({"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"})
+    >>> mine.keys, mine.order
+    (('box',), 'yxyx')
     """
+    if isinstance(box_format, BoxFormat):
+        return box_format
+    if isinstance(box_format, Mapping):
+        return _declared(box_format)
     try:
-        return BOX_FORMATS[name]
+        return BOX_FORMATS[box_format]
     except (KeyError, TypeError):
         raise ValueError(
-            f"Expected a known name for `box_format`, got {name!r}. Use one of: {', '.join(BOX_FORMATS)}."
+            f"Expected a known name for `box_format`, got {box_format!r:.200}. Use one of: {', '.join(BOX_FORMATS)}; "
+            "or declare one: {syntax: json, keys: [box], order: xyxy, space: norm1000}."
         ) from None
+
+
+def _declared(given: Mapping[str, Any]) -> BoxFormat:
+    unknown = [field for field in given if field not in ("syntax", *_DECLARABLE)]
+    if unknown or "syntax" not in given:
+        raise ValueError(
+            f"Expected `syntax` and any of {', '.join(_DECLARABLE)} for `box_format`, got {dict(given)!r:.200}. "
+            "Name the format to start from as `syntax`: json, brackets, or any other."
+        )
+    base = get_box_format(given["syntax"])
+    changes: dict[str, Any] = {field: value for field, value in given.items() if field != "syntax"}
+    for field, legal in (("order", ORDERS), ("scope", SCOPES)):
+        if field in changes and changes[field] not in legal:
+            raise ValueError(
+                f"Expected one of {', '.join(legal)} for `{field}` of `box_format`, got {changes[field]!r:.200}."
+            )
+    if "space" in changes:
+        changes["space"] = get_space(changes["space"])
+    if "keys" in changes:
+        changes["keys"] = _declared_keys(changes["keys"])
+    decimals = changes.get("decimals", 0)
+    if isinstance(decimals, bool) or not isinstance(decimals, int) or not 0 <= decimals <= 9:
+        raise ValueError(f"Expected 0 to 9 for `decimals` of `box_format`, got {decimals!r:.200}.")
+    if "space" in changes and "decimals" not in changes:
+        # Fractions need digits behind the point; an integer would be 0 or 1.
+        fraction = changes["space"].unit == 1 and changes["space"].frame not in ("original", "resized")
+        changes["decimals"] = 3 if fraction else 0
+    text = ", ".join(f"{field}: {given[field]}" for field in ("syntax", *_DECLARABLE) if field in given)
+    return replace(base, name=f"{{{text}}}", model_types=(), **changes)
+
+
+def _declared_keys(keys: Any) -> tuple[str, ...]:
+    listed = [keys] if isinstance(keys, str) else keys
+    if not isinstance(listed, list | tuple) or not listed or not all(isinstance(key, str) and key for key in listed):
+        raise ValueError(f"Expected a list of names for `keys` of `box_format`, got {keys!r:.200}.")
+    return tuple(listed)
+
+
+def box_format_from_option(given: Any) -> Any:
+    """A box format as it stands in a configuration or on a command line, where a mapping is written as JSON; checked.
+
+    Args:
+        given: a name, a mapping, a mapping as JSON, or None.
+
+    Returns:
+        The name, the mapping, or None.
+
+    Raises:
+        ValueError: no JSON, or no such format; the message lists what is legal.
+
+    >>> box_format_from_option('{"syntax": "json", "space": "norm100"}')
+    {'syntax': 'json', 'space': 'norm100'}
+    >>> box_format_from_option("qwen3-vl")
+    'qwen3-vl'
+    """
+    if isinstance(given, str) and given.lstrip().startswith("{"):
+        try:
+            given = json.loads(given)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"Expected a name or JSON for `box_format`, got {given!r:.200} ({error}). "
+                'Write it like \'{"syntax": "json", "space": "norm1000"}\'.'
+            ) from None
+    if given is not None:
+        get_box_format(given)
+    return given
 
 
 def list_box_formats() -> list[str]:

@@ -7,26 +7,50 @@ stray braces, duplicate keys, numbers as strings, nested labels, text around it,
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
-from grounding_rewards.parsing.numbers import are_coordinates, box_or_reason, looks_numeric, read_number
+from grounding_rewards.parsing.box_format import in_xyxy
+from grounding_rewards.parsing.numbers import (
+    are_coordinates,
+    box_or_reason,
+    looks_numeric,
+    read_number,
+    split_numbers,
+)
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH, MAX_LIST, MAX_TOKENS, Findings, RawBoxes
 
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat
 
-_LABEL_KEYS = ("label", "text_content", "name_en", "names", "name", "class", "category", "finding")
+_LABEL_KEYS = (
+    *("label", "text_content", "name_en", "names", "name", "class", "class_name", "category", "finding"),
+    *("disease", "abnormality", "object", "phrase", "description", "text", "type"),
+)
 _NESTED_LABEL_KEYS = ("en", "english", "name", "label")
-_SCORE_KEYS = ("confidence", "Confidence", "score")
+_SCORE_KEYS = ("confidence", "score", "probability")
+#: Corners that are keys of their own say themselves which is which, whatever the order of the format.
+_CORNER_KEYS = (
+    ("x1", "y1", "x2", "y2"),
+    ("x_min", "y_min", "x_max", "y_max"),
+    ("xmin", "ymin", "xmax", "ymax"),
+    ("left", "top", "right", "bottom"),
+)
 #: `{"finding": false}` states that there is nothing, as does `{"boxes": []}`.
 _STATEMENT_KEYS = frozenset({"finding", "findings", "abnormality", "abnormal", "detected", "found", "present"})
-_LIST_KEYS = frozenset({"boxes", "bboxes", "objects", "detections", "findings", "abnormalities", "lesions"})
+_LIST_KEYS = frozenset(
+    [
+        *("boxes", "bboxes", "bounding_boxes", "objects", "detections", "predictions", "annotations", "results"),
+        *("findings", "abnormalities", "lesions", "defects", "regions", "targets", "instances", "items"),
+    ]
+)
 _REASON_BY_KEY = {
     "point_2d": "point",
     "point": "point",
+    "coordinate": "point",
     "points": "point",
     "quad": "quad",
     "quad_2d": "quad",
@@ -88,19 +112,7 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
             return None
     except (KeyError, TypeError):
         return None
-    return RawBoxes(coords, labels, [None] * len(labels), "boxes", {})
-
-
-def write_json(boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat) -> str:
-    """A fenced list with one object per box."""
-    items = []
-    for box, label in zip(boxes, labels, strict=True):
-        item = f'"{fmt.keys[0]}": {fmt.list_of(box)}'
-        if label is not None:
-            item += f', "label": {json.dumps(label, ensure_ascii=False)}'
-        items.append(f"\t{{{item}}}")
-    content = "[\n" + ",\n".join(items) + "\n]" if items else fmt.negative
-    return f"```json\n{content}\n```"
+    return RawBoxes(in_xyxy(coords, fmt.order), labels, [None] * len(labels), "boxes", {})
 
 
 class _List(list["_Value"]):
@@ -141,22 +153,43 @@ _BRACKET = dict(zip("[({［（｛])}］）｝", "[({[({[({[({", strict=True))
 _CONSTANTS = {"null": None, "None": None, "true": True, "True": True, "false": False, "False": False}
 
 
-def scan_json(text: str, fmt: BoxFormat, found: Findings) -> None:
-    """Read every box out of JSON that may be broken in any way."""
-    values = _read_values(text, found).containers()
+def scan_json(text: str, fmt: BoxFormat, found: Findings) -> bool:
+    """Read every box out of JSON that may be broken in any way.
+
+    Returns:
+        False, having read nothing, where a family that does not write JSON has written none with a box in it.
+    """
+    found_here = Findings()
+    values = _read_values(_BOX_TAG.sub(" ", text), found_here).containers()
+    keys = _folded(fmt.keys)
+    with_key = [value for value in values if _holds_key(value, keys)]
+    if not with_key and not fmt.syntax.keyed:
+        return False
+    found.take_over(found_here)
     # Beside the answer's own objects, numbers in brackets are prose: "[3] nodules", "near [1, 2, 3, 4]".
-    for value in [value for value in values if _holds_key(value, fmt.keys)] or values:
+    for value in with_key or values:
         if found.full:
             break
         _collect(value, None, fmt, found)
+    return True
 
 
-def _holds_key(value: _List | _Object, keys: Sequence[str]) -> bool:
-    """Whether an object in the value has one of the keys."""
+#: ms-swift fills templates of JSON with boxes in Qwen2-VL's tags.
+_BOX_TAG = re.compile(r"<\|box_(?:start|end)\|>")
+
+
+@functools.cache
+def _folded(keys: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(key.casefold() for key in keys)
+
+
+def _holds_key(value: _List | _Object, keys: frozenset[str]) -> bool:
+    """Whether an object in the value has one of the keys, or corners as keys."""
     if isinstance(value, _List):
         return any(_holds_key(child, keys) for child in value.containers())
-    return any(
-        key in keys or (isinstance(member, _List | _Object) and _holds_key(member, keys))
+    return _has_corners(value) or any(
+        (key is not None and key.casefold() in keys)
+        or (isinstance(member, _List | _Object) and _holds_key(member, keys))
         for key, member in value.members
     )
 
@@ -257,7 +290,7 @@ def _collect(value: _List | _Object, key: str | None, fmt: BoxFormat, found: Fin
     if children:
         return
     if key is None or key in _LIST_KEYS:
-        box = _read_box(value, found, named=False)
+        box = _read_box(value, fmt, found, named=False)
         if box is not None:
             found.add(box)
     elif value.closed and not isinstance(box_or_reason(_tokens(value)), str):
@@ -265,45 +298,120 @@ def _collect(value: _List | _Object, key: str | None, fmt: BoxFormat, found: Fin
 
 
 def _collect_object(value: _Object, fmt: BoxFormat, found: Findings) -> None:
-    boxes: list[list[float]] = []
-    other_shapes: list[str] = []
-    for key, member in value.members:
-        if key in fmt.keys:
-            boxes += _boxes_of(member, found)
-        elif key in _REASON_BY_KEY:
-            other_shapes.append(_REASON_BY_KEY[key])
-        elif isinstance(member, _List | _Object):
-            if not (key in _LABEL_KEYS and isinstance(member, _Object)):
-                _collect(member, key, fmt, found)
+    """Take the boxes of an object and of what it holds, in the order of the text."""
+    if not value.members:
+        return
+    keys = _folded(fmt.keys)
+    members = _joined_corners([("" if key is None else key.casefold(), member) for key, member in value.members])
+    boxes = [_boxes_of(member, fmt, found) if key in keys else [] for key, member in members]
+    count = sum(map(len, boxes))
+    labels = _labels_of(members)
+    score = _score_of(members)
+    if not count and _has_corners(value):
+        for box in _corner_box(value, found):
+            found.add(box, labels[-1] if labels else None, score)
+            count = 1
+    index = 0
+    for own, (key, member) in zip(boxes, members, strict=True):
+        for box in own:
+            # Duplicate keys: as many labels as boxes belong together in their order.
+            found.add(box, labels[index] if len(labels) == count else labels[-1] if labels else None, score)
+            index += 1
+        if key in keys:
+            continue
+        if key in _REASON_BY_KEY:
+            if not count:
+                found.reject(_REASON_BY_KEY[key])
+        elif isinstance(member, _List) or (isinstance(member, _Object) and not _is_label(key, member, keys)):
+            _collect(member, key, fmt, found)
         elif member is False and key in _STATEMENT_KEYS:
             found.stated_empty = True
-    if not boxes:
-        for reason in other_shapes:
-            found.reject(reason)
-    labels = _labels_of(value)
-    score = _score_of(value)
-    for index, box in enumerate(boxes):
-        # Duplicate keys: as many labels as boxes belong together in their order.
-        label = labels[index] if len(labels) == len(boxes) else labels[-1] if labels else None
-        found.add(box, label, score)
 
 
-def _boxes_of(member: _Value, found: Findings) -> list[list[float]]:
-    """The boxes under a box key: one list of numbers, or a list of such lists."""
+def _joined_corners(members: list[tuple[str, _Value]]) -> list[tuple[str, _Value]]:
+    """The members with `"bbox": (1,2),(3,4)` as one: its second corner stands without a key."""
+    joined: list[tuple[str, _Value]] = []
+    for key, member in members:
+        if not key and joined and _is_corner(member) and _is_corner(joined[-1][1]):
+            joined[-1] = (joined[-1][0], _List([joined[-1][1], member]))
+        else:
+            joined.append((key, member))
+    return joined
+
+
+def _is_corner(value: _Value) -> bool:
+    return isinstance(value, _List) and value.closed and len(value) == 2 and not value.containers()
+
+
+def _is_label(key: str, member: _Object, keys: frozenset[str]) -> bool:
+    """Whether an object is a label in several languages."""
+    return key in _LABEL_KEYS and not _holds_key(member, keys)
+
+
+def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[list[float]]:
+    """The boxes under a box key: one list of numbers, two corner points, a list of such, all that in a string."""
     if member is None:
         found.stated_empty = True
+        return []
+    if isinstance(member, str):
+        return _boxes_in_string(member, fmt, found)
+    if isinstance(member, _Object) and _has_corners(member):
+        return _corner_box(member, found)
+    if isinstance(member, _Object) and _holds_key(member, _folded(fmt.keys)):
+        _collect_object(member, fmt, found)
         return []
     if not isinstance(member, _List):
         found.reject("not_a_number")
         return []
     children = member.containers()
+    if len(children) == 2 and all(map(_is_corner, children)):
+        corners = [token for child in children if isinstance(child, _List) for token in _tokens(child)]
+        box = box_or_reason(corners)
+        if not isinstance(box, str):
+            return [in_xyxy(box, fmt.order)]
     if children:
-        return [box for child in children for box in _boxes_of(child, found)]
-    box = _read_box(member, found, named=True)
-    return [] if box is None else [box]
+        return [box for child in children for box in _boxes_of(child, fmt, found)]
+    single = _read_box(member, fmt, found, named=True)
+    return [] if single is None else [single]
 
 
-def _read_box(values: _List, found: Findings, *, named: bool) -> list[float] | None:
+def _boxes_in_string(text: str, fmt: BoxFormat, found: Findings) -> list[list[float]]:
+    content = text.translate(_BRACKETS_TO_BLANKS)
+    if content.strip().casefold() in ("", "none", "null"):
+        found.stated_empty = True
+        return []
+    boxes = []
+    for tokens in split_numbers(content):
+        box = box_or_reason(tokens)
+        if isinstance(box, str):
+            found.reject(box)
+        else:
+            boxes.append(in_xyxy(box, fmt.order))
+    return boxes
+
+
+_BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
+
+
+def _has_corners(value: _Object) -> bool:
+    if len(value.members) < 4:
+        return False
+    names = {key.casefold() for key, _ in value.members if key is not None}
+    return any(names.issuperset(corners) for corners in _CORNER_KEYS)
+
+
+def _corner_box(value: _Object, found: Findings) -> list[list[float]]:
+    """The box of an object that names its corners."""
+    given = {key.casefold(): member for key, member in value.members if key is not None}
+    corners = next(names for names in _CORNER_KEYS if given.keys() >= set(names))
+    box = box_or_reason([_token(given[name]) for name in corners])
+    if isinstance(box, str):
+        found.reject(box)
+        return []
+    return [box]
+
+
+def _read_box(values: _List, fmt: BoxFormat, found: Findings, *, named: bool) -> list[float] | None:
     """The box that a list of scalars spells; words in brackets under no box key are no attempt at one."""
     if not values:
         found.stated_empty |= values.closed
@@ -315,17 +423,24 @@ def _read_box(values: _List, found: Findings, *, named: bool) -> list[float] | N
     if isinstance(box, str):
         found.reject(box)
         return None
-    return box
+    return in_xyxy(box, fmt.order)
 
 
 def _tokens(values: _List) -> list[str]:
-    return [value.strip() if isinstance(value, str) else str(value) for value in values[:MAX_LIST]]
+    return [_token(value) for value in values[:MAX_LIST]]
 
 
-def _labels_of(value: _Object) -> list[str | None]:
+def _token(value: _Value) -> str:
+    return value.strip() if isinstance(value, str) else str(value) if isinstance(value, bool | None) else "{}"
+
+
+_Members: TypeAlias = "Sequence[tuple[str, _Value]]"
+
+
+def _labels_of(members: _Members) -> list[str | None]:
     """The values of the first label key that the object has."""
     for key in _LABEL_KEYS:
-        labels = [_label(member) for name, member in value.members if name == key]
+        labels = [_label(member) for name, member in members if name == key]
         if labels:
             return labels
     return []
@@ -338,8 +453,8 @@ def _label(member: _Value) -> str | None:
     return member if isinstance(member, str) else None
 
 
-def _score_of(value: _Object) -> float | None:
-    for key, member in value.members:
+def _score_of(members: _Members) -> float | None:
+    for key, member in members:
         if key in _SCORE_KEYS and isinstance(member, str):
             return read_number(member.strip())
     return None

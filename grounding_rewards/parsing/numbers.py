@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_LIST
+
 #: Coordinates of this size or more are digit loops, not places in an image.
 MAX_COORDINATE = 1e9
 
@@ -13,6 +15,10 @@ MAX_COORDINATE = 1e9
 _is_number = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?").fullmatch
 _is_not_finite = re.compile(r"[-+]?(?:nan|inf|infinity)", re.IGNORECASE).fullmatch
 _is_placeholder = re.compile(r"[xy][_ ]?(?:\d|min|max|left|right|top|bottom|center)\d?", re.IGNORECASE).fullmatch
+
+_COMMA = re.compile(r"[,，、]")
+_SEMICOLON = re.compile(r"[;；]")
+_QUOTES = " \t\r\n\"'`“”"
 
 _REASON_BY_COUNT = {2: "point", 8: "quad", 9: "box_3d"}
 
@@ -28,6 +34,28 @@ def read_number(token: str) -> float | None:
         return None
     value = float(token)
     return value if abs(value) < MAX_COORDINATE else None
+
+
+def split_numbers(content: str) -> list[list[str]]:
+    """The lists of tokens in the content of a pair of brackets; a semicolon stands between two lists.
+
+    No list is longer than `MAX_LIST` + 1, and where there are no commas blanks separate.
+
+    >>> split_numbers("1, 2, '3', 4"), split_numbers("1 2 3 4;5 6 7 8"), split_numbers("1;2;3;4"), split_numbers(" ")
+    ([['1', '2', '3', '4']], [['1', '2', '3', '4'], ['5', '6', '7', '8']], [['1', '2', '3', '4']], [])
+    """
+    lists = [tokens for part in _SEMICOLON.split(content, MAX_BOXES) if (tokens := _tokens(part))]
+    if len(lists) > 1 and all(len(tokens) == 1 for tokens in lists):
+        return [[tokens[0] for tokens in lists[: MAX_LIST + 1]]]
+    return lists
+
+
+def _tokens(part: str) -> list[str]:
+    pieces = _COMMA.split(part, MAX_LIST)
+    if len(pieces) == 1:
+        return [piece.strip(_QUOTES) for piece in part.split(maxsplit=MAX_LIST)]
+    tokens = [piece.strip(_QUOTES) for piece in pieces]
+    return tokens if tokens[-1] else tokens[:-1]
 
 
 def box_or_reason(tokens: Sequence[str]) -> list[float] | str:

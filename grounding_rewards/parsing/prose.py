@@ -1,106 +1,182 @@
 """Statements in words: that there is nothing to mark, and instructions that were echoed instead of answered.
 
-The rules are few and anchored: a sentence states a negative when it *begins* with one ("No effusion is seen", "There
-is no ...", "The film shows no ...", "I can't find any ...") or says normal in a fixed phrase ("unremarkable", "clear
-of any lesions"). A text states a negative when each of its sentences does. What only sounds negative ("no change in
-the effusion", "cannot rule out", "no effusion, but a mass") is listed in `_NOT_NEGATIVE`.
+The rules are in the spirit of NegEx and ConText (a negation covers the findings behind it until something ends its
+scope; some phrases only look like negations), but they judge a *whole* answer: each of its clauses must deny findings,
+call something normal or state nothing, and one at least must do one of the first two. Three steps:
+
+1. The tables of `radiology_words.py` give each word a class: `find`, `no`, `normal`, … Words that they don't know are
+   `word`; what turns a negation around ("no change", "no other", "may") is `bad`, and has no move in step 2.
+2. `_MOVES` reads the classes of a sentence one by one. Where a state has no move for a class, the answer is no
+   negative; unknown words have a move behind a negation only. So what the tables don't know is refused, never passed:
+   a finding that passes for a negative is free reward, a negative in rare words only misses a bonus.
+3. The sentence must end in a state of `_STATED`, or of `_FRAMING` if it states nothing.
+
+No library serves: negspacy and medspacy need spaCy and marked findings, and judge each finding, not the answer.
 """
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections import Counter
+
+from grounding_rewards.parsing.radiology_words import PHRASES, WORDS
 
 #: A longer text is a report or a ramble, not a statement.
 MAX_STATEMENT = 2000
 #: A longer word is a generation that got stuck. The longest in the trade, lymphangioleiomyomatosis, has 24 letters.
 MAX_WORD = 30
-
-_WHOLE_ANSWERS = frozenset(
-    [
-        *("none", "null", "nil", "nothing", "no", "n/a", "nad", "normal", "negative", "empty", "absent"),
-        *("clear", "all clear"),
-        *("no object", "no objects", "no box", "no boxes", "no bounding box", "no bounding boxes"),
-        *("no finding", "no findings", "no lesion", "no lesions", "no abnormality", "no abnormalities"),
-        *("not found", "not present", "not visible", "not detected"),
-    ]
-)
+#: A clause that is repeated more often is one as well.
+MAX_REPEATS = 2
 
 _INSTRUCTION = re.compile(
-    r"""\b(?: returns? | respond | reply | outputs? | print | write | provide | say
+    r"""\b(?: returns? | respond | reply | outputs?(?!\ ?:) | print | write | provide | say
       | answer\ (?:with|only|in|using) | your\ answer | (?:the\ following|in\ the|this)\ format
-      | if\ (?:there|no|none|nothing|not|you|the|it|any|an?)
-      | [xy]_?(?:1|2|min|max) )\b""",
+      | (?:if|when|unless)\ (?:there|no|none|nothing|not|you|the|it|any|an?)
+      | (?:you|please)\ (?:must|should|need|detect|find|locate|identify|mark|draw|list|give|use)
+      | [xy]_?(?:1|2|min|max) )\b
+      | (?:^|[.!?:>\n]\s?)(?:detect|find|locate|identify|mark|draw|list|give|use)\ (?:all|any|each|every|the|an?)\b""",
     re.VERBOSE | re.IGNORECASE,
 )
 
-_NEGATIVE = re.compile(
-    r"""(?: # "Impression: ...", "Based on the image, ..."
-        (?:yes|sorry|overall|in\ (?:summary|conclusion)|conclusion|impression|findings?|answer|result)\s?[:,]\s?
-      | (?:based\ on|after|in|on|upon)\ (?:[\w-]+\ ){0,6}[\w-]+,[ ]
-    )?(?:
-      # "no ...", "there is no ...", "I see no ...", "the film shows no ...", "the lungs have no ..."
-      (?: there\ (?:is|are|was|were|(?:appear|seem)s?\ to\ be)\ (?:currently\ )?
-        | (?:i|we)\ (?:can\ )?(?:see|saw|find|found|detect|detected|observe|observed|identify|identified)[ ]
-        | (?:the|this|these|both)\ (?:[\w-]+\ ){1,6}?
-          (?: (?:show|reveal|demonstrate|contain|display|exhibit|indicate|present|suggest)(?:s|ed)?
-            | has | have | had | is | are | with )[ ]
-      )?
-      (?:that\ there\ (?:is|are)\ )?(?:no|none|nothing|without|not\ any|neither|zero)\b
-    | there\ (?:is|are|was|were)n't\ any\b
-      # "I can't find any ...", "the film does not show any ..."
-    | (?:(?:i|we|it|the|this|one)\ (?:[\w-]+\ ){0,6}?)?
-      (?:can(?:\ ?not|'?t)|(?:could|do|does|did|was|were|am|is|are)(?:\ not|n'?t)|unable\ to|failed\ to)[ ]
-      (?:able\ to\ )?(?:find|see|detect|identify|locate|observe|show|reveal|demonstrate|contain|have|visuali[sz]e)[ ]
-      (?:any|an?|evidence|signs?)\b
-      # "... is unremarkable", "the lungs are clear", "... free of ..."
-    | (?:[\w'/-]+\ ){0,10}?
-      (?: (?:clear|free|devoid)\ of | clean\ bill\ of\ health | unremarkable | within\ normal\ limits
-        | negative\ for | absence\ of
-        | (?:is|are|was|were|(?:appear|look|seem)s?)\ (?:to\ be\ )?
-          (?:(?:entirely|completely|grossly|well[\ -](?:expanded|aerated|inflated)\ and)\ )?
-          (?:normal|clear|healthy|intact)
-        | (?:is|are|was|were)\ (?:not\ (?:seen|present|visible|detected|identified|found|observed)|absent) )\b
-      # "Lungs clear."
-    | (?:lungs?(?:\ fields)?|heart(?:\ size)?|mediastinum)\ (?:clear|normal)$
-      # "normal chest film"
-    | (?:(?:this|it)\ is\ )?(?:a\ )?(?:normal|healthy|clear|negative)\ (?:[\w-]+\ ){0,2}?
-      (?:chest|lungs?|film|image|study|exam(?:ination)?|x-?ray|radiograph|scan|cxr)\b
-    )""",
+_CHINESE = re.compile(
+    r"(?:(?:该|此|这张)?(?:图像|图片|影像|胸片|胸部|肺部|双肺|心肺|图|片)[中上里内]?,?)?"
+    r"(?:[无未没](?:有|发现|见|检测到|检出|有发现|有检测到)?|不存在)(?:任何|明显|可见)?(?:异常|病变|病灶|目标|物体)?"
+)
+
+_TAG = re.compile(r"<[^<>]{0,40}>|\\(?:boxed|text)\b")
+_DECORATION = str.maketrans(dict.fromkeys('*_`"#<>|\\[]{}$~', " "))
+_CONTRACTIONS = {
+    "’": "'",
+    "can't": "can not",
+    "cannot": "can not",
+    "n't": " not",
+    "it's": "it is",
+    "there's": "there is",
+    "i'm": "i am",
+    "'s ": " ",
+}
+
+_CLASS = {word: name for name, words in WORDS.items() for word in words.split()}
+#: Names of findings that no list holds: "bronchiolitis", "silicosis", "mesothelioma".
+_FINDING = re.compile(
+    r".*(?:itis|osis|oma|omata|megaly|thorax|thoraces|ectasis|opathy|edema|emia|ema|monia|plasia|trophy)s?"
+)
+
+_TOKEN = re.compile(
+    "".join(f"(?P<{name}>{pattern})|" for name, pattern in PHRASES.items())
+    + r"(?P<comma>,)|(?P<colon>:)|(?P<word>[^\W\d_]+)|(?P<sign>[^\s])",
     re.VERBOSE,
 )
 
-_NOT_NEGATIVE = re.compile(
-    r"""\b(?: but | however | except | although | though | (?:other|rather)\ than | (?:apart|aside)\ from | besides
-      | whereas | yet | unchanged | exclude[ds]? | rul(?:e|ed|ing)\ out | possibl[ey] | probabl[ey] | likely
-      | (?<!no\ )(?<!any\ )(?<!of\ )suspicious | suspected | may | might | could\ be | located\ at
-      | not\ (?:normal|clear|free|unremarkable)
-      | (?:no|without|any)\ (?:[\w-]+\ )?
-        (?:changes?|decrease|difference|doubt|longer|improvement|resolution|progression)
-      | (?:no|without)\ (?:further|additional|other|new|more|less|fewer|prior|previous)
-      # a finding after the negative: "no effusion and a mass", "the lungs are clear, there is a mass"
-      | there\ (?:is|are)\ (?!(?:currently\ )?(?:no|not|none|nothing|neither|zero|without|clear|normal)\b|an?\ absence)
-      | (?:and|with|no,)\ an?\ (?!normal|healthy|clear) | (?:is|are)\ enlarged
-      | (?:,|and|with)\ (?:stable|chronic|enlarged|mild|moderate|severe|large)\b(?!.*\bor\b)
-      # what is missing is healthy: "no normal lung", "none of the lobes is clear", "no lung markings"
-      | (?:no|none|neither|nothing|zero)\ (?:(?!and\b|or\b|with\b)[\w-]+\ ){0,4}?(?:normal|healthy|aerated|markings)
-      | (?:no|none|neither|nothing|zero)\ (?:(?!and\b|or\b|with\b)[\w-]+\ ){1,5}?(?:clear|spared)
-      | clear\ (?:evidence|that|there)
-      # about another film
-      | previously | (?:on|in)\ (?:the\ )?(?:prior|previous|last|earlier)
-      # about the question instead of the film: "no idea", "no image was provided", "nothing comes to mind"
-      | (?:no|without|any|an?|the)\ (?:answer|clue|comment|context|idea|information)
-      | (?:no|without|any|an?|the)\ (?:need|problem|question|reply|response|way)
-      | (?:no|any|an?)\ (?:attachment|film|file|image|photo|picture|radiograph|scan|x-?ray)
-      | of\ the\ above | (?:come|comes|came)\ to\ mind | know | say | tell | sure | unsure | uncertain )\b""",
-    re.VERBOSE,
+#: What may stand in a negation, and behind the finding that it denies.
+_SCOPE = """or and mod size side seen clear > scope, word > odd, find > found, evid > evidence, anat image > organ,
+    abn > abnormal, anything > nothing"""
+_FOUND = """or like > scope, and > and, comma > comma, be have > found_be, seen detected mark > tail, in > place,
+    with the that > start, there > there"""
+#: For each state of a sentence: the classes that may come next, and the state that follows.
+_MOVES = {
+    # nothing said yet
+    "start": """yes > yes, the mod side seen done comma and that with > start, no > no, none > none, nothing > nothing,
+        not > bare_not, find evid > finding, anat > anatomy, image > image, normal clear > normal, there > there,
+        who > who, see > saw, in look > frame, show > shown, be > this_is, absent > tail""",
+    "yes": "comma > start, there > there",
+    "this_is": "be mod side > this_is, image > image, normal clear > normal",
+    "frame": """mod side image anat look in and seen done > frame, comma colon > start, no > scope, there > there,
+        who > who, show > shown, none > none, nothing > nothing""",
+    "image": """image anat mod side in look and or seen done > image, comma colon that > start, show have > shown,
+        be > image_be, not > verb_not, normal clear > normal, no > scope, with > start, find evid > finding""",
+    "image_be": """be in mod > image_be, image > image, normal clear > normal, no > scope, done > provided,
+        not > verb_not""",
+    "provided": "comma and with > start, in > image, show > shown",
+    "shown": """mod side colon > shown, no > scope, nothing > nothing, none > none, normal clear > normal,
+        that > start, anat > anatomy""",
+    "there": "be have > there_be, not > there_not",
+    "there_not": "be > scope",
+    "there_be": "be have > there_be, no not > scope, none > none, nothing > nothing, normal clear > normal",
+    "who": "have > who, look done > frame, see seen detected > saw, not > who_not, be > who_be, show > shown",
+    "who_not": "be > who_not, see seen detected show have > scope",
+    "who_be": """be > who_be, that > start, there > there, normal > normal, no > scope, image > image, not > who_not,
+        anat > anatomy""",
+    "saw": "no > scope, nothing > nothing, that > start, normal clear > normal, there > there, anat > anatomy",
+    "bare_not": "see > scope, seen detected > tail",
+    "none": "seen detected > tail, be > found_be",
+    "nothing": "mod seen detected abn > nothing, mark > tail, like > scope, in > place, be > found_be",
+    # behind a negation, in front of the finding that it denies
+    "no": f"comma > start, {_SCOPE}",
+    "scope": _SCOPE,
+    "evidence": "in like > scope, find > found",
+    "odd": "mod > odd, find > found, evid > evidence, word > label, detected > tail, be > label",
+    "label": "word mod find be > label, detected > tail",
+    "organ": "anat image mod side or and > organ, find > found",
+    "abnormal": """mod size side abn > abnormal, or and > scope, anat image > found_organ, evid find > found,
+        detected > tail""",
+    # behind the finding: the scope goes on over "or", and over a list that ends with "or" or "and"
+    "found": _FOUND,
+    "found_organ": f"find > found, {_FOUND}",
+    "found_be": "be have > found_be, seen detected > tail",
+    "and": """mod > and, no > scope, side the with > start, anat > anatomy, image > image, there > there, who > who,
+        normal clear > normal""",
+    "comma": """mod > item, find > listed, size > list_sized, side > sided, anat > item_organ, no or > scope, and > and,
+        the with > start, there > there, who > who, normal clear > normal, image > image, show > shown""",
+    "item": "mod > item, find > listed, anat > item_organ, size > list_sized, side > sided",
+    "item_organ": """anat mod > item_organ, find > listed, be > anatomy_be, colon > start, normal clear > normal,
+        and > anatomy, no > scope""",
+    "listed": "comma > list, or > scope, and > last",
+    "list": "mod anat > list, find > listed, size side > list_sized, or > scope, and > last",
+    "last": "mod anat > last, find > found",
+    "sided": "mod side anat > sided, size > list_sized, find > sized_listed, be > anatomy_be, normal clear > normal",
+    "sized_listed": "comma > list_sized, or > scope",
+    "list_sized": "mod size side anat > list_sized, find > sized_listed, or > scope",
+    "place": "mod look seen done > place, side anat image > placed",
+    "placed": """side anat image > placed, in > place, be have > found_be, seen detected mark > tail, like > scope,
+        comma > comma, and > place_and, or > place_or, with the > start, there > there""",
+    "place_or": "mod > place_or, side anat image > placed, find > found",
+    "place_and": """mod side > place_and, anat image > placed_and, no > scope, there > there, who > who,
+        normal clear > normal, find > finding""",
+    "placed_and": """anat image > placed_and, be > anatomy_be, normal clear > normal, comma > start, in > place,
+        and > place_and""",
+    "tail": """seen detected mark > tail, in > place, comma and with the that > start, like > scope, there > there,
+        no > scope""",
+    # a finding without a negation in front must be denied behind
+    "finding": """find evid mod size side anat in and or > finding, be have > finding_be, not > finding_not,
+        absent > tail, colon > finding_colon""",
+    "finding_be": "be have > finding_be, not > finding_not, absent > tail",
+    "finding_not": "be > finding_not, seen detected > tail",
+    "finding_colon": "no none absent nothing normal > tail, not > finding_not",
+    # anatomy must be called normal, or not abnormal
+    "anatomy": """anat image mod side in and or comma > anatomy, be have > anatomy_be, colon > start,
+        normal clear > normal, no > scope, show > shown, not > verb_not, find > finding""",
+    "anatomy_be": "be in have > anatomy_be, normal clear > normal, no > scope, not > verb_not",
+    "verb_not": "be > verb_not, abn > normal, show have > scope",
+    "normal": """normal clear anat image mod side > normal, in > normal_in, and > normal_and, comma with the > start,
+        no > scope, there > there, show > shown""",
+    "normal_in": "mod > normal_in, side anat image > normal",
+    "normal_and": """normal clear > normal, mod side > normal_and, anat image > normal_anatomy, the > start,
+        no > scope, there > there, who > who""",
+    "normal_anatomy": """anat mod > normal_anatomy, be > anatomy_be, normal clear > normal, and > normal_and,
+        comma with > start, in > normal_in, no > scope""",
+}
+#: Ends of a sentence that states a negative, and of one that states nothing: "PA and lateral views were obtained."
+_STATED = frozenset(
+    ["no", "none", "nothing", "found", "found_organ", "tail", "placed", "placed_and", "normal", "normal_anatomy"]
 )
+_FRAMING = frozenset(["image", "provided", "frame"])
+#: States that leave no room for a word more: "not fully seen" is seen.
+_STRICT = frozenset(["odd", "label", "finding_not"])
 
-#: "Pneumothorax: absent"
-_HEADING = re.compile(r"(?:[\w/-]+ ){0,2}[\w/-]+: ")
-_FENCE = re.compile(r"```(?:json)?")
-_TAG = re.compile(r"<[^<>]{0,40}>")
-_SENTENCE_END = re.compile(r"(?<=[.!?;。])\s+|\n+")
-_AROUND = " \t\r\n.!\"'`[](){}*:,。"
+
+def _next_states() -> dict[tuple[str, str], str]:
+    # Articles and what the class `skip` holds may stand anywhere.
+    moves = {(state, name): state for state in _MOVES if state not in _STRICT for name in ("the", "skip")}
+    for state, row in _MOVES.items():
+        for move in row.split(","):
+            names, target = move.split(" > ")
+            moves |= {(state, name): target for name in names.split()}
+    return moves
+
+
+_NEXT_STATE = _next_states()
 
 
 def states_nothing(answer: str) -> bool:
@@ -113,12 +189,14 @@ def states_nothing(answer: str) -> bool:
     """
     if len(answer) > MAX_STATEMENT or echoes_prompt(answer):
         return False
-    text = _TAG.sub(" ", _FENCE.sub(" ", answer)).replace("’", "'").casefold().strip(_AROUND)
-    text = text.removeprefix("json\n").strip(_AROUND)
-    if text in _WHOLE_ANSWERS:
+    text = _plain(answer)
+    if _CHINESE.fullmatch(text.strip(" .。")):
         return True
-    sentences = [sentence.strip(_AROUND).split() for sentence in _SENTENCE_END.split(text)]
-    return any(sentences) and all(_is_negative(words) for words in sentences if words)
+    clauses = Counter(map(str.strip, re.split(r"[.,;!\n]", text)))
+    if any(count > MAX_REPEATS for clause, count in clauses.items() if clause):
+        return False
+    ends = [_read(sentence) for sentence in _sentences(text)]
+    return all(end in _STATED | _FRAMING for end in ends) and any(end in _STATED for end in ends)
 
 
 def echoes_prompt(answer: str) -> bool:
@@ -130,11 +208,39 @@ def echoes_prompt(answer: str) -> bool:
     return _INSTRUCTION.search(answer, 0, MAX_STATEMENT) is not None
 
 
-def _is_negative(words: list[str]) -> bool:
-    if max(map(len, words)) > MAX_WORD:
-        return False
-    sentence = " ".join(words)
-    heading = _HEADING.match(sentence)
-    if heading and sentence[heading.end() :] in _WHOLE_ANSWERS:
-        return True
-    return _NEGATIVE.match(sentence) is not None and _NOT_NEGATIVE.search(sentence) is None
+def _plain(answer: str) -> str:
+    """Lower case, one blank between words, without tags, quotes, emphasis, brackets and contractions."""
+    text = _TAG.sub(" ", unicodedata.normalize("NFKC", answer).casefold()).translate(_DECORATION)
+    for written, meant in _CONTRACTIONS.items():
+        text = text.replace(written, meant)
+    text = re.sub(r"(?<=\w)-(?=\w)", " ", text.replace("'", " "))
+    text = re.sub(r":[\s•–—-]+", ": ", text)
+    return re.sub(r"[^\S\n]+", " ", text)
+
+
+def _sentences(text: str) -> list[list[str]]:
+    """The classes of the words, sentence by sentence; sentences without a word that counts are left out."""
+    sentences: list[list[str]] = [[]]
+    for token in _TOKEN.finditer(text):
+        if token.lastgroup == "stop":
+            sentences.append([])
+        else:
+            sentences[-1].append(_word_class(token[0]) if token.lastgroup == "word" else str(token.lastgroup))
+    return [classes for classes in sentences if set(classes) - {"skip", "comma"}]
+
+
+def _word_class(word: str) -> str:
+    if len(word) > MAX_WORD or not word.isascii():
+        return "bad"
+    for form in (word, word.removesuffix("s"), word.removesuffix("es"), word.removesuffix("ies") + "y"):
+        if form in _CLASS:
+            return _CLASS[form]
+    return "find" if _FINDING.fullmatch(word) else "word"
+
+
+def _read(classes: list[str]) -> str:
+    """The state at the end of a sentence, the empty string where there was no move."""
+    state = "start"
+    for name in classes:
+        state = _NEXT_STATE.get((state, name), "")
+    return state

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import as_box_array, from_pixel, to_pixel
 from grounding_rewards.parsing.box_format import BoxFormat
+from grounding_rewards.parsing.bracket_syntax import scan_brackets, scan_html, scan_lines
 from grounding_rewards.parsing.formats import get_box_format
+from grounding_rewards.parsing.json_syntax import scan_json
 from grounding_rewards.parsing.prose import echoes_prompt, states_nothing
 from grounding_rewards.parsing.results import MAX_CHARACTERS, Findings, ParsedBoxes, RawBoxes
 from grounding_rewards.parsing.scope import Answer, find_answer
+from grounding_rewards.parsing.writing import write_answer
 
 
 def parse_boxes(
     text: str,
-    box_format: str,
+    box_format: str | Mapping[str, Any] | BoxFormat,
     *,
     width: float | None = None,
     height: float | None = None,
@@ -28,7 +32,7 @@ def parse_boxes(
 
     Args:
         text: the completion, any string at all.
-        box_format: how the model writes boxes, one of `list_box_formats()`.
+        box_format: how the model writes boxes: one of `list_box_formats()`, or what else `get_box_format` takes.
         width: width of the original image in pixels; needed unless the format writes original pixels.
         height: height of the original image in pixels, likewise.
         resized_width: width of the image that the processor fed to the model, for formats whose numbers are pixels
@@ -72,7 +76,7 @@ def parse_boxes(
 
 def format_boxes(
     boxes: ArrayLike,
-    box_format: str,
+    box_format: str | Mapping[str, Any] | BoxFormat,
     *,
     labels: Sequence[str | None] | None = None,
     width: float | None = None,
@@ -86,7 +90,7 @@ def format_boxes(
 
     Args:
         boxes: (n, 4) xyxy in pixels of the original image.
-        box_format: one of `list_box_formats()`.
+        box_format: as for `parse_boxes`.
         labels: one for each box, None for a box without; a format without a place for labels leaves them out.
         width: as for `parse_boxes`, like the other sizes.
         height: see `width`.
@@ -126,7 +130,7 @@ def format_boxes(
         resized_width=resized_width,
         resized_height=resized_height,
     )
-    return fmt.syntax.write(in_space.tolist(), [None] * len(array) if labels is None else labels, fmt)
+    return write_answer(in_space.tolist(), [None] * len(array) if labels is None else labels, fmt)
 
 
 def read_boxes(text: str, fmt: BoxFormat) -> RawBoxes:
@@ -137,40 +141,57 @@ def read_boxes(text: str, fmt: BoxFormat) -> RawBoxes:
     >>> read_boxes("<answer>[0.1,0.2,0.3,0.4]</answer>", get_box_format("answer-list")).coords
     [0.1, 0.2, 0.3, 0.4]
     """
-    quick = fmt.syntax.quick
-    raw = quick(text, fmt) if len(text) <= MAX_CHARACTERS else None
-    if raw is not None:
+    quick = fmt.syntax.quick if fmt.scope == "answer" else None
+    if quick is not None and len(text) <= MAX_CHARACTERS and (raw := quick(text, fmt)) is not None:
         return raw
-    answer = find_answer(text)
-    content = answer.text.strip()
-    if content != text and not answer.cut_off and len(content) <= MAX_CHARACTERS:
-        raw = quick(content, fmt)
-    return raw or _scan_answer(answer, fmt)
+    answer = find_answer(text, fmt.scope)
+    if quick is not None and not answer.cut_off:
+        content = answer.text.strip()
+        if content != text and len(content) <= MAX_CHARACTERS and (raw := quick(content, fmt)) is not None:
+            return raw
+    return _scan_answer(answer, fmt)
 
 
 def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
-    found = Findings()
     text = answer.text[:MAX_CHARACTERS]
-    fmt.syntax.scan(text, fmt, found)
+    found = _scan(text, fmt)
     # A syntax left open in front of a closing tag, or where reading stopped, is broken, not cut off.
-    cut_off = answer.cut_off or (found.cut_off and not answer.closed and len(text) == len(answer.text))
+    to_the_end = len(text) == len(answer.text) and not (answer.closed or answer.ended)
+    cut_off = answer.cut_off or (found.cut_off and to_the_end)
     if len(text) < len(answer.text):
         found.reject("too_long")
+    if "zero_box" in fmt.negatives and found.labels and not found.rejected and not any(found.coords):
+        found = Findings()
+        found.stated_empty = True
     if cut_off:
         status = "truncated"
     elif found.labels:
         status = "boxes"
     else:
-        status = _status_without_boxes(text, answer.closed, found)
+        status = _status_without_boxes(text, answer.closed or "blank" in fmt.negatives, found)
     return RawBoxes(found.coords, found.labels, found.scores, status, found.rejected)
 
 
-def _status_without_boxes(text: str, closed: bool, found: Findings) -> str:
+def _scan(text: str, fmt: BoxFormat) -> Findings:
+    """Everything that stands in the answer: in JSON, in HTML, in brackets, tags and tokens, or on lines of its own."""
+    found = Findings()
+    if ("{" in text or "｛" in text) and scan_json(text, fmt, found):
+        return found
+    if "data-bbox" in text:
+        scan_html(text, fmt, found)
+    else:
+        scan_brackets(text, fmt, found)
+    if not found.labels and not found.rejected and not found.cut_off and not found.stated_empty:
+        scan_lines(text, fmt, found)
+    return found
+
+
+def _status_without_boxes(text: str, blank_is_negative: bool, found: Findings) -> str:
     """`empty` where nothing is stated in earnest, else `unparseable` with at least one reason."""
     if found.rejected:
         return "unparseable"
     if not text.strip():
-        if closed:
+        if blank_is_negative:
             return "empty"
         found.reject("no_answer")
     elif echoes_prompt(text):

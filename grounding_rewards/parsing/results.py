@@ -13,25 +13,26 @@ import numpy.typing as npt
 #: `unparseable`: neither a box nor a stated negative.
 STATUSES = ("boxes", "empty", "truncated", "unparseable")
 
-#: Why something that was written did not become a box, in the order in which logs show it.
-REJECT_REASONS = (
-    "wrong_count",  # a list of numbers that is none of: a box, a point, a quadrilateral, a 3-D box
-    "point",  # two numbers, or a key that holds points
-    "quad",  # eight numbers or four corner points
-    "box_3d",  # nine numbers, or a key that holds 3-D boxes
-    "not_a_number",  # something else stands where a coordinate belongs
-    "placeholder",  # the prompt's own x1, y1, x2, y2
-    "not_finite",  # NaN or infinity
-    "number_too_large",  # a coordinate of MAX_COORDINATE or more, as digit loops produce
-    "unclosed",  # no closing bracket
-    "unknown_key",  # four numbers under a key that does not hold boxes in this format
-    "too_deep",  # nested deeper than MAX_DEPTH; reading stops there
-    "too_many_boxes",  # more than MAX_BOXES boxes and rejects; reading stops there
-    "too_long",  # an answer over MAX_CHARACTERS, MAX_TOKENS or MAX_GROUPS; reading stops there
-    "echoed_prompt",  # an instruction instead of an answer
-    "no_answer",  # blank, or thinking without an answer after it
-    "nothing_stated",  # text without a box and without a stated negative
-)
+#: Why something that was written did not become a box, and what that means, in the order in which logs show it.
+REASON_MEANINGS = {
+    "wrong_count": "a list of numbers that is none of: a box, a point, a quadrilateral, a 3-D box",
+    "point": "two numbers, or a key that holds points",
+    "quad": "eight numbers or four corner points",
+    "box_3d": "nine numbers, or a key that holds 3-D boxes",
+    "not_a_number": "something else stands where a coordinate belongs",
+    "placeholder": "the prompt's own x1, y1, x2, y2",
+    "not_finite": "NaN or infinity",
+    "number_too_large": "a coordinate that is far too large, as digit loops produce",
+    "unclosed": "no closing bracket",
+    "unknown_key": "four numbers under a key that does not hold boxes in this format",
+    "too_deep": "nested too deep; reading stops there",
+    "too_many_boxes": "too many boxes and rejects; reading stops there",
+    "too_long": "an answer of too many characters or tokens; reading stops there",
+    "echoed_prompt": "an instruction instead of an answer",
+    "no_answer": "blank, or thinking without an answer after it",
+    "nothing_stated": "text without a box and without a stated negative",
+}
+REJECT_REASONS = tuple(REASON_MEANINGS)
 
 #: Reasons that name something that stands where a box belongs and is none. Each counts as a false positive, so that
 #: a wrong box does not become free by being broken. What was merely cut off, or is no box at all, is not among them.
@@ -106,6 +107,12 @@ class Findings:
     def reject(self, reason: str) -> None:
         if self._take_room():
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
+
+    def take_over(self, other: Findings) -> None:
+        """Count as met here what was met there before the first box."""
+        for reason, count in other.rejected.items():
+            self.rejected[reason] = self.rejected.get(reason, 0) + count
+        self.cut_off |= other.cut_off
 
     def _take_room(self) -> bool:
         if self._room == 0:

@@ -5,54 +5,83 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_OPEN_THINKING = ("<think>", "<thinking>")
-_CLOSE_THINKING = ("</think>", "</thinking>")
-_END_OF_TEXT = re.compile(r"<\|im_end\|>|<\|endoftext\|>|<\|eot_id\|>|<end_of_turn>|</s>|<eos>|<pad>")
+# Each pattern begins with a character that is rare in prose, so that thinking is skipped at the speed of a search.
+# Models drop the closing bracket of a tag now and then: "</think <answer>".
+_TAG = re.compile(
+    r"<(?:(?P<closes>/?)(?i:(?P<answer>answer)|thinking|think|thought|reasoning)(?![\w-])\s{0,8}>?"
+    # MedGemma 1.5
+    r"|unused94>(?:thought)?|(?P<gemma_closes>unused95>))"
+)
+_KIMI_TAG = re.compile(r"◁(/?)think▷")
+_END_OF_TEXT = re.compile(
+    r"<(?:\|(?:im_end|endoftext|eot_id|end|end_of_text|user)\|>|end_of_turn>|/s>|eos>|pad>|｜end▁of▁sentence｜>)"
+)
+_START_OF_TEXT = re.compile(r"(?:\s{0,8}<(?:s>|/s>|bos>|pad>|\|begin_of_text\|>|｜begin▁of▁sentence｜>))*")
 
 
 class Answer(NamedTuple):
     """The part of a completion that counts.
 
     `closed`: it stands between an opening and a closing answer tag.
+    `ended`: the model ended it by a token of its own, so nothing in it is cut off.
     `cut_off`: the completion ends before its answer begins.
     """
 
     text: str
     closed: bool = False
     cut_off: bool = False
+    ended: bool = False
 
 
-def find_answer(completion: str) -> Answer:
-    """The answer of a completion.
+def find_answer(completion: str, scope: str = "answer") -> Answer:
+    """The part of a completion that counts.
 
-    The last answer tag wins and an unclosed one reads to the end. Without answer tags the answer is what follows
-    the thinking. Thinking itself never counts: it holds drafts.
+    Args:
+        completion: any text.
+        scope: `answer`: the content of the last answer tag, of an unclosed one to the end; without answer tags what
+            follows the thinking. `after_think`: what follows the thinking, answer tags or not. `all`: the whole
+            text, for models that state their boxes while they think.
 
     >>> find_answer("<think>[1, 2, 3, 4]?</think><answer>[5, 6, 7, 8]</answer>").text
     '[5, 6, 7, 8]'
+    >>> find_answer("<think>[1, 2, 3, 4]</think>", "all").text
+    '<think>[1, 2, 3, 4]</think>'
     """
+    if "◁" in completion:
+        completion = _KIMI_TAG.sub(r"<\1think>", completion)
     if "<" not in completion:
         return Answer(completion)
-    end = _END_OF_TEXT.search(completion)
-    text = completion[: end.start()] if end else completion
-    answer_at = text.rfind("<answer>")
-    thinking_end = _last_end(text, _CLOSE_THINKING)
-    if answer_at >= 0 and (answer_at >= thinking_end or not text[thinking_end:].strip()):
-        content, closing, _ = text[answer_at + len("<answer>") :].partition("</answer>")
-        closed = closing != ""
-        return Answer(content, closed=closed, cut_off=not closed and not content.strip())
-    after_thinking = text[max(thinking_end, 0) :].partition("</answer>")[0]
-    answer = after_thinking
-    for tag in _OPEN_THINKING:
-        answer = answer.partition(tag)[0]
-    return Answer(answer, cut_off=len(answer) < len(after_thinking))
+    start = _START_OF_TEXT.match(completion)
+    begin = start.end() if start else 0
+    end = _END_OF_TEXT.search(completion, begin)
+    text = completion[begin : end.start() if end else len(completion)]
+    answer = Answer(text) if scope == "all" else _find_in(text, scope)
+    return answer._replace(ended=end is not None)
 
 
-def _last_end(text: str, tags: tuple[str, ...]) -> int:
-    """The index behind the last of the tags, -1 without one."""
-    end = -1
-    for tag in tags:
-        start = text.rfind(tag)
-        if start >= 0:
-            end = max(end, start + len(tag))
-    return end
+def _find_in(text: str, scope: str) -> Answer:
+    answer_open = thinking_close = None
+    answer_closes = []
+    thinking_opens = []
+    for tag in _TAG.finditer(text):
+        closes = tag["closes"] or tag["gemma_closes"]
+        if tag["answer"]:
+            if closes:
+                answer_closes.append(tag.start())
+            else:
+                answer_open = tag.end()
+        elif closes:
+            thinking_close = tag.end()
+        else:
+            thinking_opens.append(tag.start())
+    after = thinking_close or 0
+    if scope == "answer":
+        if answer_open is not None and (answer_open > after or not text[after:].strip()):
+            close = next((start for start in answer_closes if start >= answer_open), None)
+            content = text[answer_open:close]
+            return Answer(content, closed=close is not None, cut_off=close is None and not content.strip())
+        end = next((start for start in answer_closes if start >= after), len(text))
+    else:
+        end = len(text)
+    start = next((start for start in thinking_opens if after <= start < end), end)
+    return Answer(text[after:start], cut_off=start < end)

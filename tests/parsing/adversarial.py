@@ -10,8 +10,13 @@ from __future__ import annotations
 import heapq
 import time
 
-from grounding_rewards.parsing import get_box_format, list_box_formats, read_boxes
+from grounding_rewards.parsing import get_box_format, read_boxes
 
+#: one format for each way of reading
+FORMATS = [
+    *("answer-list", "qwen2-vl", "qwen3-vl", "radvlm", "gemini", "internvl", "paligemma", "florence-2", "kosmos-2"),
+    *("maira-2", "locate-anything", "minicpm-v"),
+]
 # name -> what is repeated
 PATTERNS = {
     "open brackets": "[",
@@ -75,6 +80,30 @@ PATTERNS = {
     "NUL": "\0",
     "lone surrogates": "\ud800",
     "end tokens": "<|im_end|>",
+    "label tags of Qwen-VL": "<ref>",
+    "labels of Qwen-VL": "<ref>a</ref>",
+    "boxes of Qwen-VL": "<box>",
+    "bare boxes": "<box>1 2 3 4</box>",
+    "empty boxes": "<box></box>",
+    "predicates": "<pred>a</pred><box>[[1,2,3,4]]</box>",
+    "coordinate tokens": "<loc_1>",
+    "padded tokens": "<loc0001>",
+    "tokens and blanks": "<loc_1> ",
+    "labelled tokens": "a<loc_1><loc_2><loc_3><loc_4>",
+    "long tokens": "<loc_" + "9" * 500 + ">",
+    "open tokens": "<loc_1",
+    "patches": "<patch_index_0033>",
+    "bins": "<x1><y2><x3><y4>",
+    "bare tokens": "<1>",
+    "numbers in angle brackets": "<1,2,3,4>",
+    "long tags": "<" + "a" * 70,
+    "point tags": "<point>",
+    "lines of numbers": "1,2,3,4\n",
+    "named lines": "mass: 1 2 3 4\n",
+    "attributes": 'data-bbox="1 2 3 4" ',
+    "open attributes": "data-bbox=",
+    "semicolons": "[1,2,3,4;",
+    "Kimi's thinking": "◁think▷",
     "half objects": '{"bbox_2d": [1, 2, 3, 4]',
     "nested objects": '{"a":{"b":',
     "long list": "1,",
@@ -90,6 +119,7 @@ OPENINGS = (
     "<answer>",
     "(",
     "<|object_ref_start|>",
+    "<ref>a</ref><box>",
 )
 
 
@@ -104,7 +134,7 @@ def slowest(length: int, count: int = 12) -> list[tuple[float, str, str, str]]:
         (_seconds(text, name), name, opening, pattern)
         for opening in OPENINGS
         for pattern, text in texts(opening, length).items()
-        for name in list_box_formats()
+        for name in FORMATS
     ]
     # One measurement each finds the candidates, the best of five more tells their time from noise.
     return sorted(

@@ -1,9 +1,9 @@
-"""Boxes as numbers in brackets, read under the declarations of `answer-list`, `qwen2-vl` and `radvlm`."""
+"""Boxes outside JSON, in the spellings of all families."""
 
 import pytest
 
 from grounding_rewards.parsing import get_box_format, read_boxes
-from grounding_rewards.parsing.bracket_syntax import read_plain_lists, read_plain_pairs, read_plain_sentences
+from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
 from grounding_rewards.parsing.results import MAX_BOXES
 
 A = [0.1, 0.2, 0.3, 0.4]
@@ -81,6 +81,108 @@ BOXES = [
     ("radvlm", "As before [1], the mass is at [0.1, 0.2, 0.3, 0.4].", A, [None]),
     # a negative beside a box
     ("radvlm", "No effusion. Mass at [0.1, 0.2, 0.3, 0.4].", A, [None]),
+    # Qwen-VL: two boxes of one label, a blank in the label, prose between
+    (
+        "qwen-vl",
+        "<ref> Two nodules</ref><box>(1,2),(3,4)</box><box>(5,6),(7,8)</box> and"
+        "<ref> a mass</ref><box>(1,2),(3,4)</box>",
+        P + Q + P,
+        ["Two nodules"] * 2 + ["a mass"],
+    ),
+    # stripped: labels stick to the brackets
+    ("qwen-vl", "Two nodules(1,2),(3,4)(5,6),(7,8) and a mass(1,2),(3,4)", P + Q + P, ["Two nodules"] * 2 + ["a mass"]),
+    # a closing tag that lost its name, one that is another
+    ("qwen-vl", "<ref>mass</ref><box>1,2,3,4> is seen", P, ["mass"]),
+    ("qwen-vl", "<ref>mass</ref><box>1,2,3,4</ref>", P, ["mass"]),
+    # boxes that stand closer in pairs of points
+    ("qwen-vl", "(1,2),(3,4), (5,6),(7,8)", P + Q, [None, None]),
+    ("qwen-vl", "(1,2)(3,4)", P, [None]),
+    # InternVL: lists in a list; stripped
+    ("internvl", "<ref>mass</ref><box>[[1, 2, 3, 4], [5, 6, 7, 8]]</box>", P + Q, ["mass"] * 2),
+    ("internvl", "the mass.[[1, 2, 3, 4]], heart[[5, 6, 7, 8]]", P + Q, ["the mass.", "heart"]),
+    ("internvl", "<box>[[1,2],[3,4]]</box>", P, [None]),
+    # a digit in the label
+    ("internvl", "<ref>14</ref><box>[[1, 2, 3, 4]]</box>", P, ["14"]),
+    # All-Seeing: boxes behind a predicate repeat subject and object
+    (
+        "all-seeing",
+        "a <ref>bus</ref><box>[[1, 2, 3, 4]]</box> <pred>on</pred><box>[[1, 2, 3, 4]]</box><box>[[5, 6, 7, 8]]</box>"
+        " a <ref>road</ref><box>[[5, 6, 7, 8]]</box>",
+        P + Q,
+        ["bus", "road"],
+    ),
+    # DeepSeek-VL2; DeepSeek-OCR with the label inside
+    ("deepseek-vl2", "<|ref|>mass<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|><｜end▁of▁sentence｜>", P, ["mass"]),
+    ("deepseek-vl2", "<|det|>text [1,2,3,4]<|/det|>", P, ["text"]),
+    # GLM: brackets of any kind; JSON on request
+    ("glm-4v", "It is at <|begin_of_box|>[[1,2,3,4],[5,6,7,8]]<|end_of_box|>", P + Q, [None, None]),
+    ("glm-4v", "<|begin_of_box|><1,2,3,4><|end_of_box|>", P, [None]),
+    ("glm-4v", "<|begin_of_box|>(1,2,3,4)<|end_of_box|>", P, [None]),
+    ("glm-4v", '[{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]', P, ["mass"]),
+    # CogVLM: zero-padded, several after semicolons, a word in brackets before
+    ("cogvlm", "[combobox] Search at the box [[001,002,003,004;005,006,007,008]]", P + Q, [None, None]),
+    # MiniCPM-V: blanks between the numbers
+    ("minicpm-v", "<ref>mass</ref><box>1 2 3 4</box>", P, ["mass"]),
+    # Shikra, Ferret
+    (
+        "shikra",
+        "mass[0.100,0.200,0.300,0.400;0.500,0.600,0.700,0.800] and heart[0.100,0.200,0.300,0.400]",
+        A + B + A,
+        ["mass", "mass", "heart"],
+    ),
+    ("ferret", "a mass [1, 2, 3, 4] and the heart [5, 6, 7, 8].", P + Q, ["a mass", "the heart"]),
+    # one per line, label first
+    ("brackets", "Modality: X-ray\nHeart [1, 2, 3, 4]\nLeft Lung [5, 6, 7, 8]", P + Q, ["Heart", "Left Lung"]),
+    # CheXagent-2 puts blanks everywhere; CheXagent-8b has the other tags
+    ("chexagent-2", "<|ref|> mass <|/ref|> <|box|> (1,2),(3,4) <|/box|>", P, ["mass"]),
+    ("chexagent", "<ref>mass</ref><box>(1,2),(3,4)</box>", P, ["mass"]),
+    # UniVG-R1
+    ("univg-r1", "<think>…</think><answer>(1,2),(3,4)</answer>", P, [None]),
+    # PaliGemma: y first, label behind, a separator left over, segmentation between box and label
+    (
+        "paligemma",
+        "<loc0002><loc0001><loc0004><loc0003> mass ; <loc0006><loc0005><loc0008><loc0007> heart ; ",
+        P + Q,
+        ["mass", "heart"],
+    ),
+    ("paligemma", "<loc0002><loc0001><loc0004><loc0003> <seg114><seg074> wall<eos>", P, ["wall"]),
+    ("paligemma", "<loc0002><loc0001><loc0004><loc0003>", P, [None]),
+    # Florence-2: one label for many boxes, its own start and end tokens
+    (
+        "florence-2",
+        "</s><s>mass<loc_1><loc_2><loc_3><loc_4><loc_5><loc_6><loc_7><loc_8>heart<loc_1><loc_2><loc_3><loc_4></s>",
+        P + Q + P,
+        ["mass", "mass", "heart"],
+    ),
+    # Kosmos-2: two cells of a grid of 32; the vector of transformers' own documentation
+    (
+        "kosmos-2",
+        "<phrase> mass</phrase><object><patch_index_0044><patch_index_0863></object>",
+        [0.390625, 0.046875, 0.984375, 0.828125],
+        ["mass"],
+    ),
+    (
+        "kosmos-2",
+        "<phrase>mass</phrase><object><patch_index_0044><patch_index_0863></delimiter_of_multi_objects/>"
+        "<patch_index_0044><patch_index_0863></object>",
+        [0.390625, 0.046875, 0.984375, 0.828125] * 2,
+        ["mass"] * 2,
+    ),
+    # MAIRA-2: a finding without a box beside one that has one
+    ("maira-2", "<obj>a mass <box><x1><y2><x3><y4></box></obj><obj>The heart is normal.</obj>", P, ["a mass"]),
+    ("maira-2", "<box><x1><y2><x3><y4></box><box><x5><y6><x7><y8></box>", P + Q, [None, None]),
+    # LocateAnything in both published spellings
+    ("locate-anything", "<ref>mass</ref><box><1><2><3><4></box><box><5><6><7><8></box>", P + Q, ["mass"] * 2),
+    ("locate-anything", "<ref>mass</ref><box>(1,2,3,4)</box>", P, ["mass"]),
+    # Rex-Omni, tags there and stripped
+    (
+        "rex-omni",
+        "<|object_ref_start|>mass<|object_ref_end|><|box_start|><1><2><3><4>,<5><6><7><8><|box_end|>, "
+        "<|object_ref_start|>heart<|object_ref_end|><|box_start|><1><2><3><4><|box_end|>",
+        P + Q + P,
+        ["mass", "mass", "heart"],
+    ),
+    ("rex-omni", "mass<1><2><3><4>,<5><6><7><8>, heart<1><2><3><4>", P + Q + P, ["mass", "mass", "heart"]),
     # cannot be told from a box, so it counts as one
     ("radvlm", "At [0, 0, 0, 0].", [0, 0, 0, 0], [None]),
 ]
@@ -105,6 +207,27 @@ REJECTS = [
     ("qwen2-vl", "click(start_box='<|box_start|>(371,60)<|box_end|>')", [], {"point": 1}),
     ("qwen2-vl", "(1,2),(3,4),(5,6)", [], {"wrong_count": 1}),
     ("qwen2-vl", "(x1,y1),(x2,y2)", [], {"placeholder": 1}),
+    # two points, nothing around them
+    ("internvl", "[1,2], [3,4]", [], {"point": 2}),
+    # the list is abandoned for a new label
+    ("deepseek-vl2", "<|ref|>a<|/ref|><|det|>[[220, <|ref|>b<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>", P, {"unclosed": 1}),
+    # eight tokens: a quadrilateral's corners in turn, not two boxes
+    ("florence-2", "<s><loc_275><loc_120><loc_348><loc_91><loc_357><loc_131><loc_284><loc_161></s>", [], {"quad": 1}),
+    ("florence-2", "car<poly><loc_1><loc_2><loc_3><loc_4></poly>", [], {"quad": 1}),
+    # three tokens before the end token, five
+    ("florence-2", "mass<loc_1><loc_2><loc_3></s>", [], {"unclosed": 1}),
+    ("florence-2", "mass<loc_1><loc_2><loc_3><loc_4><loc_5> heart", [], {"wrong_count": 1}),
+    # no token of the vocabulary; the far edge is let pass
+    ("florence-2", "mass<loc_12345><loc_2><loc_3><loc_4></s>", [], {"number_too_large": 1}),
+    ("paligemma", "<loc0002><loc0001><loc1024><loc1024> mass", [1, 2, 1024, 1024], {}),
+    ("kosmos-2", "<object><patch_index_0044></object>", [], {"wrong_count": 1}),
+    ("kosmos-2", "<object><patch_index_99999><patch_index_0863></object>", [], {"number_too_large": 1}),
+    # a point in box tags, points in tags of their own
+    ("locate-anything", "<box><950><30></box>", [], {"point": 1}),
+    ("minicpm-v", "<point>12 30</point>", [], {"point": 1}),
+    ("glm-4v", '<points x1="745" y1="312"></points>', [], {"point": 1}),
+    ("chexagent", "<ref>ClassName</ref><box>(x1,y1),(x2,y2)</box>", [], {"placeholder": 1}),
+    ("minicpm-v", "<box>1 2 3</box>", [], {"wrong_count": 1}),
 ]
 
 TRUNCATED = [
@@ -123,6 +246,13 @@ TRUNCATED = [
     ("qwen2-vl", "(1,2),(3,4)(5", P),
     ("radvlm", "The mass is located at [0.1, 0.2, 0.3, 0.4] and [0.5, 0.", A),
     ("radvlm", "The mass is located at [", []),
+    ("paligemma", "<loc0002><loc0001><loc0004><loc0003> mass ; <loc0006><loc00", P),
+    ("paligemma", "<loc0002><loc0001><loc0004><loc0003> mass ; <loc0006><loc0005><lo", P),
+    ("rex-omni", "mass<1><2><3><4>,<5><6><7><8", P),
+    ("kosmos-2", "<phrase>a</phrase><object><patch_index_0044><patch", []),
+    ("internvl", "<ref>mass</ref><box>[[1, 2, 3, 4], [5, 6", P),
+    ("internvl", "<ref>mass</ref><bo", []),
+    ("minicpm-v", "<ref>mass</ref><box>1 2 3 4", []),
 ]
 
 EMPTY = [
@@ -134,6 +264,18 @@ EMPTY = [
     ("qwen2-vl", "None"),
     ("qwen2-vl", "<|box_start|>None<|box_end|>"),
     ("radvlm", "No nodules are visible on this film."),
+    ("locate-anything", "<box>none</box>"),
+    ("locate-anything", "<ref>mass</ref><box>None</box>"),
+    ("rex-omni", "<|object_ref_start|>mass<|object_ref_end|><|box_start|>None<|box_end|>"),
+    ("glm-4v", "<|begin_of_box|><|end_of_box|>"),
+    ("chexagent-2", "No consolidation detected."),
+    # a project's own sentinel under InternVL
+    ("internvl", "<ref>mass</ref><box>[[0, 0, 0, 0]]</box>"),
+    # a blank answer is the trained negative of these two
+    ("paligemma", ""),
+    ("florence-2", "</s><s></s>"),
+    # a finding without a box
+    ("maira-2", "<obj>mass</obj>"),
 ]
 
 UNPARSEABLE = [
@@ -144,6 +286,12 @@ UNPARSEABLE = [
     # the tokens that held the coordinates were stripped
     ("qwen2-vl", "cardoorwheel", "nothing_stated"),
     ("radvlm", "There is a mass in the left lung.", "nothing_stated"),
+    ("florence-2", "cardoorwheel", "nothing_stated"),
+    # GLM boxes any final answer
+    ("glm-4v", "<|begin_of_box|>a mass<|end_of_box|>", "nothing_stated"),
+    # region notation without numbers
+    ("chexagent-2", "[Lung: left upper] **mass**", "nothing_stated"),
+    ("qwen-vl", "", "no_answer"),
 ]
 
 
@@ -181,7 +329,7 @@ def test_unparseable(name, text, reason):
     [
         (read_plain_lists, "answer-list", "<answer>[0.1, 0.2, 0.3, 0.4], [0.5, 0.6, 0.7, 0.8]</answer>"),
         (
-            read_plain_pairs,
+            read_plain_items,
             "qwen2-vl",
             "<|object_ref_start|>a<|object_ref_end|><|box_start|>(1,2),(3,4)<|box_end|>",
         ),

@@ -1,14 +1,21 @@
-"""The table of box formats, and finding an entry."""
+"""The table of box formats, finding an entry, and declaring one."""
 
 import pickle
 
 import pytest
 
+from grounding_rewards.boxes import SPACES, get_space
 from grounding_rewards.parsing import box_format_for_model_type, get_box_format, list_box_formats
+from grounding_rewards.parsing.box_format import ORDERS, SCOPES
 
 
 def test_names():
-    assert list_box_formats() == ["answer-list", "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "radvlm"]
+    assert set(list_box_formats()) == {
+        *("qwen-vl", "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "paligemma", "gemini", "medgemma-1.5", "florence-2"),
+        *("kosmos-2", "internvl", "all-seeing", "deepseek-vl2", "glm-4v", "cogvlm", "minicpm-v", "shikra", "ferret"),
+        *("llava", "radvlm", "chexagent", "chexagent-2", "maira-2", "locate-anything", "rex-omni", "kimi-vl"),
+        *("vlm-r1", "visual-rft", "seg-zero", "univg-r1", "answer-list", "json", "brackets"),
+    }
 
 
 @pytest.mark.parametrize("name", list_box_formats())
@@ -17,12 +24,53 @@ def test_an_entry_is_a_value(name):
     assert fmt.name == name
     assert pickle.loads(pickle.dumps(fmt)) == fmt
     assert len({fmt, get_box_format(name)}) == 1
+    assert get_box_format(fmt) is fmt
+    assert fmt.order in ORDERS
+    assert fmt.scope in SCOPES
+    assert SPACES[fmt.space.name] is fmt.space
 
 
 @pytest.mark.parametrize("name", ["qwen", "Qwen3-VL", "", None, ["qwen3-vl"]])
 def test_unknown_format_lists_the_known_ones(name):
-    with pytest.raises(ValueError, match=r"for `box_format`, got .*answer-list, qwen2-vl, qwen2\.5-vl"):
+    with pytest.raises(ValueError, match=r"for `box_format`, got .*qwen2-vl, qwen2\.5-vl.*answer-list.*syntax: json"):
         get_box_format(name)
+
+
+def test_declared_formats_are_values():
+    declared = {"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"}
+    fmt = get_box_format(declared)
+    assert fmt == get_box_format(dict(reversed(declared.items())))
+    assert pickle.loads(pickle.dumps(fmt)) == fmt
+    assert (fmt.keys, fmt.order, fmt.space, fmt.scope) == (("box",), "yxyx", get_space("norm1000"), "answer")
+    assert "syntax: json" in fmt.name
+
+
+@pytest.mark.parametrize(
+    ("space", "decimals"), [("norm1", 3), ("pad1", 3), ("pixel", 0), ("resized_pixel", 0), ("norm1000", 0)]
+)
+def test_fractions_get_decimals(space, decimals):
+    assert get_box_format({"syntax": "json", "space": space}).decimals == decimals
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ({}, r"Expected `syntax` and any of space, order, keys, scope, decimals for `box_format`, got \{\}"),
+        ({"space": "norm1"}, "Expected `syntax`"),
+        ({"syntax": "json", "spaces": "norm1"}, "Expected `syntax`"),
+        ({"syntax": "yaml"}, "known name for `box_format`, got 'yaml'"),
+        ({"syntax": "json", "space": "norm7"}, "known name for `space`, got 'norm7'.*norm1000"),
+        ({"syntax": "json", "order": "xxyy"}, "one of xyxy, yxyx, xywh, cxcywh for `order` .*got 'xxyy'"),
+        ({"syntax": "json", "scope": "think"}, "one of answer, after_think, all for `scope` .*got 'think'"),
+        ({"syntax": "json", "keys": []}, r"list of names for `keys` .*got \[\]"),
+        ({"syntax": "json", "keys": [3]}, r"list of names for `keys` .*got \[3\]"),
+        ({"syntax": "json", "decimals": 12}, "0 to 9 for `decimals` .*got 12"),
+        ({"syntax": "json", "decimals": True}, "0 to 9 for `decimals` .*got True"),
+    ],
+)
+def test_wrong_declarations_name_what_is_legal(declared, message):
+    with pytest.raises(ValueError, match=message):
+        get_box_format(declared)
 
 
 @pytest.mark.parametrize(
@@ -33,6 +81,9 @@ def test_unknown_format_lists_the_known_ones(name):
         ("qwen2_5_vl", "qwen2.5-vl"),
         ("qwen3_vl", "qwen3-vl"),
         ("qwen3_vl_moe", "qwen3-vl"),
+        ("paligemma", "paligemma"),
+        ("florence2", "florence-2"),
+        ("kosmos-2", "kosmos-2"),
     ],
 )
 def test_format_of_a_model(model_type, name):
@@ -44,10 +95,6 @@ def test_format_of_an_unknown_model():
         box_format_for_model_type("llama")
 
 
-@pytest.mark.parametrize(
-    ("name", "from_token_ids"),
-    # only Qwen2-VL's tokens around labels and boxes are special
-    [("qwen2-vl", True), ("qwen2.5-vl", False), ("qwen3-vl", False), ("answer-list", False), ("radvlm", False)],
-)
-def test_formats_that_need_token_ids(name, from_token_ids):
-    assert get_box_format(name).from_token_ids is from_token_ids
+def test_no_model_type_has_two_formats():
+    types = [model_type for name in list_box_formats() for model_type in get_box_format(name).model_types]
+    assert len(types) == len(set(types))

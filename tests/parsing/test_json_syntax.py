@@ -65,6 +65,29 @@ BOXES = [
     # labels that look like syntax
     ('{"bbox_2d": [1, 2, 3, 4], "label": "see \\"bbox_2d\\": [9, 9, 9, 9]"}', A, ['see "bbox_2d": [9, 9, 9, 9]']),
     ('{"bbox_2d": [1, 2, 3, 4], "label": "<5 mm {nodule]"}', A, ["<5 mm {nodule]"]),
+    # the box key of another family, in another case
+    ('{"box_2d": [1, 2, 3, 4]}', A, [None]),
+    ('{"Position": [1, 2, 3, 4], "Label": "mass"}', A, ["mass"]),
+    # the whole box in one string
+    ('{"bbox_2d": "[1, 2, 3, 4]", "label": "mass"}', A, ["mass"]),
+    ('{"bbox_2d": "1 2 3 4"}', A, [None]),
+    # corner points: as a nested list, with and without brackets around them, in the tokens of Qwen2-VL
+    ('{"bbox_2d": [[1, 2], [3, 4]]}', A, [None]),
+    ('{"bbox_2d": (1,2),(3,4), "label": "mass"}', A, ["mass"]),
+    ('{"bbox": <|box_start|>(1,2),(3,4)<|box_end|>, "label": "mass"}', A, ["mass"]),
+    # corners by name, on their own or under the key
+    ('{"x1": 1, "y1": 2, "x2": 3, "y2": 4, "label": "mass"}', A, ["mass"]),
+    ('{"bbox_2d": {"x_min": 1, "y_min": 2, "x_max": 3, "y_max": 4}, "label": "mass"}', A, ["mass"]),
+    # a box in a box: the order of the text
+    ('{"bbox_2d": [1, 2, 3, 4], "label": "lung", "parts": [{"bbox_2d": [5, 6, 7, 8]}]}', A + B, ["lung", None]),
+    ('{"parts": [{"bbox_2d": [1, 2, 3, 4]}], "bbox_2d": [5, 6, 7, 8], "label": "lung"}', A + B, [None, "lung"]),
+    # attributes of HTML
+    ('<p data-bbox="1 2 3 4">mass</p><img data-bbox="5 6 7 8"/>', A + B, [None, None]),
+    # nothing but numbers
+    ("1,2,3,4", A, [None]),
+    ("The box is:\n1, 2, 3, 4\nmass: 5 6 7 8", A + B, [None, None]),
+    # outside JSON: what other families write
+    ("The mass is at (1,2),(3,4)", A, [None]),
     # lists without keys
     ("[1, 2, 3, 4]", A, [None]),
     ("[[1, 2, 3, 4], [5, 6, 7, 8]]", A + B, [None, None]),
@@ -98,16 +121,16 @@ REJECTS = [
     ('{"bbox_2d": [true, 2, 3, 4]}', [], {"not_a_number": 1}),
     ('{"bbox_2d": [1, 2, null, 4]}', [], {"not_a_number": 1}),
     ('{"bbox_2d": [1, 2, 3, 4px]}', [], {"not_a_number": 1}),
-    ('{"bbox_2d": "1, 2, 3, 4"}', [], {"not_a_number": 1}),
+    ('{"bbox_2d": "1, 2, 3"}', [], {"wrong_count": 1}),
     ("[x1, y1, x2, y2]", [], {"placeholder": 1}),
     ('{"bbox_2d": [x1, y1, x2, y2], "label": "<label>"}', [], {"placeholder": 1}),
-    ('{"box_2d": [1, 2, 3, 4]}', [], {"unknown_key": 1}),
+    ('{"image_size": [1, 2, 3, 4]}', [], {"unknown_key": 1}),
     # closed by the brace only
     ('[{"bbox_2d": [1, 2, 3, 4}, {"bbox_2d": [5, 6, 7, 8]}]', B, {"unclosed": 1}),
     # one bad box never voids the others, and 3 + 5 numbers are not two boxes
     ('[{"bbox_2d": [1, 2, 3]}, {"bbox_2d": [1, 2, 3, 4, 5]}, {"bbox_2d": [5, 6, 7, 8]}]', B, {"wrong_count": 2}),
-    ("[" * (MAX_DEPTH + 1) + "1, 2, 3, 4" + "]" * (MAX_DEPTH + 1), [], {"too_deep": 1}),
-    ("[" * MAX_DEPTH + "1, 2, 3, 4" + "]" * MAX_DEPTH, A, {}),
+    ('{"bbox_2d":' + "[" * MAX_DEPTH + "1, 2, 3, 4" + "]" * MAX_DEPTH + "}", [], {"too_deep": 1}),
+    ('{"bbox_2d":' + "[" * (MAX_DEPTH - 1) + "1, 2, 3, 4" + "]" * (MAX_DEPTH - 1) + "}", A, {}),
     ('{"bbox_2d": [1, 2, 3, 4]}' * (MAX_BOXES + 5), A * MAX_BOXES, {"too_many_boxes": 1}),
 ]
 
@@ -137,14 +160,19 @@ EMPTY = [
     '{"bbox_2d": null}',
     "```json\n[]\n```\nThe lungs are clear.",
     "['No Objects']",
+    '{"bbox_2d": "None"}',
+    '{"defects": [], "verdict": "pass"}',
 ]
 
 UNPARSEABLE = [
     ("{}", "nothing_stated"),
     ('{"finding": true}', "nothing_stated"),
     ("A mass in the left lung.", "nothing_stated"),
-    # no brackets: a box needs its closing one
-    ("1, 2, 3, 4", "nothing_stated"),
+    # numbers in a sentence, without brackets
+    ("The mass is at 1, 2, 3, 4", "nothing_stated"),
+    # coordinates in code
+    ("x_min, y_min, x_max, y_max = 489, 155, 595, 259", "echoed_prompt"),
+    ("1, 2, 3", "nothing_stated"),
     ("Return a list of boxes, or [] if there is none.", "echoed_prompt"),
     ("If nothing is found return 'No Objects'.", "echoed_prompt"),
     ("", "no_answer"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grounding_rewards.parsing.numbers import box_or_reason, read_number
+from grounding_rewards.parsing.numbers import box_or_reason, read_number, split_numbers
 
 BOXES = [
     (["1", "2", "3", "4"], [1, 2, 3, 4]),
@@ -56,3 +56,25 @@ def test_reason(tokens, reason):
 @pytest.mark.parametrize(("token", "value"), [("0.9", 0.9), ("90%", None), ("1e300", None), ("nan", None)])
 def test_read_number(token, value):
     assert read_number(token) == value
+
+
+@pytest.mark.parametrize(
+    ("content", "lists"),
+    [
+        ("1, 2, 3, 4", [["1", "2", "3", "4"]]),
+        # a comma left over, an empty place
+        ("1,2,3,4,", [["1", "2", "3", "4"]]),
+        ("1,,3", [["1", "", "3"]]),
+        # quotes, full-width commas
+        ("'1', \"2\"，3、4", [["1", "2", "3", "4"]]),
+        # several boxes
+        ("1,2,3,4;5,6,7,8", [["1", "2", "3", "4"], ["5", "6", "7", "8"]]),
+        ("1 2 3 4; 5 6 7 8;", [["1", "2", "3", "4"], ["5", "6", "7", "8"]]),
+        # one number each: the semicolon is a comma
+        ("1;2;3;4", [["1", "2", "3", "4"]]),
+        ("", []),
+        (" ; ", []),
+    ],
+)
+def test_split_numbers(content, lists):
+    assert split_numbers(content) == lists

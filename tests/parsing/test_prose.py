@@ -1,137 +1,385 @@
 """What counts as "nothing to mark" in words, and what only sounds like it."""
 
-import pytest
+import re
+from pathlib import Path
 
-from grounding_rewards.parsing.prose import echoes_prompt, states_nothing
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grounding_rewards.parsing.prose import _MOVES, _NEXT_STATE, MAX_STATEMENT, echoes_prompt, states_nothing
+from grounding_rewards.parsing.radiology_words import PHRASES, WORDS
+from tests.parsing import adversarial
 
 NEGATIVES = [
     # words that published prompts ask for
-    "No Objects",
     "none",
     "None.",
+    "NONE",
     "null",
     "n/a",
-    # wrapped
+    "No Objects",
+    "no object detected",
+    "No findings.",
+    "no boxes",
+    "0 findings",
+    "Nothing to mark.",
+    "There is nothing to mark on this film.",
+    "Nothing of note.",
+    "No abnormality to report.",
+    "There are no findings to be marked.",
+    "Normal.",
+    "Clear.",
+    "Unremarkable.",
+    "Negative.",
+    "Within normal limits.",
+    "WNL",
+    "Not detected.",
+    "None seen.",
+    "There are none.",
+    # the same, wrapped
     "```json\nnull\n```",
+    "```json\nnone\n```",
     "json\nnone",
     "**No findings.**",
+    "__None__",
+    "### None",
+    "> none",
     "['No Objects']",
+    '["No Objects"]',
+    '{"result": "none"}',
+    "'finding': 'none'",
     "<box>none</box>",
-    # sentences of chest-film data sets, paraphrased, with and without the word no
-    "No lesions or abnormalities can be seen on this chest film.",
+    '"none"',
+    "`none`",
+    "\\boxed{none}",
+    "$\\boxed{\\text{none}}$",
+    "<answer>none</answer>",
+    "<|box_start|>None<|box_end|>",
+    # behind a label
+    "Answer: none",
+    "Output: none",
+    "Findings: none",
+    "**Findings:** None",
+    "The answer is: none",
+    "The final answer is None.",
+    "Bounding boxes: none",
+    "Impression: no acute finding.",
+    "IMPRESSION: 1. No acute process",
+    "Impression: Normal.",
+    "### Findings\n- No effusion\n### Impression\nNormal",
+    "EXAM: Chest X-ray. COMPARISON: None. FINDINGS: Lungs are clear.",
+    # a finding behind "no": listed, by its ending, or unknown but in CheXagent-2's form
+    "No consolidation detected.",
+    "No pneumothorax",
+    "No bronchiolitis.",
+    "No spiculated nodule.",
+    "No cardiomegaly.",
+    "No Chilaiditi syndrome detected.",
+    "No ILD detected.",
+    "No Enlarged PA detected.",
+    "No Clavicle fracture detected.",
+    "No free air.",
+    "No radiopaque foreign body.",
+    "No fibrotic changes.",
+    "No enlarged lymph nodes.",
+    "No rib fracture.",
+    # frames in front
+    "There is no pneumothorax.",
+    "There's no effusion.",
+    "There aren't any abnormalities.",
+    "There has been no collapse.",
+    "There do not appear to be any nodules.",
+    "It appears that there are no lesions.",
+    "This film shows no nodule.",
+    "The image does not show any abnormality.",
+    "The lungs show no infiltrate.",
+    "The film contains no mass.",
     "I can't find any lesion here.",
     "I couldn’t detect any abnormality.",
-    "The film seems to be clear of any lesions.",
-    "The study shows a clean bill of health with no visible lesions.",
-    "The lungs are clear.",
-    "Heart size is within normal limits.",
-    "Unremarkable chest radiograph.",
-    "Normal chest X-ray.",
-    "There are none.",
-    "There is no pneumothorax.",
-    "No consolidation detected.",
-    "No pneumothorax. No effusion.\nThe heart is normal.",
-    "The lungs are free of focal opacity.",
-    "Pleural effusion is not seen.",
-    "Negative for fracture.",
-    "The image does not show any abnormality.",
-    "This film shows no nodule.",
-    "Impression: no acute finding.",
-    "NO FINDINGS",
-    "No abnormality is visible on this image.",
-    "Nothing abnormal.",
-    # telegraphic, as in reports
-    "Heart size normal. Lungs clear. No effusion.",
-    "Impression: Normal.",
-    "Pneumothorax: absent. Effusion: none.",
-    # a clause in front
+    "I do not see anything abnormal.",
+    "I am unable to identify any lesion.",
+    "We see no fracture.",
+    "I found nothing.",
+    "I have not found any abnormality.",
     "Based on the provided chest X-ray, there are no visible abnormalities.",
-    "In this image, no abnormalities are present.",
+    "In this image, no nodules are present.",
     "After careful review, I find no abnormalities.",
-    "There aren't any abnormalities.",
-    "This is a normal chest X-ray.",
-    "The lungs are well expanded and clear.",
-    "There are clear lungs with no effusion.",
-    # words of doubt that are denied
-    "No suspicious nodules or masses.",
-    "There is no evidence of suspicious lesions.",
-    # lists
+    "Overall, normal.",
+    "No, the lungs are clear.",
+    # a finding in front, denied behind
+    "Pleural effusion is not seen.",
+    "A pneumothorax is not identified.",
+    "No effusion can be seen.",
+    "Effusion not seen.",
+    "The pneumothorax cannot be seen.",
+    "Effusion is absent.",
+    "The requested finding is not present in this image.",
+    "Pneumothorax: absent. Effusion: none.",
+    "Pleural effusion: not seen",
+    "Consolidation: negative",
+    "Pneumonia: no.",
+    # other negations
+    "Negative for fracture.",
+    "The lungs are free of focal opacity.",
+    "Neither pneumothorax nor effusion is seen.",
+    "The film seems to be clear of any lesions.",
+    "Absence of effusion.",
+    "Radiograph without abnormality.",
+    # scope over lists and "or"
     "No consolidation, large effusion, or pneumothorax.",
+    "No pneumonia, effusion, edema or collapse.",
+    "No consolidation, effusion and pneumothorax.",
+    "No hilar or mediastinal lymphadenopathy.",
+    "No consolidation or other acute abnormality.",
+    "No nodule/mass.",
+    "No heart or lung abnormality.",
+    # and over what a finding would mean or be
+    "No focal opacity to suggest pneumonia.",
+    "No opacities concerning for infection.",
+    "No evidence of suspicious lesions.",
+    # normal statements
+    "The lungs are clear.",
+    "Clear lungs, normal heart size.",
+    "Heart size is within normal limits.",
+    "Normal chest X-ray.",
+    "The heart is normal in size and the lungs are clear.",
+    "The heart, lungs and mediastinum are normal.",
+    "Heart is not enlarged.",
+    "The trachea is in the midline.",
+    "The lungs are well expanded and clear.",
+    "CXR normal",
+    "Bony structures appear normal.",
+    "Costophrenic angles are sharp.",
+    "The study shows a clean bill of health.",
+    "Stable normal chest.",
+    "Unremarkable chest radiograph.",
+    "Lungs: clear. Heart: normal. Bones: no fracture.",
+    "the lungs are clear the cardiomediastinal silhouette is within normal limits",
+    # several clauses and sentences
+    "No effusion, lungs clear.",
+    "No effusion and the heart is normal.",
+    "The lungs are clear with no effusion.",
     "No pneumothorax is identified, and the lungs are clear.",
+    "No pneumothorax. No effusion.\nThe heart is normal.",
+    "* No effusion\n* No mass",
+    "1. **Lungs:** Clear.\n2. **Heart:** The heart is normal.",
+    "**Lungs:**\n- Clear",
+    "No nodule in the left lung and the heart is normal.",
+    "Both lungs are clear; the heart is normal.",
+    # framing beside a statement
+    "PA and lateral views of the chest were obtained. The lungs are clear.",
+    "AP view. There is no pneumothorax.",
+    "This is a frontal chest radiograph. No abnormality is seen.",
+    "No mass, as far as I can tell.",
 ]
-NOT_NEGATIVES = [
+CHINESE_NEGATIVES = ["无", "没有", "未发现异常", "未见异常。", "没有发现病变", "图像中未发现明显异常", "**无**"]
+OTHERS = [
     "",
     " \n",
     ".",
-    # nothing said about findings
-    "I am a language model.",
-    "cardoorwheel",
-    # a finding without a box
+    "**",
+    "{}",
+    # a finding
+    "Cardiomegaly.",
+    "left effusion",
     "There is a left effusion.",
-    "There is a left effusion. No pneumothorax.",
-    "No pneumothorax, but a left effusion.",
-    # only sounds negative
+    "Impression: nodule",
+    "Effusion: small.",
+    "Yes.",
+    "No effusion. Answer: yes",
+    "The heart is enlarged.",
+    "Enlarged heart, no effusion.",
+    "Hyperinflated lungs.",
+    "The angle is blunted.",
+    "Pneumothorax: present.",
+    "A pacemaker is seen.",
+    "Sternotomy wires are intact.",
+    "The lungs are hyperinflated.",
+    # a bare noun behind a closed negation
+    "No effusion, cardiomegaly.",
+    "No effusion or pneumothorax, cardiomegaly.",
+    "No effusion, cardiomegaly, edema",
+    "No effusion, cardiomegaly, no pneumothorax.",
+    "No effusion, cardiomegaly, lungs are clear.",
+    "No effusion cardiomegaly",
+    "Lungs are clear, cardiomegaly.",
+    "Lungs clear and effusion.",
+    "Normal heart, effusion.",
+    "No effusion: cardiomegaly",
+    "No effusion - cardiomegaly",
+    "No effusion (cardiomegaly)",
+    "No effusion; cardiomegaly",
+    "No effusion\ncardiomegaly",
+    "No effusion + cardiomegaly",
+    "No effusion → cardiomegaly",
+    "No effusion 但是有肿块",
+    "Effusion, pneumothorax absent.",
+    # a new statement behind "and", "with", "but"
+    "No effusion and a mass.",
+    "No effusion and cardiomegaly.",
+    "No effusion and cardiomegaly is present.",
+    "No effusion and large heart, normal lungs.",
+    "No effusion and large mass.",
+    "No pneumothorax and bibasilar atelectasis.",
+    "No, a mass.",
+    "No effusion with mass.",
+    "The lungs are clear with a nodule.",
+    "No effusion, but a mass.",
+    "Cardiomegaly, no effusion.",
+    "No effusion, mild cardiomegaly and edema",
+    "There is no effusion, and there is a mass.",
+    "No small nodule, a large one.",
+    "Large heart, normal lungs.",
+    "The lungs are clear and the heart is enlarged.",
+    "Normal chest except a nodule.",
+    "Right lung clear, left lung opacified.",
+    "The right lung is clear, the left lung is not.",
+    "Lungs: clear. Heart: large.",
+    # what is missing, or is not normal, is healthy
+    "The costophrenic angle is not visible.",
+    "The left hemidiaphragm is not seen.",
+    "No lung markings.",
+    "No heart seen.",
+    "Absence of the left lung.",
+    "No air in the right lung.",
+    "The lungs are not clear.",
+    "Not a normal chest.",
+    "No lobe is spared.",
+    "None of the lung fields are clear.",
+    "No part of the lung is free of disease.",
+    "No clear lung.",
+    "Neither lung is normal.",
+    "There is no normal lung left.",
+    "Nothing is normal.",
+    "No evidence of a normal heart.",
+    # a change
     "No change in the left effusion.",
     "No interval change.",
-    "No significant improvement of the consolidation.",
-    "The effusion is no longer on the left.",
+    "No improvement.",
+    "The effusion has not changed.",
+    "The effusion is no longer seen.",
+    "No resolution of the edema.",
+    "Stable.",
+    "Heart size is stable.",
+    "No change detected.",
+    # a rest, another film
+    "No other masses.",
+    "No new consolidation.",
+    "No additional nodules.",
+    "No more than two nodules.",
+    "No prior films.",
+    "The nodule was not seen before.",
+    "The mass seen previously is not seen.",
+    "No effusion on the prior film.",
+    # doubt
     "Cannot rule out pneumonia.",
     "Pneumonia cannot be excluded.",
-    "The lungs are not clear.",
-    "No doubt there is a mass.",
-    "No other masses.",
-    "No definite mass, possibly a nodule.",
-    # a finding after the negative
-    "No effusion and a large mass.",
-    "No pneumothorax, stable cardiomegaly.",
-    "There is no effusion, and there is a mass.",
-    "There is no effusion and the heart is enlarged.",
-    "The lungs are clear with a small nodule in the left apex.",
-    "No, a nodule is present.",
-    # emphasis
+    "Effusion is not excluded.",
+    "May represent edema.",
+    "Possible nodule.",
+    "Probably none.",
+    "None, probably.",
+    "No effusion?",
+    "Is there a mass? No.",
+    "Not sure.",
+    "There could be no effusion.",
+    "It is unclear whether there is no mass.",
+    "I don't think there is no nodule.",
+    "Likely normal",
+    # emphasis, and negations that assert
     "It is clear that there is a mass.",
-    "There is clear evidence of a mass.",
-    "No less than three nodules are seen.",
-    "Without question a mass.",
-    # what is missing is healthy
-    "None of the lobes is spared.",
-    "No part of the lung is clear.",
-    "There is no normal lung left.",
-    "No lung markings on the right.",
-    # about another film
-    "The nodule was not visible on the prior film.",
-    "No prior films.",
-    # about the question, not about the film
+    "Clear evidence of a mass.",
+    "Clear effusion.",
+    "No doubt, effusion.",
+    "No one missed the effusion.",
+    "No matter the effusion.",
+    "There is not only effusion.",
+    "Nothing but effusion.",
+    "The effusion is not large.",
+    "The nodule is not fully seen.",
+    "The nodule is not well seen.",
+    "Not negative for nodules.",
+    # half a sentence
+    "There is no",
+    "No evidence of",
+    "The chest X-ray shows",
+    "Findings:",
+    "The heart is",
+    "no sign",
+    "No large",
+    # nothing said about findings
+    "PA and lateral views of the chest were obtained.",
+    "This is a chest X-ray.",
+    "Based on the image,",
+    "The image is clear.",
+    "The lungs and the heart.",
+    "cardoorwheel",
+    "I am a language model.",
+    "OK",
+    "Comparison: none.",
+    # about the question instead of the film
     "No idea.",
     "No comment",
     "No image was provided.",
     "I can't see any image",
-    "I don't have an answer",
     "There is no way to know",
+    "No problem!",
     "None of the above",
     "nothing comes to mind",
+    "File not found",
+    "No answer found",
+    "I don't have an answer",
     "Without seeing the film I cannot tell.",
-    "No more",
-    # repetition of a negative that never ends
+    "Mostly clear lungs.",
+    "The lungs are otherwise clear.",
+    "No cats.",
+    # a generation that got stuck
     "No ObjectsOutputOutputOutputOutput",
+    "No Objects Output Output",
+    "['No ObjectsOutputOutput",
+    "no no no no",
+    "No Objects. No Objects. No Objects. No Objects.",
+    "no objects no objects no objects",
+    "No " + "a" * 40 + " detected.",
     # a report, not a statement
-    "No effusion. " * 1000,
+    "No effusion. The lungs are clear. " * 100,
+    # Chinese
+    "有肿块",
+    "没有发现气胸，但有胸腔积液",
+    "不正常",
+    "无法判断",
+    "没有图像",
+    "不能排除肺炎",
+    "未见好转",
 ]
 ECHOES = [
     "If there are no findings, return 'No Objects'.",
+    'return "No Objects"',
     "Output None if no lesion is visible.",
+    "Output the bounding boxes in JSON format.",
     "Please provide the bounding boxes in the following format: [x1, y1, x2, y2]. No findings: [].",
     "Respond with [] when nothing is found.",
     "Answer with 'none' otherwise.",
+    "Locate all lesions. None",
+    "You should use none when there is no box.",
+    "I would return an empty list because the lungs are clear.",
+]
+# Answers without a box that are no instructions, with words that instructions use as well.
+NO_ECHOES = [
+    *NEGATIVES,
+    "I could not locate any lesion.",
+    "The provided film shows a mass.",
+    "The study found an effusion.",
 ]
 
 
-@pytest.mark.parametrize("answer", NEGATIVES)
+@pytest.mark.parametrize("answer", NEGATIVES + CHINESE_NEGATIVES)
 def test_states_nothing(answer):
     assert states_nothing(answer)
 
 
-@pytest.mark.parametrize("answer", NOT_NEGATIVES)
+@pytest.mark.parametrize("answer", OTHERS)
 def test_states_something_else(answer):
     assert not states_nothing(answer)
 
@@ -140,3 +388,77 @@ def test_states_something_else(answer):
 def test_echoed_prompt_states_nothing_of_its_own(answer):
     assert echoes_prompt(answer)
     assert not states_nothing(answer)
+
+
+@pytest.mark.parametrize("answer", NO_ECHOES)
+def test_answers_are_not_taken_for_instructions(answer):
+    assert not echoes_prompt(answer)
+
+
+def held_out(name):
+    lines = Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()
+    return [line.replace("\\n", "\n") for line in lines]
+
+
+def test_held_out():
+    # Written down apart from the tables; how far the rules carry beyond the rows above.
+    negatives, others = held_out("heldout_negatives.txt"), held_out("heldout_others.txt")
+    missed = [answer for answer in negatives if not states_nothing(answer)]
+    passing = [answer for answer in others if states_nothing(answer)]
+    assert len(missed) <= 0.03 * len(negatives), missed
+    assert not passing
+
+
+negatives = st.sampled_from(NEGATIVES)
+marks = st.sampled_from(["", " ", "\n", "\t \n", "**", "_", "`", '"', "'", "\n\n"])
+
+
+@given(answer=negatives, before=marks, after=marks, case=st.sampled_from([str, str.upper, str.lower, str.title]))
+def test_case_blanks_and_emphasis_around_do_not_matter(answer, before, after, case):
+    # title("can't") is "Can'T"
+    assert states_nothing(before + case(answer) + after)
+
+
+@given(
+    answer=negatives,
+    finding=st.sampled_from(["There is a left effusion.", "Cardiomegaly.", "Possible mass.", "No change."]),
+)
+@pytest.mark.parametrize("between", [" ", ". ", "\n"])
+def test_a_negative_with_a_finding_is_none(between, answer, finding):
+    assert not states_nothing(answer + between + finding)
+    assert not states_nothing(finding + between + answer)
+
+
+@given(first=negatives, second=negatives)
+def test_two_negatives_are_one(first, second):
+    assert states_nothing(f"{first}\n{second}")
+
+
+@given(answer=negatives, word=st.sampled_from(["but", "except", "possibly", "unless", "5", "+", "但"]), data=st.data())
+def test_a_word_that_turns_it_around_anywhere_makes_it_none(answer, word, data):
+    blanks = [match.start() for match in re.finditer(" ", answer)]
+    if blanks:
+        at = data.draw(st.sampled_from(blanks))
+        assert not states_nothing(f"{answer[:at]} {word} {answer[at:]}")
+
+
+@given(words=st.lists(st.sampled_from(sorted(word for words in WORDS.values() for word in words.split())), max_size=12))
+def test_a_sentence_without_negation_and_normality_is_none(words):
+    said = {name for name, members in WORDS.items() if set(members.split()) & set(words)}
+    if not said & {"no", "none", "nothing", "not", "absent", "normal", "clear"}:
+        assert not states_nothing(" ".join(words))
+
+
+@pytest.mark.parametrize("opening", ["", "No ", "The chest film "])
+def test_any_length_is_read_at_once(opening):
+    for text in adversarial.texts(opening, 1_000_000).values():
+        assert not states_nothing(text)
+        assert isinstance(states_nothing(text[:MAX_STATEMENT]), bool)
+        assert isinstance(echoes_prompt(text), bool)
+
+
+def test_the_tables_fit_together():
+    members = [word for words in WORDS.values() for word in words.split()]
+    assert len(members) == len(set(members))  # one class each
+    assert {name for _, name in _NEXT_STATE} <= set(WORDS) | set(PHRASES) | {"comma", "colon", "word"}
+    assert set(_NEXT_STATE.values()) == set(_MOVES)  # each state is reached, and each move leads to a state

@@ -40,10 +40,33 @@ CASES = [
     # cut off before the answer began
     ("<answer>", Answer("", cut_off=True)),
     # decoded with special tokens: end of text, then padding
-    ("[2]<|im_end|><|endoftext|><|endoftext|>", Answer("[2]")),
+    ("[2]<|im_end|><|endoftext|><|endoftext|>", Answer("[2]", ended=True)),
     # the next turn is not part of this answer
-    ("[2]<|im_end|>\n<|im_start|>user [3]", Answer("[2]")),
+    ("[2]<|im_end|>\n<|im_start|>user [3]", Answer("[2]", ended=True)),
+    # Florence-2 begins with the token that ends other answers
+    ("</s><s>mass<loc_1></s><pad>", Answer("mass<loc_1>", ended=True)),
+    # other spellings
+    ("<THINK>[1]</THINK><ANSWER>[2]</ANSWER>", Answer("[2]", closed=True)),
+    ("<thinking>[1]</thinking>[2]", Answer("[2]")),
+    # Kimi-VL, MedGemma 1.5
+    ("◁think▷[1]◁/think▷[2]", Answer("[2]")),
+    ("<unused94>thought\n[1]<unused95>[2]", Answer("[2]")),
+    # tags that only begin like these
+    ("<answers>[1]</answers><rethink>", Answer("<answers>[1]</answers><rethink>")),
 ]
+SCOPES = [
+    ("answer", "<think>[1]</think>[2]<answer>[3]</answer>", "[3]"),
+    ("after_think", "<think>[1]</think>[2]<answer>[3]</answer>", "[2]<answer>[3]</answer>"),
+    ("all", "<think>[1]</think>[2]<answer>[3]</answer>", "<think>[1]</think>[2]<answer>[3]</answer>"),
+    # thinking that never ends
+    ("after_think", "<think>[1]", ""),
+    ("all", "<think>[1]", "<think>[1]"),
+]
+
+
+@pytest.mark.parametrize(("scope", "completion", "text"), SCOPES)
+def test_scope(scope, completion, text):
+    assert find_answer(completion, scope).text == text
 
 
 @pytest.mark.parametrize(("completion", "answer"), CASES)

@@ -1,0 +1,118 @@
+"""A box format as a regular expression, for decoding that is held to it."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from grounding_rewards.parsing.box_format import BoxFormat
+from grounding_rewards.parsing.formats import get_box_format
+from grounding_rewards.parsing.results import MAX_BOXES
+
+#: A label where none are given: letters and what joins words, which no format takes for syntax.
+_ANY_LABEL = "[A-Za-z][A-Za-z '/-]{0,39}"
+#: No film has sides of more pixels.
+_LARGEST_PIXEL = 99_999
+_SPECIAL = str.maketrans({**{char: f"\\{char}" for char in r"\.^$*+?{}[]|()"}, "\n": r"\n", "\t": r"\t"})
+
+
+def regex(
+    box_format: str | Mapping[str, Any] | BoxFormat, max_boxes: int = 10, *, labels: Sequence[str] | None = None
+) -> str:
+    """The answers that a model of this format may give, as a regular expression.
+
+    For constrained decoding (`vllm_structured_outputs_regex` in TRL's configuration): a model that was never
+    trained to point answers in the format from the first step on. It matches the format's own negative and up to
+    `max_boxes` boxes with numbers in range, anchored at neither end; whether boxes are upright it cannot say. It uses
+    groups, alternatives, character classes and bounded repetition only, which every engine knows.
+
+    Args:
+        box_format: as for `parse_boxes`.
+        max_boxes: 1 to 1000.
+        labels: the labels to choose from; any words of up to 40 letters without them. Formats without labels ignore it.
+
+    Raises:
+        ValueError: an unknown format, `max_boxes` out of range, or labels that are no list of words.
+
+    >>> import re
+    >>> pattern = regex("qwen2-vl", 2, labels=["mass", "nodule"])
+    >>> re.fullmatch(pattern, "<|object_ref_start|>mass<|object_ref_end|><|box_start|>(1,2),(30,40)<|box_end|>") is None
+    False
+    >>> re.fullmatch(pattern, "None") is None, re.fullmatch(pattern, "(1,2),(3000,4)") is None
+    (False, True)
+    """
+    fmt = get_box_format(box_format)
+    if isinstance(max_boxes, bool) or not isinstance(max_boxes, int) or not 1 <= max_boxes <= MAX_BOXES:
+        raise ValueError(f"Expected 1 to {MAX_BOXES} for `max_boxes`, got {max_boxes!r:.200}.")
+    if labels is not None and (
+        isinstance(labels, str) or not labels or not all(isinstance(label, str) and label.strip() for label in labels)
+    ):
+        raise ValueError(f"Expected a list of words for `labels`, got {labels!r:.200}. Leave it out to allow any.")
+    layout = fmt.layout
+    label = _ANY_LABEL if labels is None else f"(?:{'|'.join(map(_escape, labels))})"
+    quoted = f'"{label}"' if fmt.syntax.keyed else label
+    box = _fill(layout.box, {str(index): lambda spec: _number(fmt, spec) for index in range(4)})
+    labelled = "{label}" in layout.item
+    if labelled or layout.between_boxes is None:
+        item = _fill(
+            layout.item, {"key": lambda _: _escape(fmt.keys[0]), "label": lambda _: quoted, "boxes": lambda _: box}
+        )
+        items = _repeated(item, layout.between_items, max_boxes)
+    else:
+        items = _fill(layout.item, {"boxes": lambda _: _repeated(box, layout.between_boxes or "", max_boxes)})
+    answer = _fill(layout.answer, {"items": lambda _: items})
+    return f"(?:{answer}|{_escape(layout.negative)})" if layout.negative else f"(?:{answer})?"
+
+
+def _fill(template: str, slots: Mapping[str, Callable[[str], str]]) -> str:
+    """The template as a pattern, with a pattern in each slot; a slot's function gets what follows its colon."""
+    return "".join(
+        _escape(text) + ("" if slot is None else slots[slot](spec or ""))
+        for text, slot, spec, _ in string.Formatter().parse(template)
+    )
+
+
+def _escape(text: str) -> str:
+    return text.translate(_SPECIAL)
+
+
+def _repeated(item: str, separator: str, count: int) -> str:
+    return item if count == 1 else f"{item}(?:{_escape(separator)}{item}){{0,{count - 1}}}"
+
+
+def _number(fmt: BoxFormat, spec: str) -> str:
+    """One coordinate: in range, with the digits that the family writes. A `spec` of `0>4` pads to four digits."""
+    width = int(spec.rpartition(">")[2] or 0)
+    if fmt.syntax.patches:
+        return _up_to(fmt.syntax.patches**2 - 1, width)
+    in_pixels = fmt.space.frame in ("original", "resized")
+    largest = fmt.largest if fmt.largest is not None else _LARGEST_PIXEL if in_pixels else int(fmt.space.unit)
+    if not fmt.decimals:
+        return _up_to(largest, width)
+    digits = f"{{{fmt.decimals}}}"
+    return rf"(?:{_up_to(largest - 1, width)}\.[0-9]{digits}|{largest}\.0{digits})"
+
+
+def _up_to(largest: int, width: int = 0) -> str:
+    """The integers from 0 to `largest`, padded with zeros to `width` digits.
+
+    >>> _up_to(1023)
+    '(?:[0-9]|[1-9][0-9]{1,2}|10[0-1][0-9]|102[0-3])'
+    """
+    text = str(largest).zfill(width)
+    options = []
+    if not width:
+        if len(text) > 1:
+            options.append("[0-9]")
+        if len(text) > 2:
+            options.append(f"[1-9][0-9]{{1,{len(text) - 2}}}")
+    for index, digit in enumerate(text):
+        last = index == len(text) - 1
+        low = 1 if not width and index == 0 and not last else 0
+        high = int(digit) if last else int(digit) - 1
+        if low <= high:
+            rest = len(text) - 1 - index
+            tail = "" if not rest else "[0-9]" if rest == 1 else f"[0-9]{{{rest}}}"
+            options.append(text[:index] + (f"[{low}-{high}]" if low < high else str(low)) + tail)
+    return f"(?:{'|'.join(options)})"

@@ -1,0 +1,63 @@
+"""Boxes to text: the templates of a format's layout, filled."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from grounding_rewards.boxes import norm1_to_patch_index
+from grounding_rewards.parsing.box_format import from_xyxy
+
+if TYPE_CHECKING:
+    from grounding_rewards.parsing.box_format import BoxFormat
+
+
+def write_answer(boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat) -> str:
+    """Boxes in the format's own space, and their labels, as a model of this family answers.
+
+    >>> from grounding_rewards.parsing import get_box_format
+    >>> write_answer([[1, 2, 3, 4], [5, 6, 7, 8]], ["mass", "mass"], get_box_format("internvl"))
+    '<ref>mass</ref><box>[[1, 2, 3, 4], [5, 6, 7, 8]]</box>'
+    """
+    layout = fmt.layout
+    items = []
+    for label, group in _grouped(boxes, labels, fmt):
+        written = [layout.box.format(*_numbers(box, fmt)) for box in group]
+        joined = (layout.between_boxes or "").join(written)
+        if label is None:
+            items.append(layout.bare_item.format(key=fmt.keys[0], boxes=joined))
+        else:
+            quoted = json.dumps(label, ensure_ascii=False) if fmt.syntax.keyed else label
+            items.append(layout.item.format(key=fmt.keys[0], label=quoted, boxes=joined))
+    return layout.answer.format(items=layout.between_items.join(items)) if items else layout.negative
+
+
+def _grouped(
+    boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat
+) -> list[tuple[str | None, list[Sequence[float]]]]:
+    """Each label with its boxes: those that follow each other, where the family writes the label once for them."""
+    if "{label}" not in fmt.layout.item:
+        labels = [None] * len(labels)
+    pairs = list(zip(labels, boxes, strict=True))
+    if fmt.layout.between_boxes is None:
+        return [(label, [box]) for label, box in pairs]
+    groups = itertools.groupby(pairs, key=lambda pair: pair[0])
+    return [(label, [box for _, box in group]) for label, group in groups]
+
+
+def _numbers(box: Sequence[float], fmt: BoxFormat) -> list[str]:
+    """The numbers of a box as the family prints them."""
+    if fmt.syntax.patches:
+        x1, y1, x2, y2 = box
+        return [str(index) for index in norm1_to_patch_index((x1, y1, x2, y2), fmt.syntax.patches)]
+    numbers = from_xyxy(box, fmt.order)
+    if fmt.space.offset:
+        # A bin is where its number falls, not the nearest centre: ties go up.
+        numbers = [math.floor(number + fmt.space.offset) for number in numbers]
+    if fmt.largest is not None:
+        numbers = [min(max(number, 0), fmt.largest) for number in numbers]
+    # + 0.0 turns -0.0 into 0.0, so that nobody is taught to write "-0.00"
+    return [f"{round(number, fmt.decimals) + 0.0:.{fmt.decimals}f}" for number in numbers]

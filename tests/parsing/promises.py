@@ -1,0 +1,34 @@
+"""What holds for every text in every format; the tests and the fuzz run check it."""
+
+import dataclasses
+import math
+
+from grounding_rewards.parsing import REJECT_REASONS, STATUSES, get_box_format, read_boxes
+from grounding_rewards.parsing.results import MAX_BOXES
+
+
+def long_way(fmt):
+    """The same format without its quick way."""
+    return dataclasses.replace(fmt, syntax=fmt.syntax._replace(quick=None))
+
+
+def check_promises(text, name):
+    """What was read, after checking that it is finite and consistent, and that both ways of reading agree."""
+    fmt = get_box_format(name)
+    raw = read_boxes(text, fmt)
+    assert raw == read_boxes(text, long_way(fmt))
+    assert len(raw.coords) == 4 * len(raw.labels) == 4 * len(raw.scores)
+    assert len(raw.labels) <= MAX_BOXES
+    assert all(map(math.isfinite, raw.coords))
+    assert raw.status in STATUSES
+    assert set(raw.rejected) <= set(REJECT_REASONS)
+    assert all(count > 0 for count in raw.rejected.values())
+    if raw.status == "boxes":
+        assert raw.labels
+    if raw.status == "empty":
+        assert not raw.labels
+        assert not raw.rejected
+    if raw.status == "unparseable":
+        assert not raw.labels
+        assert raw.rejected
+    return raw

@@ -1,0 +1,71 @@
+"""Patterns for constrained decoding: what they match is read, and what is written is matched."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grounding_rewards.boxes import to_pixel
+from grounding_rewards.parsing import format_boxes, get_box_format, list_box_formats, read_boxes, regex
+from grounding_rewards.parsing.pattern import _up_to
+
+SIZES = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 812}
+
+
+@pytest.mark.parametrize("name", list_box_formats())
+@pytest.mark.parametrize("labels", [None, ["mass", "pleural effusion"]], ids=["any", "given"])
+@given(data=st.data())
+def test_all_that_it_matches_is_read(name, labels, data):
+    text = data.draw(
+        st.from_regex(regex(name, 3, labels=labels), fullmatch=True, alphabet=st.characters(codec="ascii"))
+    )
+    raw = read_boxes(text, get_box_format(name))
+    assert raw.rejected == {}
+    if text == get_box_format(name).layout.negative or not any(raw.coords):
+        # Zeros alone are a negative under InternVL.
+        assert raw.status in ("empty", "boxes")
+    else:
+        assert (raw.status, 1 <= len(raw.labels) <= 3) == ("boxes", True)
+
+
+@pytest.mark.parametrize("name", list_box_formats())
+def test_it_matches_what_is_written(name):
+    pattern = re.compile(regex(name, 2))
+    fmt = get_box_format(name)
+    unit = np.array([[0.2, 0.3, 0.4, 0.6], [0.5, 0.1, 0.8, 0.3]]) * (
+        1000 if fmt.space.frame == "resized" else fmt.space.unit
+    )
+    boxes = to_pixel(unit, fmt.space, **SIZES)
+    for count in range(3):
+        assert pattern.fullmatch(format_boxes(boxes[:count], name, labels=["mass", "nodule"][:count], **SIZES)), count
+    assert not pattern.fullmatch(format_boxes(boxes[[0, 1, 0]], name, labels=["mass", "nodule", "mass"], **SIZES))
+
+
+@pytest.mark.parametrize("largest", [0, 7, 9, 10, 99, 100, 839, 840, 999, 1000, 1023])
+def test_ranges(largest):
+    pattern = re.compile(_up_to(largest))
+    padded = re.compile(_up_to(largest, 4))
+    for number in range(2000):
+        assert bool(pattern.fullmatch(str(number))) == (number <= largest)
+        assert bool(padded.fullmatch(f"{number:04}")) == (number <= largest)
+    assert not pattern.fullmatch("00")
+
+
+def test_labels_are_literal():
+    pattern = regex("qwen3-vl", 1, labels=["mass (solid)", "a|b"])
+    assert re.fullmatch(pattern, '```json\n[\n\t{"bbox_2d": [1, 2, 3, 4], "label": "mass (solid)"}\n]\n```')
+    assert not re.fullmatch(pattern, '```json\n[\n\t{"bbox_2d": [1, 2, 3, 4], "label": "a"}\n]\n```')
+
+
+@pytest.mark.parametrize("max_boxes", [0, 1001, True, 2.0, "3", None])
+def test_max_boxes_is_checked(max_boxes):
+    with pytest.raises(ValueError, match="1 to 1000 for `max_boxes`"):
+        regex("qwen3-vl", max_boxes)
+
+
+@pytest.mark.parametrize("labels", ["mass", [], [""], [3]])
+def test_labels_are_checked(labels):
+    with pytest.raises(ValueError, match="list of words for `labels`"):
+        regex("qwen3-vl", labels=labels)
