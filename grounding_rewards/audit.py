@@ -1,0 +1,601 @@
+"""Notice when the numbers that a model writes contradict the declared coordinate space or order.
+
+Nothing here changes what is read: the space of a number cannot be told from the number, and a reward that guessed it
+would change its meaning from one completion to the next. Over many films, though, a wrong declaration shows: read in
+another space or order, the same numbers meet the reference boxes, or at least fit on the films. That is worth one
+warning, because training cannot repair it.
+
+Two kinds of evidence, both over many films and never over one:
+
+* With reference boxes: another reading has a clearly higher mean IoU, and it meets the boxes of *its own* film better
+  than those of other films. A box that is always the same, wherever it lands, has no part in the second.
+* Without: the numbers do not fit on the films as declared (outside, or upside down), and nearly all do as another
+  reading that also fills the film.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grounding_rewards.boxes import (
+    PIXEL,
+    RESIZED_PIXEL,
+    SPACES,
+    Boxes,
+    as_box_array,
+    cxcywh_to_xyxy,
+    frame_to_pixel,
+    space_frame,
+    valid_boxes,
+    xywh_to_xyxy,
+    xyxy_to_cxcywh,
+    xyxy_to_xywh,
+)
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.parsing import BoxFormat, RawBoxes, get_box_format, list_box_formats
+
+Array = NDArray[np.float64]
+
+# Fewer say nothing about a model, and some only what is plain on every one of them.
+_FEWEST_FILMS, _SOME_FILMS = 4, 10
+_FEWEST_DISTINCT = 5
+# Enough to see any mix-up; more would only cost time.
+_MOST_FILMS = 256
+_MOST_ANSWERS_PER_FILM = 4
+# Completions with boxes after which watching ends: a small dataset never shows that many films.
+_MOST_WATCHED = 4096
+_MOST_BOXES = 16
+
+# A contradiction must be large, and certain beyond chance over films.
+_LEAST_GAIN = 0.15
+_PLAIN_GAIN = 0.4
+_LEAST_IOU = 0.25
+_STANDARD_ERRORS = 4.0
+_CONTROLS = 8
+# What a model may do to all of its boxes: a shift in parts of the film, a factor in size.
+_LARGEST_SHIFT, _LARGEST_FACTOR = 0.1, 4.0
+# Readings whose mean IoU differs by less are taken for the same.
+_SAME_IOU = 0.02
+
+# Share of boxes on the film: as declared at most, and in another reading at least.
+_MOST_FITTING, _LEAST_FITTING = 0.7, 0.95
+# How far boxes may stick out, in parts of the film: poor boxes in the declared reading, all in another.
+_WIDE_MARGIN, _MARGIN = 0.5, 0.05
+# How far down or right nearly all boxes of a log reach, in parts of the film. `_SPECK` is what numbers up to 1 are
+# where 100 is the edge.
+_SPECK, _LEAST_REACH = 0.0101, 0.3
+_SAME_REACH = 0.8
+# Pixels a side: what a film of unknown size is taken to have, to tell whether boxes fill it.
+_USUAL_SIDE = 1000.0
+
+_IN_PIXELS = ("original", "resized")
+
+# The most common first: named where several fit equally well.
+_COMMON_SPACES = (
+    "norm1000",
+    "pixel",
+    "resized_pixel",
+    "norm1",
+    "norm100",
+    "norm999",
+    "pad1",
+    "bin1024",
+    "bin1000",
+    "pad999",
+    "crop100",
+    "squash840",
+)
+
+
+def _same(boxes: Boxes) -> Boxes:
+    return boxes
+
+
+def _swap_axes(boxes: Boxes) -> Boxes:
+    return boxes[..., [1, 0, 3, 2]]
+
+
+_TO_XYXY: dict[str, Callable[[Boxes], Boxes]] = {
+    "xyxy": _same,
+    "yxyx": _swap_axes,
+    "xywh": xywh_to_xyxy,
+    "cxcywh": cxcywh_to_xyxy,
+}
+_FROM_XYXY: dict[str, Callable[[Boxes], Boxes]] = {
+    "xyxy": _same,
+    "yxyx": _swap_axes,
+    "xywh": xyxy_to_xywh,
+    "cxcywh": xyxy_to_cxcywh,
+}
+
+
+class SpaceWarning(UserWarning):
+    """The boxes of many films contradict the declared coordinate space or order."""
+
+
+class Reading(NamedTuple):
+    """What four numbers are taken for: the name of a coordinate space, and their order in the text."""
+
+    space: str
+    order: str
+
+
+@dataclass(frozen=True)
+class SpaceAudit:
+    """Whether a model's numbers contradict the declared space and order.
+
+    Attributes:
+        declared: the reading that the box format states.
+        likely: the reading that the numbers fit, where they contradict the declared one; else None.
+        declared_iou: mean over films of the best IoU of each predicted box, as declared; NaN without reference boxes.
+        likely_iou: the same for `likely`; NaN without reference boxes, or where nothing contradicts.
+        films: how many films were compared.
+        boxes: how many predicted boxes were compared.
+        message: one or two sentences for a person: what was found and what to declare.
+    """
+
+    declared: Reading
+    likely: Reading | None
+    declared_iou: float
+    likely_iou: float
+    films: int
+    boxes: int
+    message: str
+
+
+def audit_boxes(
+    raws: Sequence[RawBoxes],
+    box_format: str | Mapping[str, Any] | BoxFormat,
+    boxes: Sequence[ArrayLike] | None = None,
+    *,
+    width: ArrayLike | None = None,
+    height: ArrayLike | None = None,
+    resized_width: ArrayLike | None = None,
+    resized_height: ArrayLike | None = None,
+) -> SpaceAudit:
+    """Compare what models wrote with the space and order that their box format declares.
+
+    Args:
+        raws: n completions as `read_boxes` gives them.
+        box_format: the format that they were read in.
+        boxes: n lists of reference boxes, (m, 4) xyxy in original pixels; without them only numbers that do not fit on
+            the films are noticed. A completion on a film without reference boxes plays no part beside others.
+        width: n widths of the original films, or one for all; NaN or None where unknown.
+        height: likewise, as the other two.
+        resized_width: see `width`.
+        resized_height: see `width`.
+
+    Raises:
+        ValueError: the format is unknown, a size is no number, or the lengths differ.
+
+    Example:
+        >>> from grounding_rewards.parsing import read_boxes
+        >>> gt = [[[k, 2 * k, k + 90, 2 * k + 70]] for k in range(0, 400, 20)]
+        >>> texts = [f'[{{"bbox_2d": [{y1}, {x1}, {y2}, {x2}]}}]' for [[x1, y1, x2, y2]] in gt]
+        >>> raws = [read_boxes(text, get_box_format("qwen3-vl")) for text in texts]
+        >>> audit = audit_boxes(raws, "qwen3-vl", gt, width=1000, height=1000)
+        >>> audit.likely, round(audit.declared_iou, 2), audit.likely_iou
+        (Reading(space='norm1000', order='yxyx'), 0.08, 1.0)
+        >>> print(audit.message.replace(": ", ":\\n", 1))
+        Expected boxes in norm1000, order xyxy, for box format qwen3-vl, got numbers that fit norm1000, order yxyx:
+        over 20 films with 20 boxes the mean IoU is 0.08, and would be 1.00. If the model writes that, declare \
+`box_format: gemini`.
+    """
+    fmt = get_box_format(box_format)
+    n = len(raws)
+    if boxes is not None and len(boxes) != n:
+        raise ValueError(
+            f"Expected one list of reference boxes per completion ({n}) for `boxes`, got {len(boxes)}. "
+            "Repeat them once per completion."
+        )
+    gt = [np.zeros((0, 4)) if boxes is None else as_box_array(boxes[k]) for k in range(n)]
+    sizes = film_sizes(n, width, height, resized_width, resized_height)
+    answers = [_answer(raw, fmt, gt[k], sizes[k], k) for k, raw in enumerate(raws) if raw.coords]
+    if any(len(answer.gt) for answer in answers):
+        answers = [answer for answer in answers if len(answer.gt)]
+    return _audit(_some_films(answers), fmt)
+
+
+class SpaceAuditor:
+    """Watches batch after batch until it has seen enough, and reports a contradiction once per box format.
+
+    A copy, also an unpickled one, starts afresh: what was seen stays in the process that saw it.
+
+    Example:
+        >>> from grounding_rewards.parsing import read_boxes
+        >>> fmt, auditor = get_box_format("answer-list"), SpaceAuditor()
+        >>> for k in range(0, 400, 20):
+        ...     raw = read_boxes(f"<answer>[{k}, {k}, {k + 90}, {k + 50}]</answer>", fmt)
+        ...     gt = np.array([[k, k, k + 90.0, k + 50]])
+        ...     for audit in auditor.watch([raw], [fmt], [gt], film_sizes(1, 1000, 1000)):
+        ...         print(audit.films, audit.likely)
+        10 Reading(space='norm1000', order='xyxy')
+    """
+
+    def __init__(self) -> None:
+        self._watched: dict[str, _Watched] = {}
+
+    def __reduce__(self) -> tuple[type[SpaceAuditor], tuple[()]]:
+        return SpaceAuditor, ()
+
+    def wants(self, formats: Iterable[BoxFormat]) -> bool:
+        """Whether there is a format among them of which more has to be seen."""
+        names = {fmt.name for fmt in formats}
+        return any(name not in self._watched or not self._watched[name].done for name in names)
+
+    def watch(
+        self, raws: Sequence[RawBoxes], formats: Sequence[BoxFormat], gt: Sequence[Boxes], sizes: Array
+    ) -> list[SpaceAudit]:
+        """Take a batch into account.
+
+        Args:
+            raws: n completions.
+            formats: the format of each.
+            gt: the reference boxes of each, (m, 4) in original pixels; completions on films without any are passed
+                over.
+            sizes: (n, 4), see :func:`film_sizes`.
+
+        Returns:
+            What contradicts a declared space or order, each format once.
+        """
+        found = []
+        for k, (raw, fmt) in enumerate(zip(raws, formats, strict=True)):
+            if raw.coords and len(gt[k]):
+                self._watched.setdefault(fmt.name, _Watched(fmt)).add(raw, gt[k], sizes[k])
+        for watched in self._watched.values():
+            audit = watched.look()
+            if audit is not None and audit.likely is not None:
+                found.append(audit)
+        return found
+
+
+class _Watched:
+    """What was seen of one format; looked at after 4, 8, 16, … films, and dropped when there is no more to learn."""
+
+    def __init__(self, fmt: BoxFormat) -> None:
+        self.done = False
+        self._fmt = fmt
+        self._films: dict[Any, list[_Answer]] = {}
+        self._next_look = _FEWEST_FILMS
+        self._room = _MOST_WATCHED
+
+    def add(self, raw: RawBoxes, gt: Boxes, sizes: Array) -> None:
+        if self.done or not self._room or len(self._films) == _MOST_FILMS:
+            return
+        self._room -= 1
+        key = _film_key(gt, sizes)
+        answers = self._films.setdefault(key, [])
+        if len(answers) < _MOST_ANSWERS_PER_FILM:
+            answers.append(_answer(raw, self._fmt, gt, sizes, key))
+
+    def look(self) -> SpaceAudit | None:
+        is_last = not self._room or len(self._films) == _MOST_FILMS
+        if self.done or not (is_last or len(self._films) >= self._next_look):
+            return None
+        audit = _audit([answer for answers in self._films.values() for answer in answers], self._fmt)
+        self._next_look = 2 * len(self._films)
+        self.done = is_last or audit.likely is not None
+        if self.done:
+            self._films.clear()
+        return audit
+
+
+def film_sizes(
+    n: int,
+    width: ArrayLike | None = None,
+    height: ArrayLike | None = None,
+    resized_width: ArrayLike | None = None,
+    resized_height: ArrayLike | None = None,
+) -> Array:
+    """The four sizes of n films, (n, 4), NaN where unknown; each given once per film, or once for all.
+
+    Raises:
+        ValueError: not numbers, or not n of them.
+
+    Example:
+        >>> film_sizes(2, [640, 512], 480)
+        array([[640., 480.,  nan,  nan],
+               [512., 480.,  nan,  nan]])
+    """
+    sizes = np.full((n, 4), np.nan)
+    given = {"width": width, "height": height, "resized_width": resized_width, "resized_height": resized_height}
+    for column, (side, values) in zip(sizes.T, given.items(), strict=True):
+        try:
+            column[:] = np.nan if values is None else np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"Expected a number, or {n} of them, for `{side}`, got {values!r:.200}. Give sizes in pixels."
+            ) from None
+    return np.where(_positive(sizes), sizes, np.nan)
+
+
+class _Answer(NamedTuple):
+    """The boxes of one completion as written, and what is known of its film (sizes: NaN where unknown)."""
+
+    written: Boxes
+    gt: Boxes
+    sizes: Array
+    film: Any
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """Answers side by side, padded with NaN; boxes and references in parts of the film where its size is known.
+
+    ``written`` is (answers, boxes, 4), ``gt`` (answers, references, 4), ``sizes`` (4, answers, 1), ``film`` (answers,)
+    numbers from 0 up.
+    """
+
+    written: Boxes
+    gt: Boxes
+    sizes: Array
+    film: NDArray[np.intp]
+
+    @staticmethod
+    def of(answers: Sequence[_Answer]) -> _Sample:
+        if any(_positive(answer.sizes[:2]).all() for answer in answers):
+            answers = [answer for answer in answers if _positive(answer.sizes[:2]).all()]
+        sizes = np.array([answer.sizes for answer in answers]).reshape(-1, 4).T[..., None]
+        gt = _padded([answer.gt for answer in answers])
+        films = {film: k for k, film in enumerate(dict.fromkeys(answer.film for answer in answers))}
+        return _Sample(
+            _padded([answer.written for answer in answers]),
+            gt / _corner(sizes) if _positive(sizes[:2]).all() else gt,
+            sizes,
+            np.array([films[answer.film] for answer in answers], dtype=np.intp),
+        )
+
+    @property
+    def sizes_known(self) -> bool:
+        return bool(_positive(self.sizes[:2]).all())
+
+    @property
+    def resized_known(self) -> bool:
+        return self.sizes_known and bool(_positive(self.sizes[2:]).all())
+
+    @property
+    def films(self) -> int:
+        return int(self.film.max(initial=-1)) + 1
+
+    @property
+    def written_boxes(self) -> NDArray[np.bool_]:
+        return ~np.isnan(self.written[..., 0])
+
+    def spaces(self) -> list[str]:
+        """The spaces in which these boxes can be read with the sizes that are known."""
+        if not self.sizes_known:
+            # Without the film's size its parts still tell what fits, and only pixels can be compared with pixels.
+            frames = {"original"} if self.gt.shape[1] else {"original", "film"}
+        elif not self.resized_known:
+            frames = {"original", "film", "padded", "cropped"}
+        else:
+            frames = {"original", "film", "padded", "cropped", "resized"}
+        return [name for name in _COMMON_SPACES if SPACES[name].frame in frames]
+
+    def read(self, reading: Reading) -> Boxes:
+        """The boxes in parts of the film; in pixels where only they are meant and the film's size is unknown."""
+        width, height = self.sizes[:2] if self.sizes_known else np.ones((2, 1, 1))
+        # As in scoring, a film whose resized size is not known is taken to reach the model as it is.
+        space = SPACES[reading.space] if self.resized_known or reading.space != RESIZED_PIXEL.name else PIXEL
+        frame = space_frame(space, width, height, *self.sizes[2:])
+        pixels = frame_to_pixel(_TO_XYXY[reading.order](self.written), frame)
+        return pixels / _corner(self.sizes) if self.sizes_known else pixels
+
+    def mean_iou(self, boxes: Boxes, gt: Boxes) -> Array:
+        """For each film the mean over its predicted boxes of the best IoU with a reference box: (films,)."""
+        written = self.written_boxes
+        best = np.where(written, pairwise_iou(boxes, gt).max(axis=-1), 0.0)
+        summed = np.bincount(self.film, best.sum(axis=1), self.films)
+        return summed / np.bincount(self.film, written.sum(axis=1), self.films)
+
+    def control_iou(self, boxes: Boxes) -> Array:
+        """As `mean_iou`, with the reference boxes of other films."""
+        # One answer of each film stands for the film: its reference boxes are the same in all.
+        first = np.unique(self.film, return_index=True)[1]
+        controls = min(_CONTROLS, self.films - 1)
+        others = [first[(self.film + k) % self.films] for k in range(1, controls + 1)]
+        return np.mean([self.mean_iou(boxes, self.gt[other]) for other in others], axis=0)
+
+
+def _answer(raw: RawBoxes, fmt: BoxFormat, gt: Boxes, sizes: Array, film: Any) -> _Answer:
+    xyxy = np.array(raw.coords[: 4 * _MOST_BOXES], dtype=np.float64).reshape(-1, 4)
+    return _Answer(_FROM_XYXY[fmt.order](xyxy), gt[:_MOST_BOXES], sizes, film)
+
+
+def _film_key(gt: Boxes, sizes: Array) -> tuple[bytes, bytes]:
+    """Stands for a film: all samples of one prompt have the same references, and are one piece of evidence."""
+    return gt.tobytes(), sizes.tobytes()
+
+
+def _some_films(answers: list[_Answer]) -> list[_Answer]:
+    """At most `_MOST_FILMS` films out of the whole log, evenly; answers with the same references share a film."""
+    films: dict[Any, list[_Answer]] = {}
+    for answer in answers:
+        key = _film_key(answer.gt, answer.sizes) if len(answer.gt) else answer.film
+        films.setdefault(key, []).append(answer._replace(film=key))
+    step = max(1, -(-len(films) // _MOST_FILMS))
+    kept = list(films.values())[::step]
+    return [answer for film in kept for answer in film[:_MOST_ANSWERS_PER_FILM]]
+
+
+def _positive(sizes: Array) -> NDArray[np.bool_]:
+    return (sizes > 0) & (sizes < np.inf)
+
+
+def _corner(sizes: Array) -> Array:
+    """(answers, 1, 4): width, height, width, height of every film."""
+    return np.stack([sizes[0], sizes[1], sizes[0], sizes[1]], axis=-1)
+
+
+def _padded(arrays: Sequence[Boxes]) -> Boxes:
+    longest = max((len(array) for array in arrays), default=0)
+    stacked = np.full((len(arrays), longest, 4), np.nan)
+    for row, array in zip(stacked, arrays, strict=True):
+        row[: len(array)] = array
+    return stacked
+
+
+def _audit(answers: Sequence[_Answer], fmt: BoxFormat) -> SpaceAudit:
+    declared = Reading(fmt.space.name, fmt.order)
+    sample = _Sample.of(answers)
+    if not sample.sizes_known and fmt.space.frame not in _IN_PIXELS:
+        sample = replace(sample, gt=sample.gt[:, :0])
+    boxes = int(sample.written_boxes.sum())
+    likely, declared_iou, likely_iou = None, np.nan, np.nan
+    if sample.films < _FEWEST_FILMS:
+        message = f"Too little to judge {_named(declared)} by: {_counted(sample.films, boxes)}."
+        return SpaceAudit(declared, likely, declared_iou, likely_iou, sample.films, boxes, message)
+    if sample.gt.shape[1]:
+        likely, declared_iou, likely_iou = _fit_to_references(sample, declared)
+    if likely is not None:
+        evidence = (
+            f"over {_counted(sample.films, boxes)} the mean IoU is {declared_iou:.2f}, and would be {likely_iou:.2f}"
+        )
+    elif np.isnan(declared_iou) or declared_iou < _LEAST_IOU:
+        likely, evidence = _fit_on_films(sample, declared)
+        if likely is not None and sample.gt.shape[1]:
+            likely_iou = float(sample.mean_iou(sample.read(likely), sample.gt).mean())
+    if likely is None:
+        iou = "" if np.isnan(declared_iou) else f", mean IoU {declared_iou:.2f}"
+        message = f"Nothing contradicts {_named(declared)}: {_counted(sample.films, boxes)}{iou}."
+    else:
+        message = (
+            f"Expected boxes in {_named(declared)}, for box format {fmt.name}, got numbers that fit {_named(likely)}: "
+            f"{evidence}. If the model writes that, declare `box_format: {_declaration(fmt, likely)}`."
+        )
+    return SpaceAudit(declared, likely, declared_iou, likely_iou, sample.films, boxes, message)
+
+
+def _named(reading: Reading) -> str:
+    return f"{reading.space}, order {reading.order}"
+
+
+def _counted(films: int, boxes: int) -> str:
+    return f"{films} {'film' if films == 1 else 'films'} with {boxes} {'box' if boxes == 1 else 'boxes'}"
+
+
+def _declaration(fmt: BoxFormat, reading: Reading) -> str:
+    """What to write into YAML: the name of a format that differs in nothing else, or a mapping."""
+    known = [get_box_format(name) for name in list_box_formats()]
+    if fmt in known:
+        wanted = _as_read(replace(fmt, space=SPACES[reading.space], order=reading.order))
+        named = [other.name for other in known if _as_read(other) == wanted]
+        if named:
+            return named[0]
+    base = next(other for other in known if (other.family, other.layout) == (fmt.family, fmt.layout))
+    fields = {"syntax": base.name}
+    if fmt.keys != base.keys:
+        fields["keys"] = f"[{', '.join(fmt.keys)}]"
+    if fmt.scope != base.scope:
+        fields["scope"] = fmt.scope
+    fields |= reading._asdict()
+    return f"{{{', '.join(f'{field}: {value}' for field, value in fields.items())}}}"
+
+
+def _as_read(fmt: BoxFormat) -> BoxFormat:
+    """The format without what plays no part in reading."""
+    return replace(fmt, name="", family="", decimals=0, model_types=(), keys=tuple(sorted(fmt.keys)))
+
+
+def _fit_to_references(sample: _Sample, declared: Reading) -> tuple[Reading | None, float, float]:
+    """The reading that meets the reference boxes where the declared one does not; the mean IoU of both."""
+    boxes = sample.read(declared)
+    as_declared = sample.mean_iou(boxes, sample.gt)
+    unbiased = sample.mean_iou(_without_bias(boxes, sample.gt), sample.gt)
+    baseline = max(as_declared, unbiased, key=np.mean)
+    if baseline.mean() > 1 - _LEAST_GAIN:
+        return None, float(as_declared.mean()), np.nan
+    better = {}
+    for reading in _alternatives(sample, declared):
+        boxes = sample.read(reading)
+        iou = sample.mean_iou(boxes, sample.gt)
+        gain = iou - baseline
+        is_better = iou.mean() >= _LEAST_IOU and gain.mean() >= _LEAST_GAIN and _is_certain(gain)
+        is_better &= sample.films >= _SOME_FILMS or gain.min() >= _PLAIN_GAIN
+        if is_better and _is_certain(iou - sample.control_iou(boxes)):
+            better[reading] = iou
+    if not better:
+        return None, float(as_declared.mean()), np.nan
+    best = max(better.values(), key=np.mean)
+    equal = [reading for reading, iou in better.items() if not _tells_apart(best - iou)]
+    likely = min(equal, key=lambda reading: _changes(reading, declared))
+    return likely, float(as_declared.mean()), float(better[likely].mean())
+
+
+def _without_bias(boxes: Boxes, gt: Boxes) -> Boxes:
+    """Take out what all boxes have in common against the nearest reference: a small shift, a factor in size.
+
+    A model may write boxes that are all too small or too far left; that is no mix-up, although some other reading
+    may happen to make them larger, or to move them to the right.
+    """
+    centre, size = _centre_and_size(boxes)
+    gt_centre, gt_size = _centre_and_size(gt)
+    distance = np.abs(centre[:, :, None] - gt_centre[:, None]).sum(axis=-1)
+    nearest = np.nan_to_num(distance, nan=np.inf).argmin(axis=-1)[..., None]
+    shift = np.nanmedian(np.take_along_axis(gt_centre, nearest, axis=1) - centre, axis=(0, 1))
+    with np.errstate(all="ignore"):
+        factor = np.nanmedian(np.take_along_axis(gt_size, nearest, axis=1) / size, axis=(0, 1))
+    centre = centre + shift.clip(-_LARGEST_SHIFT, _LARGEST_SHIFT)
+    half = size / 2 * factor.clip(1 / _LARGEST_FACTOR, _LARGEST_FACTOR)
+    return np.concatenate([centre - half, centre + half], axis=-1)
+
+
+def _centre_and_size(boxes: Boxes) -> tuple[Array, Array]:
+    return (boxes[..., :2] + boxes[..., 2:]) / 2, boxes[..., 2:] - boxes[..., :2]
+
+
+def _alternatives(sample: _Sample, declared: Reading) -> list[Reading]:
+    """All other readings, the most common space first."""
+    readings = [Reading(space, order) for space in sample.spaces() for order in _TO_XYXY]
+    return [reading for reading in readings if reading != declared]
+
+
+def _changes(reading: Reading, declared: Reading) -> int:
+    return sum(a != b for a, b in zip(reading, declared, strict=True))
+
+
+def _is_certain(differences: Array) -> bool:
+    return float(differences.mean()) > _STANDARD_ERRORS * float(differences.std(ddof=1)) / np.sqrt(len(differences))
+
+
+def _tells_apart(differences: Array) -> bool:
+    return float(differences.mean()) > _SAME_IOU and _is_certain(differences)
+
+
+def _fit_on_films(sample: _Sample, declared: Reading) -> tuple[Reading | None, str]:
+    """The reading in which the boxes fit on the films where they do not as declared, and what was seen."""
+    written = sample.written[sample.written_boxes]
+    fitting, reach = _fit(sample, declared, _WIDE_MARGIN)
+    most_fitting = _MOST_FITTING if sample.films >= _SOME_FILMS else 0.0
+    if len(np.unique(written, axis=0)) < _FEWEST_DISTINCT or (fitting > most_fitting and reach > _SPECK):
+        return None, ""
+    reaches = {}
+    for reading in _alternatives(sample, declared):
+        share, other_reach = _fit(sample, reading, _MARGIN)
+        # A square around or inside the film is too much like the film to be told from it without references.
+        plain = SPACES[reading.space].frame not in ("padded", "cropped")
+        if plain and share >= _LEAST_FITTING and other_reach >= _LEAST_REACH:
+            reaches[reading] = other_reach
+    if not reaches:
+        return None, ""
+    fewest = min(_changes(reading, declared) for reading in reaches)
+    reaches = {reading: reach for reading, reach in reaches.items() if _changes(reading, declared) == fewest}
+    likely = next(reading for reading, reach in reaches.items() if reach >= _SAME_REACH * max(reaches.values()))
+    if fitting > _MOST_FITTING:
+        return likely, f"as declared, {_counted(sample.films, len(written))} would have them all in one corner"
+    return likely, f"as declared, {1 - fitting:.0%} of {len(written)} boxes are far outside the film or upside down"
+
+
+def _fit(sample: _Sample, reading: Reading, margin: float) -> tuple[float, float]:
+    """The share of boxes that are upright and on the film, and how far down or right nearly all of them reach."""
+    boxes, edge = sample.read(reading)[sample.written_boxes], 1.0
+    if not sample.sizes_known and SPACES[reading.space].frame in _IN_PIXELS:
+        boxes, edge = boxes / _USUAL_SIDE, np.inf
+    on_film = (boxes[:, :2].min(axis=1) >= -margin) & (boxes[:, 2:].max(axis=1) <= edge + margin)
+    reach = np.quantile(boxes.max(axis=1), 0.9)
+    return float((on_film & valid_boxes(boxes)).mean()), min(float(reach), 1.0)

@@ -1,0 +1,184 @@
+"""The command line: `grounding-rewards <command>`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.parsing import get_box_format
+
+_INSPECT = """\
+Read a log of completions and say what is in it: how many were read, why the others were not, and whether the numbers
+contradict the coordinate space or order of the box format.
+
+A log is a .jsonl, .json, .csv or .parquet file, or a folder of them, such as the completions/ that TRL writes with
+`log_completions: true`. A row has the completion (column completion, text, response, output or answer: a string or a
+list of messages) and, as far as known, boxes (x1, y1, x2, y2 in original pixels), width, height, resized_width,
+resized_height and box_format.
+"""
+
+_INSPECT_EXAMPLES = """\
+examples:
+  grounding-rewards inspect completions.jsonl --box-format qwen3-vl
+  grounding-rewards inspect outputs/completions --box-format qwen2.5-vl --width 1024 --height 1024
+  grounding-rewards inspect log.csv --box-format '{syntax: json, keys: [box], order: yxyx, space: norm1000}'
+  grounding-rewards inspect log.jsonl --examples 2 --json figures.json --strict
+"""
+
+#: Seconds after which a progress bar is shown.
+_PATIENCE = 3.0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command and return its exit code: 0, 1 where `--strict` finds something, 2 for a wrong argument or file.
+
+    Example:
+        >>> main(["inspect", "nowhere.jsonl", "--box-format", "qwen3-vl"])
+        2
+    """
+    options = _parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except (ValueError, OSError) as error:
+        print(f"grounding-rewards: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="grounding-rewards", description="Rewards for vision-language models that answer with boxes."
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    _add_inspect(commands)
+    return parser
+
+
+def _add_inspect(commands: Any) -> None:
+    parser = commands.add_parser(
+        "inspect",
+        help="what a log of completions says, and whether its coordinate space is right",
+        description=_INSPECT,
+        epilog=_INSPECT_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.set_defaults(command=_inspect)
+    parser.add_argument("log", nargs="+", type=Path, help="file or folder")
+    parser.add_argument(
+        "--box-format",
+        metavar="FORMAT",
+        help="how the model writes boxes: a name, or a mapping as in a configuration; default: the column box_format",
+    )
+    parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
+    for side in ("width", "height"):
+        parser.add_argument(f"--{side}", type=_pixels, metavar="PIXELS", help=f"{side} of films without the column")
+    for side in ("width", "height"):
+        parser.add_argument(
+            f"--resized-{side}",
+            type=_pixels,
+            metavar="PIXELS",
+            help=f"{side} of the image that the model saw, for formats in its pixels",
+        )
+    parser.add_argument(
+        "--examples", type=int, default=0, metavar="N", help="show N completions of each status and reason in full"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, without any text of the log")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 1 if numbers contradict the format, or more than a tenth of the completions is unparseable",
+    )
+
+
+def _pixels(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(
+            f"Expected a positive number of pixels, got {text!r}. Give the side of a film."
+        )
+    return value
+
+
+def _inspect(options: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from grounding_rewards.data.completions import read_completions
+    from grounding_rewards.report.inspection import inspect_completions, print_inspection
+
+    completions, rows = read_completions(options.log, text_column=options.text_column)
+    sizes = {side: getattr(options, side) for side in ("width", "height", "resized_width", "resized_height")}
+    box_format = None if options.box_format is None else get_box_format(_given_format(options.box_format))
+    inspection = inspect_completions(completions, rows, box_format, sizes=sizes, track=_track)
+    if options.json is not None:
+        options.json.write_text(json.dumps(inspection.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    # What the terminal cannot write must not end the command.
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    console = Console()
+    # A log of a log is read without a terminal's edge.
+    print_inspection(inspection, console if console.is_terminal else Console(width=120), examples=options.examples)
+    return int(options.strict and inspection.is_suspect)
+
+
+def _given_format(text: str) -> str | Mapping[str, Any]:
+    """A name, or a mapping in JSON or, where PyYAML is installed, in YAML."""
+    if not text.lstrip().startswith("{"):
+        return text
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError:
+        given = _read_yaml(text)
+    if not isinstance(given, dict):
+        raise ValueError(
+            f"Expected a mapping for --box-format, got {text!r}. Write it as {{syntax: json, order: yxyx}}."
+        )
+    return given
+
+
+def _read_yaml(text: str) -> Any:
+    try:
+        import yaml
+    except ImportError:
+        raise ValueError(
+            f"Expected JSON for --box-format, got {text!r}. Write it as "
+            '\'{"syntax": "json", "order": "yxyx"}\', or `pip install pyyaml` to write it in YAML.'
+        ) from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(
+            f"Expected JSON or YAML for --box-format, got {text!r} ({error}). "
+            "Write it as {syntax: json, order: yxyx}."
+        ) from None
+
+
+def _track(items: Sequence[Any]) -> Iterator[Any]:
+    """Go through the items, with a progress bar once it takes longer than one waits without."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    progress = Progress(console=console, transient=True)
+    task = progress.add_task("inspecting", total=len(items))
+    patient_until = time.monotonic() + _PATIENCE
+    try:
+        for item in items:
+            if console.is_terminal and time.monotonic() > patient_until:
+                progress.start()
+            yield item
+            progress.advance(task)
+    finally:
+        # It would leave an empty line where it was never shown.
+        if progress.live.is_started:
+            progress.stop()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+"""The command line, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from grounding_rewards.cli import main
+from tests.conftest import REPOSITORY
+
+LOG = REPOSITORY / "docs" / "examples" / "completions.jsonl"
+PAGE = (REPOSITORY / "docs" / "inspect.md").read_text(encoding="utf-8")
+
+
+def lines(text: str) -> list[str]:
+    return [line.rstrip() for line in text.strip("\n").split("\n")]
+
+
+@pytest.mark.parametrize(
+    ("command", "output"), re.findall(r"```console\n\$ grounding-rewards (.*)\n((?:.*\n)*?)```", PAGE)
+)
+def test_the_documentation_shows_what_is_printed(command, output, monkeypatch, capsys):
+    monkeypatch.chdir(REPOSITORY)
+    assert main(command.split()) == 0
+    assert lines(capsys.readouterr().out) == lines(output)
+
+
+def test_the_documentation_shows_something():
+    assert PAGE.count("```console") == 2
+
+
+def test_the_installed_command_runs(tmp_path):
+    command = Path(sys.executable).with_name("grounding-rewards")
+    if not command.exists():
+        pytest.skip("the package is not installed with its commands")
+    run = subprocess.run([command, "inspect", LOG, "--box-format", "qwen2.5-vl"], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "Nothing contradicts resized_pixel, order xyxy" in run.stdout
+
+
+def test_strict_tells_scripts(capsys):
+    assert main(["inspect", str(LOG), "--box-format", "qwen3-vl", "--strict"]) == 1
+    assert main(["inspect", str(LOG), "--box-format", "qwen2.5-vl", "--strict"]) == 0
+
+
+def test_figures_are_written_as_json(tmp_path, capsys):
+    path = tmp_path / "figures.json"
+    assert main(["inspect", str(LOG), "--box-format", "qwen3-vl", "--json", str(path)]) == 0
+    figures = json.loads(path.read_text(encoding="utf-8"))
+    assert figures["completions"] == 24
+    assert figures["spaces"]["qwen3-vl"]["likely"] == {"space": "resized_pixel", "order": "xyxy"}
+
+
+@pytest.mark.parametrize(
+    "box_format",
+    [
+        '{"syntax": "json", "keys": ["bbox_2d"], "space": "resized_pixel"}',
+        "{syntax: json, keys: [bbox_2d], space: resized_pixel}",
+    ],
+)
+def test_a_format_may_be_declared_in_json_or_yaml(box_format, capsys):
+    pytest.importorskip("yaml")
+    assert main(["inspect", str(LOG), "--box-format", box_format, "--strict"]) == 0
+
+
+def test_sizes_are_given_for_all_films(tmp_path, capsys):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"text": "[{\\"bbox_2d\\": [10, 10, 50, 50]}]", "boxes": [[20, 10, 100, 50]]}', encoding="utf-8")
+    sizes = ["--width", "200", "--height", "100", "--resized-width", "100", "--resized-height", "100"]
+    assert main(["inspect", str(path), "--box-format", "qwen2.5-vl", *sizes]) == 0
+    assert re.search(r"mean R3 +1\.000", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([str(LOG)], "Expected a box format, got none for row 0"),
+        ([str(LOG), "--box-format", "qwen"], "Expected a known name for `box_format`, got 'qwen'"),
+        ([str(LOG), "--box-format", "{syntax: json"], "Expected JSON or YAML for --box-format"),
+        ([str(LOG), "--box-format", "{1, 2}"], "`box_format`"),
+        ([str(LOG), "--box-format", "{}"], "`box_format`"),
+        ([str(LOG), "--box-format", "qwen3-vl", "--text-column", "said"], "Expected a column said"),
+        (["nowhere.jsonl", "--box-format", "qwen3-vl"], "Expected a file, or a folder with logs"),
+    ],
+)
+def test_wrong_arguments_end_with_a_line_and_2(arguments, message, capsys):
+    pytest.importorskip("yaml")
+    assert main(["inspect", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.out == ""
+
+
+@pytest.mark.parametrize("value", ["0", "-3", "nan", "inf", "wide"])
+def test_a_size_is_a_number_of_pixels(value, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(["inspect", str(LOG), "--width", value])
+    assert "Expected a positive number of pixels" in capsys.readouterr().err
+
+
+def test_help_shows_examples(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["inspect", "--help"])
+    assert "grounding-rewards inspect completions.jsonl --box-format qwen3-vl" in capsys.readouterr().out
+
+
+def test_yaml_without_its_library_says_what_to_do(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    assert main(["inspect", str(LOG), "--box-format", "{syntax: json}"]) == 2
+    assert "pip install pyyaml" in capsys.readouterr().err
+
+
+def test_what_the_terminal_cannot_write_is_spelled_out(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"text": "肺结节"}', encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, "-m", "grounding_rewards.cli", "inspect", str(path), "--box-format", "qwen3-vl"],
+        capture_output=True,
+        env={"PYTHONIOENCODING": "ascii", "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert run.returncode == 0, run.stderr
+    assert rb"\u80ba" in run.stdout
