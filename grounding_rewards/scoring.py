@@ -6,20 +6,25 @@ everything here is total; on a wrong dataset or configuration it raises at once 
 
 from __future__ import annotations
 
+import functools
 import json
+import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.boxes import frame_size, rescale, valid_boxes
+from grounding_rewards.audit import SpaceAuditor, SpaceWarning, film_sizes
+from grounding_rewards.boxes import Frame, frame_to_pixel, space_frame, valid_boxes
 from grounding_rewards.parsing import (
     BROKEN_BOXES,
     REJECT_REASONS,
     STATUSES,
+    BoxFormat,
     ParsedBoxes,
     RawBoxes,
     get_box_format,
@@ -74,21 +79,34 @@ class GroundingReward:
     Attributes:
         name: the name under which TRL logs it.
         box_reward: the reward on boxes: an object with ``score(pred, gt)``.
-        box_format: how the model writes boxes; None takes it from the ``box_format`` column.
+        box_format: how the model writes boxes: a name, or a format that :func:`get_box_format` made of what was given;
+            None takes the name from the ``box_format`` column.
         on_unparseable: what a text without boxes and without a stated negative earns on a film without findings:
             ``"zero"``, or ``"empty"``, the bonus for a correct negative.
         on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off, ``"zero"`` gives it 0.
+        tokenizer: decodes ``completion_ids`` where special tokens carry the syntax of the boxes.
+        stop_ids: tokens that end a completion, beside the tokenizer's own end and padding, and are no part of it.
     """
 
     name: str
     box_reward: Any
-    box_format: str | None = None
+    box_format: str | BoxFormat | None = None
     on_unparseable: str = "zero"
     on_truncated: str = "keep"
+    # Tokenizers compare by identity, so that a copy of a reward would not be equal to it.
+    tokenizer: Any = field(default=None, compare=False, repr=False)
+    stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
+    # It only watches: what it has seen plays no part in what a completion earns.
+    _auditor: SpaceAuditor = field(default_factory=SpaceAuditor, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.box_format is not None:
-            get_box_format(self.box_format)
+            made = get_box_format(self.box_format)
+            if not isinstance(self.box_format, str):
+                # A mapping could be changed later, and has no hash.
+                object.__setattr__(self, "box_format", made)
+        if self.tokenizer is not None:
+            object.__setattr__(self, "tokenizer", _tokenizer_of(self.tokenizer))
         check_choice(self, "on_unparseable", ("zero", "empty"))
         check_choice(self, "on_truncated", ("keep", "zero"))
 
@@ -132,13 +150,19 @@ class GroundingReward:
             **columns: the dataset's columns, one entry per completion: ``boxes`` in original pixels, ``width`` and
                 ``height`` (or ``image``), ``resized_width`` and ``resized_height`` for formats in resized pixels,
                 ``box_format`` if the reward has none; or all of these in ``ground_truth``, one JSON string each.
-                Other columns are ignored.
+                ``completion_ids``, the token ids of the completions, are decoded where special tokens carry the boxes
+                and the reward has a tokenizer. Other columns are ignored.
 
         Returns:
             n numbers in [0, 1].
 
         Raises:
-            ValueError: a column is missing, has another length, or holds something that is no box or size.
+            ValueError: a column is missing, has another length, or holds something that is no box or size; or special
+                tokens carry the boxes, ``completion_ids`` are given, and there is no tokenizer to decode them.
+
+        Warns:
+            SpaceWarning: once, where the boxes on many films contradict the space or the order of the box format; it
+                says what to declare, see :mod:`grounding_rewards.audit`.
 
         Example:
             >>> reward = get_reward("R3", box_format="qwen3-vl")
@@ -147,6 +171,7 @@ class GroundingReward:
             [0.8, 0.2, 0.0]
         """
         batch = self._score(completions, columns)
+        self._notice_wrong_space(batch)
         if log_metric is not None:
             for key, value in _metrics(batch).items():
                 log_metric(f"{self.name}/{key}", value)
@@ -176,10 +201,8 @@ class GroundingReward:
         columns = _with_ground_truth(columns, len(completions))
         gt = _ground_truth_boxes(columns, len(completions))
         formats = self._formats(columns, len(completions))
-        raws = [
-            read_boxes(completion_text(completion), get_box_format(name))
-            for completion, name in zip(completions, formats, strict=True)
-        ]
+        texts = self._texts(completions, formats, columns)
+        raws = [read_boxes(text, fmt) for text, fmt in zip(texts, formats, strict=True)]
         if self.on_truncated == "zero":
             raws = [_without_boxes(raw) if raw.status == "truncated" else raw for raw in raws]
         pred = _predicted_boxes(raws, formats, columns)
@@ -191,26 +214,60 @@ class GroundingReward:
         silent = ("empty", "unparseable") if self.on_unparseable == "empty" else ("empty",)
         credited = np.array([raw.status in silent for raw in raws], dtype=bool)
         reward = np.where((outcomes.n > 0) | (outcomes.m > 0) | credited, outcomes.reward, 0.0)
-        return _ScoredBatch(raws, pred, outcomes, reward)
+        return _ScoredBatch(raws, pred, outcomes, reward, formats, gt, columns)
 
-    def _formats(self, columns: Mapping[str, Any], n: int) -> Sequence[str]:
+    def _notice_wrong_space(self, batch: _ScoredBatch) -> None:
+        if not self._auditor.wants(batch.formats):
+            return
+        gt = np.split(batch.gt.flat, np.cumsum(batch.gt.counts)[:-1])
+        sizes = _known_sizes(batch.columns, len(batch.raws))
+        for audit in self._auditor.watch(batch.raws, batch.formats, gt, sizes):
+            warnings.warn(f"{self.name}: {audit.message}", SpaceWarning, stacklevel=3)
+
+    def _formats(self, columns: Mapping[str, Any], n: int) -> list[BoxFormat]:
         if self.box_format is not None:
-            return [self.box_format] * n
-        formats = _column(columns, "box_format", n)
-        if formats is None or None in formats:
+            return [get_box_format(self.box_format)] * n
+        names = _column(columns, "box_format", n)
+        if names is None or any(name is None for name in names):
             raise ValueError(
                 f"Expected a box format for reward {self.name}, got none. "
                 f'Build it with get_reward("{self.name}", box_format=...), or add a `box_format` column to the dataset.'
             )
-        return formats
+        return [_named_format(name) for name in names]
+
+    def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
+        """What the model wrote, decoded anew where the trainer's text lacks the special tokens of the box format."""
+        texts = [completion_text(completion) for completion in completions]
+        ids = _column(columns, "completion_ids", len(texts)) if any(fmt.from_token_ids for fmt in formats) else None
+        if ids is None:
+            return texts
+        if self.tokenizer is not None:
+            return [
+                _decoded(self.tokenizer, self.stop_ids, tokens) if fmt.from_token_ids else text
+                for text, fmt, tokens in zip(texts, formats, ids, strict=True)
+            ]
+        self._refuse_lost_boxes(texts, formats)
+        return texts
+
+    def _refuse_lost_boxes(self, texts: Sequence[str], formats: Sequence[BoxFormat]) -> None:
+        for fmt in {id(fmt): fmt for fmt in formats if fmt.stripped == "boxes"}.values():
+            mine = (text for text, other in zip(texts, formats, strict=True) if other is fmt)
+            if not any(map(_box_tokens(fmt).search, mine)):
+                raise ValueError(
+                    f"Expected a tokenizer for box format {fmt.name}, got none. Its boxes are special tokens, which "
+                    "trainers take out of the text. Pass the processor of the model, "
+                    f'get_reward("{self.name}", ..., tokenizer=processor), or train with GroundingGRPOTrainer, which '
+                    "does so by itself. If you decode with skip_special_tokens=False, leave out `completion_ids`."
+                )
 
 
 def get_reward(
     name: str,
     *,
-    box_format: str | None = None,
+    box_format: str | Mapping[str, Any] | BoxFormat | None = None,
     on_unparseable: str = "zero",
     on_truncated: str = "keep",
+    tokenizer: Any = None,
     **params: Any,
 ) -> GroundingReward:
     """Build a reward by name.
@@ -218,11 +275,15 @@ def get_reward(
     Args:
         name: ``"R1"`` … ``"R5"``, a name given to :func:`grounding_rewards.register_reward`, or the dotted path of a
             class, a factory, or an object with ``score(pred, gt)``.
-        box_format: how the model writes boxes, see :func:`grounding_rewards.list_box_formats`. None takes it from the
+        box_format: how the model writes boxes: a name, see :func:`grounding_rewards.list_box_formats`, or a format of
+            your own as a mapping, see :func:`grounding_rewards.parsing.get_box_format`. None takes the name from the
             ``box_format`` column of the dataset.
         on_unparseable: ``"zero"``: a text with neither boxes nor a stated negative earns 0 also on a film without
             findings; ``"empty"``: it counts as a negative there (specification §9.1 to the letter).
         on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off; ``"zero"`` gives it 0.
+        tokenizer: the model's tokenizer or processor, for formats whose syntax is made of special tokens
+            (``BoxFormat.stripped``): trainers take those out of the text, so ``completion_ids`` are decoded instead.
+            :class:`grounding_rewards.training.GroundingGRPOTrainer` sets it by itself.
         **params: parameters of the reward, such as ``beta``, ``iou_threshold``, ``no_box_bonus``, ``center_weight``.
 
     Returns:
@@ -247,7 +308,9 @@ def get_reward(
             f"Expected an object with `score(pred, gt)` for reward {name!r}, got {made!r}. "
             "Give its class that method, or subclass BoxReward."
         )
-    return GroundingReward(name.rpartition(".")[2], made, box_format, on_unparseable, on_truncated)
+    # The reward makes a format of a mapping.
+    given: Any = box_format
+    return GroundingReward(name.rpartition(".")[2], made, given, on_unparseable, on_truncated, tokenizer)
 
 
 def completion_text(completion: Any) -> str:
@@ -274,12 +337,47 @@ def completion_text(completion: Any) -> str:
     return ""
 
 
+def _tokenizer_of(given: Any) -> Any:
+    tokenizer = getattr(given, "tokenizer", given)
+    if not callable(getattr(tokenizer, "decode", None)):
+        raise ValueError(
+            f"Expected an object with `decode` for `tokenizer`, got {given!r:.200}. "
+            "Pass the model's processor or tokenizer, not its name."
+        )
+    return tokenizer
+
+
+def _decoded(tokenizer: Any, stop_ids: frozenset[int], ids: Any) -> str:
+    stops = stop_ids | {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "pad_token_id", None)}
+    return tokenizer.decode([one for one in map(int, ids) if one not in stops], skip_special_tokens=False)
+
+
+@functools.cache
+def _box_tokens(fmt: BoxFormat) -> re.Pattern[str]:
+    """The tokens that every box of this format has, and no text from which special tokens were taken."""
+    if fmt.syntax.tokens:
+        return re.compile(rf"<(?:{'|'.join(map(re.escape, fmt.syntax.tokens))})\d")
+    return re.compile("|".join(map(re.escape, re.findall(r"<[^<>]+>", fmt.layout.bare_item))))
+
+
+def _named_format(name: Any) -> BoxFormat:
+    if not isinstance(name, str):
+        raise ValueError(
+            f"Expected the name of a box format for column `box_format`, got {name!r:.200}. "
+            "Declare a format of your own with get_reward(..., box_format={...})."
+        )
+    return get_box_format(name)
+
+
 @dataclass(frozen=True)
 class _ScoredBatch:
     raws: list[RawBoxes]
     pred: BoxBatch
     outcomes: Outcomes
     reward: NDArray[np.float64]
+    formats: list[BoxFormat]
+    gt: BoxBatch
+    columns: Mapping[str, Any]
 
     def explanation(self, k: int) -> Explanation:
         made = self.outcomes.explanation(k)
@@ -357,30 +455,25 @@ def _score_boxes(box_reward: Any, pred: BoxBatch, gt: BoxBatch, scores: NDArray[
     return Outcomes(**{**vars(outcomes), "reward": np.array(own, dtype=np.float64)})
 
 
-def _predicted_boxes(raws: list[RawBoxes], formats: Sequence[str], columns: Mapping[str, Any]) -> BoxBatch:
+def _predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> BoxBatch:
     counts = np.array([len(raw.coords) // 4 for raw in raws], dtype=np.int64)
     flat = np.array(list(chain.from_iterable(raw.coords for raw in raws)), dtype=np.float64).reshape(-1, 4)
-    film, frame = _frames(formats, columns, len(raws))
-    return BoxBatch(rescale(flat, np.repeat(film, counts, axis=0), np.repeat(frame, counts, axis=0)), counts)
+    frames = np.repeat(_frames(formats, columns, len(raws)), counts, axis=1)
+    return BoxBatch(frame_to_pixel(flat, Frame(*frames)), counts)
 
 
-def _frames(
-    formats: Sequence[str], columns: Mapping[str, Any], n: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Each film's size in original pixels and in its format's own space, (n, 2) each; checked for every row."""
-    film, frame = np.ones((n, 2)), np.ones((n, 2))
-    spaces = {name: get_box_format(name).space for name in formats}
-    if all(space.frame == "original" for space in spaces.values()):
-        return film, frame
-    sizes = _image_sizes(columns, n)
-    for name, space in spaces.items():
-        mine = np.array([other == name for other in formats], dtype=bool)
-        # 1 in the rows of other formats, so that only this format's own rows are judged
+def _frames(formats: Sequence[BoxFormat], columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
+    """The frame of each row's own format on its own film, (4 parts, n, 4); the sizes of every row are checked."""
+    spaces = [fmt.space for fmt in formats]
+    frames = np.empty((4, n, 4))
+    sizes = {} if all(space.frame == "original" for space in spaces) else _image_sizes(columns, n)
+    for space in {id(space): space for space in spaces}.values():
+        mine = np.array([other is space for other in spaces], dtype=bool)
+        # 1 in the rows of other spaces, so that only this space's own rows are judged
         own = {side: np.where(mine, values, 1.0) for side, values in sizes.items()}
-        of_film, of_frame = frame_size(space, **own)
-        film[mine] = np.broadcast_to(of_film, (n, 2))[mine]
-        frame[mine] = np.broadcast_to(of_frame, (n, 2))[mine]
-    return film, frame
+        for part, of_space in zip(frames, space_frame(space, **own), strict=True):
+            part[mine] = np.broadcast_to(of_space, (n, 4))[mine]
+    return frames
 
 
 def _image_sizes(columns: Mapping[str, Any], n: int) -> dict[str, NDArray[np.float64]]:
@@ -396,6 +489,14 @@ def _image_sizes(columns: Mapping[str, Any], n: int) -> dict[str, NDArray[np.flo
                 "Add `width` and `height` to the dataset, or pass `image`."
             )
     return {side: _numbers(side, values) for side, values in given.items() if values is not None}
+
+
+def _known_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
+    """The sizes of the films, (n, 4), NaN where unknown: a format that needs none leaves them unchecked."""
+    try:
+        return film_sizes(n, **_image_sizes(columns, n))
+    except ValueError:
+        return film_sizes(n)
 
 
 def _size_of_image(image: Any) -> tuple[int, int]:

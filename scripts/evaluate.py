@@ -11,6 +11,7 @@ from grounding_rewards.evaluation.answers import Decoding
 from grounding_rewards.evaluation.figures import FIGURES
 from grounding_rewards.evaluation.run import Films, evaluate_model, load_model, prepare_task
 from grounding_rewards.evaluation.summary import write_metrics
+from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.report.table import print_table
 
 
@@ -23,7 +24,10 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--train_split", default=Films.train_split, help="for the constant box; `none` leaves that out")
     parser.add_argument("--reward", default="R4")
     parser.add_argument("--reward_kwargs", type=json.loads, help="""JSON, for example '{"beta": 1.5}'""")
-    parser.add_argument("--box_format", help="how the model writes boxes; derived from it without this")
+    parser.add_argument(
+        "--box_format",
+        help="how the model writes boxes, a name or a mapping as JSON; derived from the model without this",
+    )
     parser.add_argument("--samples", type=int, default=Decoding.samples, help="sampled answers per film")
     parser.add_argument("--temperature", type=float, default=Decoding.temperature)
     parser.add_argument("--max_new_tokens", type=int, default=Decoding.max_new_tokens)
@@ -51,7 +55,7 @@ def main() -> None:
         films,
         reward=arguments.reward,
         reward_kwargs=arguments.reward_kwargs,
-        box_format=arguments.box_format,
+        box_format=box_format_from_option(arguments.box_format),
     )
     rows = evaluate_model(model, processor, task, decoding, name=Path(arguments.model).name)
     print_table(rows, FIGURES, title=f"{task.reward.__name__} on {len(task.dataset)} films")

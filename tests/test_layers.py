@@ -19,11 +19,13 @@ RANK = {
     "matching": 2,
     "parsing": 3,
     "rewards": 3,
-    "scoring": 4,
-    "data": 5,
-    "report": 5,
-    "training": 6,
-    "evaluation": 7,
+    "audit": 4,
+    "scoring": 5,
+    "data": 6,
+    "report": 6,
+    "training": 7,
+    "evaluation": 8,
+    "cli": 9,
 }
 # R1 … R5 read text, so that `grounding_rewards.rewards.R4` is ready for TRL: its class is one layer up.
 EXCEPTIONS = {("rewards/__init__.py", "scoring")}

@@ -1,5 +1,6 @@
 """The callable that TRL takes: texts and columns in, numbers, metrics and reasons out."""
 
+import dataclasses
 import json
 import math
 import pickle
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
+from grounding_rewards.parsing import get_box_format
 from grounding_rewards.scoring import METRIC_KEYS, completion_text
 
 GT = [[0, 0, 50, 50]]
@@ -113,6 +115,34 @@ def test_box_format_per_row():
 
 def test_the_reward_overrides_the_row():
     assert score([RIGHT], [GT], columns={"box_format": ["answer-list"]}) == [1.0]
+
+
+def test_every_format_in_one_batch_is_converted_as_it_is_alone():
+    formats = gr.list_box_formats()
+    # Wide films and high ones, of odd and even differences of their sides
+    sizes = [
+        {"width": 401 + 30 * k, "height": 700, "resized_width": 392, "resized_height": 28 * (k + 1)}
+        for k in range(len(formats))
+    ]
+    boxes = [[[size["width"] / 2 - 90, 270, size["width"] / 2 + 60, 400.5]] for size in sizes]
+    texts = [
+        gr.format_boxes(box, box_format, **size) for box, box_format, size in zip(boxes, formats, sizes, strict=True)
+    ]
+    columns = {side: [size[side] for size in sizes] for side in sizes[0]}
+    batch = gr.get_reward("R3").details(texts, boxes=boxes, box_format=formats, **columns)
+    for scored, text, box_format, size, box in zip(batch, texts, formats, sizes, boxes, strict=True):
+        alone = gr.parse_boxes(text, box_format, **size)
+        assert scored.parsed.boxes.tolist() == alone.boxes.tolist(), box_format
+        assert scored.reward > 0.8, (box_format, alone.boxes, box)
+
+
+def test_a_size_that_only_another_format_needs_may_be_missing():
+    columns = {"box_format": ["qwen3-vl", "qwen2.5-vl"], "resized_width": [None, 200], "resized_height": [None, 200]}
+    answers = [RIGHT, '[{"bbox_2d": [0, 0, 100, 100]}]']
+    assert score(answers, [GT, GT], box_format=None, columns=columns) == [1.0, 1.0]
+    columns["resized_height"] = [None, 0]
+    with pytest.raises(ValueError, match=r"`resized_height`, got 0.0 in row 1"):
+        score(answers, [GT, GT], box_format=None, columns=columns)
 
 
 def test_resized_pixels():
@@ -301,6 +331,107 @@ def test_ranking_by_the_confidence_that_the_text_states():
     boxes = '{"bbox_2d": [600, 600, 700, 700], "score": 0.1}, {"bbox_2d": [0, 0, 500, 500], "score": 0.9}'
     assert score([f"[{boxes}]"], [GT], name="R1", ranking="emission") == [0.5]
     assert score([f"[{boxes}]"], [GT], name="R1", ranking="score") == [1.0]
+
+
+class Tokenizer:
+    """One token for each character, and `L` for the four of a box."""
+
+    eos_token_id, pad_token_id = ord("$"), ord("_")
+
+    def decode(self, ids, skip_special_tokens):
+        assert not skip_special_tokens
+        return "".join(map(chr, ids)).replace("L", "<loc_10><loc_20><loc_60><loc_80>")
+
+
+FLORENCE = {"boxes": [[[10.5, 20.5, 60.5, 80.5]]], "width": [1000], "height": [1000]}
+
+
+class TestTokenizer:
+    """With real tokenizers and for every format: tests/training/test_special_tokens.py."""
+
+    reward = gr.get_reward("R3", box_format="florence-2", tokenizer=Tokenizer())
+
+    @pytest.mark.parametrize("ids", ["massL", "massL$", "massL$___", "__massL"])
+    def test_the_end_and_the_padding_are_left_out(self, ids):
+        (scored,) = self.reward.details(["mass"], completion_ids=[list(map(ord, ids))], **FLORENCE)
+        assert scored.reward == 1.0
+        assert scored.parsed.labels == ("mass",)
+
+    def test_further_tokens_that_are_no_part_of_an_answer(self):
+        more = dataclasses.replace(self.reward, stop_ids=frozenset([ord("#")]))
+        for reward, label in ((self.reward, "#mass"), (more, "mass")):
+            (scored,) = reward.details(["mass"], completion_ids=[list(map(ord, "#massL"))], **FLORENCE)
+            assert scored.parsed.labels == (label,)
+
+    def test_without_token_ids_the_text_counts(self):
+        assert self.reward(["mass<loc_10><loc_20><loc_60><loc_80>"], **FLORENCE) == [1.0]
+
+    def test_formats_without_special_tokens_have_no_use_for_it(self):
+        reward = gr.get_reward("R3", box_format="qwen3-vl", tokenizer=Tokenizer())
+        assert reward([RIGHT], completion_ids=[[0]], boxes=[GT], width=[100], height=[100]) == [1.0]
+
+    def test_only_the_rows_that_need_it_are_decoded(self):
+        reward = gr.get_reward("R3", tokenizer=Tokenizer())
+        columns = {"boxes": [GT, GT], "width": [100] * 2, "height": [100] * 2, "box_format": ["qwen3-vl", "florence-2"]}
+        assert reward([RIGHT, ""], completion_ids=[[0], [ord("L")]], **columns)[0] == 1.0
+        (_, second) = reward.details([RIGHT, ""], completion_ids=[[0], [ord("L")]], **columns)
+        assert second.parsed.status == "boxes"
+
+    def test_of_a_processor(self):
+        class Processor:
+            tokenizer = Tokenizer()
+
+        reward = gr.get_reward("R3", box_format="florence-2", tokenizer=Processor())
+        assert reward.tokenizer is Processor.tokenizer
+
+    def test_the_name_of_a_model_is_none(self):
+        with pytest.raises(ValueError, match=r"`decode` for `tokenizer`, got 'florence'.*processor or tokenizer"):
+            gr.get_reward("R3", tokenizer="florence")
+
+    def test_as_many_token_ids_as_texts(self):
+        with pytest.raises(ValueError, match="one entry per completion"):
+            self.reward(["mass"], completion_ids=[[1], [2]], **FLORENCE)
+
+
+MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm100"}
+
+
+class TestDeclaredFormat:
+    @pytest.mark.parametrize("declared", [MINE, get_box_format(MINE)])
+    def test_is_what_counts(self, declared):
+        assert score(['[{"where": [0, 0, 40, 50]}]'], [GT], box_format=declared) == [0.8]
+
+    def test_makes_a_frozen_value(self):
+        mapping = {**MINE, "keys": ["where"]}
+        reward = gr.get_reward("R3", box_format=mapping)
+        mapping["keys"].append("there")
+        mapping["space"] = "norm1"
+        assert reward == gr.get_reward("R3", box_format=MINE)
+        copy = pickle.loads(pickle.dumps(reward))
+        assert copy == reward
+        assert hash(copy) == hash(reward)
+        assert copy(['[{"where": [0, 0, 40, 50]}]'], boxes=[GT], width=[100], height=[100]) == [0.8]
+
+    @pytest.mark.parametrize(
+        ("declared", "legal"),
+        [
+            ("qwen9", "qwen3-vl"),
+            ({**MINE, "order": "zyx"}, "xyxy, yxyx, xywh, cxcywh"),
+            ({**MINE, "space": "norm10"}, "norm1000"),
+            ({**MINE, "scope": "thinking"}, "answer, after_think, all"),
+            ({**MINE, "colour": "red"}, "space, order, keys, scope, decimals"),
+            ({"keys": ["where"]}, "json, brackets"),
+            (7, "qwen3-vl"),
+        ],
+    )
+    def test_wrong_ones_are_refused_when_made(self, declared, legal):
+        with pytest.raises(ValueError, match="Expected") as error:
+            gr.get_reward("R3", box_format=declared)
+        assert legal in str(error.value)
+
+    def test_a_column_holds_names_only(self):
+        with pytest.raises(ValueError, match=r"the name of a box format for column `box_format`, got \{'syntax'"):
+            score([RIGHT], [GT], box_format=None, columns={"box_format": [MINE]})
 
 
 @given(

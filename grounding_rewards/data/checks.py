@@ -8,26 +8,30 @@ what the author knows to be right has to earn full marks from the very reward th
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from grounding_rewards.boxes import as_box_array
+from grounding_rewards.boxes import as_box_array, space_frame
 from grounding_rewards.data.images import image_sizes
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.parsing import get_box_format
+from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
+from grounding_rewards.parsing import BoxFormat, get_box_format
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
+    from grounding_rewards.boxes import Boxes
     from grounding_rewards.scoring import GroundingReward, ScoredCompletion
 
 _REQUIRED_COLUMNS = ("prompt", "boxes")
 _GEOMETRY_COLUMNS = ("width", "height", "resized_width", "resized_height")
 _TOLERANCE = 1e-6
+# Below this part of the full reward, what the rounding of a format costs is worth a warning.
+_FINE_ENOUGH = 0.9
 
 Row = Mapping[str, Any]
 
@@ -39,7 +43,8 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
     its labels are not as many as its boxes, its sizes are missing or contradict the image, its box format is
     unknown, or its ground truth, written in that box format and scored, does not earn the full reward:
     `no_box_bonus` on a film without boxes; on others every box is found again and the reward is what the
-    rounding of the format leaves of 1.
+    rounding of the format leaves of 1. A coarse format may leave little: one warning then says in how many rows the
+    right answer earns less than 0.9 of the full reward, and the least that it earns.
 
     Args:
         dataset: Rows with the columns `prompt`, `boxes`, `width` and `height` (or `image`), and optionally
@@ -56,18 +61,20 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
     >>> try:
     ...     check_dataset(Dataset.from_list([film]), gr.get_reward("R4", box_format="qwen3-vl"))
     ... except ValueError as error:
-    ...     print(str(error).splitlines()[-1])
-    row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl: IoU 0.25 with itself
+    ...     print(str(error).splitlines()[-1].partition(";")[0])
+    row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
     """
     _check_columns(dataset.column_names, name, needs_format=reward.box_format is None)
     rows = _all_rows(dataset, name)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row, reward)))}
     sound = [number for number in range(len(rows)) if number not in problems]
-    for number, found in zip(sound, _gold_problems([rows[number] for number in sound], reward), strict=True):
-        if found:
+    scored = _score_gold([rows[number] for number in sound], reward)
+    for number, one in zip(sound, scored, strict=True):
+        if found := list(_gold_problems(rows[number], one, reward)):
             problems[number] = found
     if problems:
         raise ValueError(_message(rows, problems, f"ground truth that earns the full reward {reward.__name__}", name))
+    _warn_of_coarse_rows(rows, scored, reward, name)
 
 
 def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
@@ -195,12 +202,11 @@ def _box_problem(box: Any, width: Any, height: Any) -> str | None:
 
 
 def _format_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
-    name = reward.box_format or row.get("box_format")
-    if name is None:
+    if reward.box_format is None and row.get("box_format") is None:
         yield "box_format is missing"
         return
     try:
-        box_format = get_box_format(name)
+        box_format = _box_format(row, reward)
     except ValueError as error:
         yield str(error)
         return
@@ -208,48 +214,92 @@ def _format_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
         row.get("resized_width"),
         row.get("resized_height"),
     ):
-        yield f"resized_width and resized_height are missing, which the box format {name} counts in"
+        yield f"resized_width and resized_height are missing, which the box format {box_format.name} counts in"
+
+
+def _box_format(row: Row, reward: GroundingReward) -> BoxFormat:
+    if reward.box_format is not None:
+        return get_box_format(reward.box_format)
+    if not isinstance(row["box_format"], str):
+        raise ValueError(f"box_format is {row['box_format']!r:.200}, not a name")
+    return get_box_format(row["box_format"])
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _gold_problems(rows: Sequence[Row], reward: GroundingReward) -> list[list[str]]:
-    """For each row what its own ground truth loses when it is written in the box format and scored."""
+def _score_gold(rows: Sequence[Row], reward: GroundingReward) -> list[ScoredCompletion]:
+    """What each row's own ground truth earns, written in the box format and read back."""
     if not rows:
         return []
     columns = {key: [row.get(key) for row in rows] for key in rows[0] if key != "image_size"}
-    scored = reward.details(
-        completions=[gold_answer(row, reward.box_format or row["box_format"]) for row in rows], **columns
-    )
-    return [list(_gold_row_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
+    return reward.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
 
 
-def _gold_row_problems(row: Row, scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
-    name = reward.box_format or row["box_format"]
+def _gold_problems(row: Row, scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
+    """What a row's own ground truth loses when it is written in the box format."""
+    box_format = _box_format(row, reward)
     gt, read = as_box_array(row["boxes"]), as_box_array(scored.parsed.boxes)
     if len(read) != len(gt):
-        yield f"its {len(gt)} boxes written in {name} are read back as {len(read)} ({scored.parsed.status})"
+        yield f"its {len(gt)} boxes written in {box_format.name} are read back as {len(read)} ({scored.parsed.status})"
         return
     if len(gt) and scored.reward >= 1.0 - _TOLERANCE:
         return
-    if scored.explanation.fn:
-        ious = np.diagonal(pairwise_iou(read, gt))
-        for index in sorted(set(range(len(gt))) - {match[1] for match in scored.explanation.matches}):
-            size = " x ".join(f"{side:.3g}" for side in gt[index, 2:] - gt[index, :2])
-            yield (
-                f"box {index} ({size} pixels) does not survive the rounding of {name}: "
-                f"IoU {ious[index]:.2f} with itself"
-            )
-        return
     full = reward.score(gt, gt)
+    earned = f"its own boxes written in {box_format.name} earn {scored.reward:.2g} of {full:.2g}"
+    if scored.explanation.fn:
+        for index in sorted(set(range(len(gt))) - {match[1] for match in scored.explanation.matches}):
+            yield f"box {index} {_loss(row, gt[index : index + 1], read[index : index + 1], box_format)}"
+        yield earned
     # Full marks are 1 for R1 to R5; somebody's own reward may have another maximum, but not none.
-    if len(gt) and full <= 0:
+    elif len(gt) and full <= 0:
         yield f"its own boxes earn {full:.4g}, so that nothing could be learned from it"
     # What is lost beyond the rounding of the coordinates is lost in the text
     elif scored.reward < reward.score(read, gt) - _TOLERANCE:
-        yield f"its own boxes written in {name} earn {scored.reward:.4g} of {full:.4g} ({scored.reason})"
+        yield f"{earned} ({scored.reason})"
+
+
+def _loss(row: Row, box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
+    """Why one box, (1, 4), is not found again."""
+    size = " x ".join(f"{side:.3g}" for side in box[0, 2:] - box[0, :2])
+    crop = _crop(row, box_format)
+    outside = 0.0 if crop is None else 1.0 - pairwise_ioa(crop, box)[0, 0]
+    if crop is not None and outside > _TOLERANCE:
+        why = f"lies {outside:.0%} outside {crop[0].tolist()}, all that {box_format.name} sees of the film"
+    else:
+        why = f"does not survive the rounding of {box_format.name}"
+    return f"({size} pixels) {why}, IoU {pairwise_iou(read, box)[0, 0]:.2f} with itself"
+
+
+def _crop(row: Row, box_format: BoxFormat) -> Boxes | None:
+    """The part of the film, (1, 4), outside which the format has no numbers; None where it has them for all of it."""
+    if box_format.space.frame != "cropped":
+        return None
+    frame = space_frame(box_format.space, row["width"], row["height"])
+    return np.broadcast_to(frame.origin, (1, 4)) + np.array([[0.0, 0.0, 1.0, 1.0]]) * frame.size
+
+
+def _warn_of_coarse_rows(
+    rows: Sequence[Row], scored: Sequence[ScoredCompletion], reward: GroundingReward, name: str
+) -> None:
+    """Say once what the rounding of the format costs, where it costs much although every box is found again."""
+    coarse = [
+        (one.reward / full, number, full)
+        for number, (row, one) in enumerate(zip(rows, scored, strict=True))
+        if row["boxes"] and one.reward < _FINE_ENOUGH * (full := reward.score(row["boxes"], row["boxes"]))
+    ]
+    if not coarse:
+        return
+    _, number, full = min(coarse)
+    warnings.warn(
+        f"The box format {_box_format(rows[number], reward).name} cannot hold some boxes of {name} closely: in "
+        f"{len(coarse)} of {len(rows)} rows the right answer earns less than {_FINE_ENOUGH:.0%} of the full reward "
+        f"{reward.__name__}, at worst {scored[number].reward:.2g} of {full:.2g} in row {number} "
+        f"(id {rows[number].get('id', '-')}), where a box has IoU {min(scored[number].explanation.ious):.2f} with "
+        "itself.",
+        stacklevel=3,
+    )
 
 
 def _message(rows: Sequence[Row], problems: Mapping[int, Sequence[str]], expected: str, name: str) -> str:

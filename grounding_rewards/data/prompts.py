@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grounding_rewards.parsing import format_boxes
+from grounding_rewards.parsing import BoxFormat, format_boxes
 
 
 def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
@@ -28,12 +28,12 @@ def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}]
 
 
-def gold_answer(row: Mapping[str, Any], box_format: str) -> str:
+def gold_answer(row: Mapping[str, Any], box_format: str | Mapping[str, Any] | BoxFormat) -> str:
     """The row's own boxes, written as a model of this box format would write them.
 
     Args:
         row: `boxes`, `width` and `height`; `labels`, `resized_width` and `resized_height` where there are.
-        box_format: Name of the box format.
+        box_format: Its name, or what else `get_box_format` takes.
 
     >>> row = {"boxes": [[8, 16, 24, 32]], "labels": ["mass"], "width": 112, "height": 112}
     >>> gold_answer(row, "answer-list")

@@ -16,7 +16,7 @@ from grounding_rewards.data.load import SYNTHETIC, load_split
 from grounding_rewards.evaluation.answers import Decoding, answer_films, baseline_answers
 from grounding_rewards.evaluation.figures import FilmAnswers
 from grounding_rewards.evaluation.summary import AFTER, BEFORE, summarise, write_metrics, write_page
-from grounding_rewards.parsing import box_format_for_model_type
+from grounding_rewards.parsing import BoxFormat, box_format_for_model_type
 from grounding_rewards.report.table import Row
 from grounding_rewards.scoring import GroundingReward, get_reward
 
@@ -90,7 +90,7 @@ def prepare_task(
     *,
     reward: str = "R4",
     reward_kwargs: Mapping[str, Any] | None = None,
-    box_format: str | None = None,
+    box_format: str | Mapping[str, Any] | BoxFormat | None = None,
 ) -> Task:
     """Load the films and make the reward as the trainer does.
 
@@ -100,16 +100,18 @@ def prepare_task(
         films: which ones.
         reward: name or dotted path.
         reward_kwargs: its parameters.
-        box_format: how the model writes boxes.
+        box_format: how the model writes boxes: a name, or what else ``get_box_format`` takes.
 
     Raises:
         ValueError: an unknown dataset, split, reward, parameter or box format.
     """
     dataset = load_split(films.dataset, films.split, films=films.count)
-    if box_format is None and "box_format" not in dataset.column_names:
-        box_format = box_format_for_model_type(model.config.model_type)
+    made = get_reward(reward, **{"box_format": box_format, **(reward_kwargs or {})})
+    column = None
+    if made.box_format is None and "box_format" not in dataset.column_names:
+        column = box_format_for_model_type(model.config.model_type)
     training = None if films.train_split is None else load_split(films.dataset, films.train_split)
-    return Task(add_columns(dataset, processor, box_format), training, get_reward(reward, **(reward_kwargs or {})))
+    return Task(add_columns(dataset, processor, column), training, made)
 
 
 def evaluate_model(

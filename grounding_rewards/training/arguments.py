@@ -17,7 +17,7 @@ from typing import Any
 
 from trl import GRPOConfig, ModelConfig, TrlParser
 
-from grounding_rewards.parsing import get_box_format
+from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.scoring import get_reward
 
 _DESCRIPTION = """\
@@ -30,6 +30,12 @@ Every value of the YAML file can be overridden on the command line. Which reward
 `reward` and `reward_kwargs`; the rest are the options of TRL's GRPOConfig and ModelConfig under their own
 names. The run leaves checkpoint/, config.yaml, versions.json and log.jsonl in `output_dir`.
 """
+
+BOX_FORMAT_HELP = (
+    "How the model writes boxes: a name, for example qwen2.5-vl; or a format of your own, in YAML a mapping, on the "
+    'command line JSON: \'{"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"}\'. Left out, it is '
+    "derived from the model."
+)
 
 # Words that TRL compares a field with; it notices others only in mid-run
 _GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
@@ -69,10 +75,7 @@ class GroundingArguments:
             "'{\"beta\": 1.5}'. For several rewards a list with one mapping each."
         },
     )
-    box_format: str | None = field(
-        default=None,
-        metadata={"help": "How the model writes boxes, for example qwen2.5-vl; left out, derived from the model."},
-    )
+    box_format: dict | str | None = field(default=None, metadata={"help": BOX_FORMAT_HELP})
     dataset: str = field(
         default="synthetic",
         metadata={
@@ -103,13 +106,12 @@ class GroundingArguments:
             self.reward = [self.reward]
         if isinstance(self.reward_kwargs, str):
             self.reward_kwargs = _from_json(self.reward_kwargs)
+        self.box_format = box_format_from_option(self.box_format)
         check_types(self)
         for name in ("train_films", "eval_films", "max_image_pixels"):
             value = getattr(self, name)
             if value is not None and value < 1:
                 raise ValueError(f"Expected a positive number for {name}, got {value}. Leave it out to take all.")
-        if self.box_format is not None:
-            get_box_format(self.box_format)
         for name, parameters in zip(self.reward, spread_kwargs(self.reward, self.reward_kwargs), strict=True):
             get_reward(name, **parameters)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import Any
 
 from datasets import Dataset
@@ -13,7 +13,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from grounding_rewards.data.checks import check_dataset, check_films
 from grounding_rewards.data.columns import add_columns
-from grounding_rewards.parsing import box_format_for_model_type, get_box_format
+from grounding_rewards.parsing import BoxFormat, box_format_for_model_type, get_box_format
 from grounding_rewards.scoring import GroundingReward, get_reward
 from grounding_rewards.training.arguments import spread_kwargs
 
@@ -30,8 +30,8 @@ class GroundingGRPOTrainer(GRPOTrainer):
         processor resizes films;
       * checks every row (`grounding_rewards.data.checks.check_dataset`).
 
-    Where special tokens carry the boxes, the reward sees text decoded from `completion_ids` with these
-    tokens in it. Everything else is TRL's.
+    It gives every grounding reward the model's tokenizer: where special tokens carry the boxes, the reward decodes
+    `completion_ids` with these tokens in it. Everything else is TRL's.
 
     Args:
         model: Name or folder of a model, or the model itself.
@@ -44,7 +44,7 @@ class GroundingGRPOTrainer(GRPOTrainer):
         reward_kwargs: Parameters of the named reward; for a list of rewards a list with one dict (or None)
             for each.
         reward_weights: One weight for each of several rewards; 1 when left out.
-        box_format: How the model writes boxes.
+        box_format: How the model writes boxes: a name, or what else `get_box_format` takes.
         **kwargs: Handed on to `GRPOTrainer`.
 
     Raises:
@@ -63,7 +63,7 @@ class GroundingGRPOTrainer(GRPOTrainer):
         *,
         reward_kwargs: Any = None,
         reward_weights: Sequence[float] | None = None,
-        box_format: str | None = None,
+        box_format: str | Mapping[str, Any] | BoxFormat | None = None,
         **kwargs: Any,
     ) -> None:
         rewards = build_rewards(reward, reward_kwargs, box_format)
@@ -82,11 +82,12 @@ class GroundingGRPOTrainer(GRPOTrainer):
                     f"Expected a map-style datasets.Dataset for {name}, got {type(dataset).__name__}. A stream "
                     "cannot be checked before the first step; load it, or use the reward with TRL's GRPOTrainer."
                 )
-            default = box_format
-            if default is None and "box_format" not in dataset.column_names and _some_without_format(rewards):
-                default = box_format_for_model_type(_model_type(model, loading))
+            # A format without a name has no place in a column; the rewards have it.
+            column = box_format if isinstance(box_format, str) else None
+            if "box_format" not in dataset.column_names and _some_without_format(rewards):
+                column = box_format_for_model_type(_model_type(model, loading))
             check_films(dataset, name=name)
-            dataset = add_columns(dataset, processing_class, default)
+            dataset = add_columns(dataset, processing_class, column)
             for one in rewards:
                 if isinstance(one, GroundingReward):
                     check_dataset(dataset, one, name=name)
@@ -101,9 +102,10 @@ class GroundingGRPOTrainer(GRPOTrainer):
             processing_class=processing_class,
             **kwargs,
         )
-        stop_ids = frozenset((*self.eos_token_ids, self._tokenizer.pad_token_id))
+        # The generation configuration may know more tokens that end an answer than the tokenizer does.
+        stop_ids = frozenset(self.eos_token_ids)
         self.reward_funcs: list[Any] = [
-            partial(score_token_ids, one, self._tokenizer, stop_ids) if isinstance(one, GroundingReward) else one
+            replace(one, tokenizer=self._tokenizer, stop_ids=stop_ids) if isinstance(one, GroundingReward) else one
             for one in self.reward_funcs
         ]
 
@@ -124,17 +126,19 @@ class GroundingGRPOTrainer(GRPOTrainer):
 def build_rewards(
     reward: Reward | Sequence[Reward],
     reward_kwargs: Any = None,
-    box_format: str | None = None,
+    box_format: str | Mapping[str, Any] | BoxFormat | None = None,
 ) -> list[Callable[..., list[float]]]:
-    """Turn names into rewards and leave reward functions as they are.
+    """Turn names into rewards, settle their box format, and leave other reward functions as they are.
 
     Args:
         reward: One name or reward function, or a list of them.
         reward_kwargs: Parameters of the named rewards, see `spread_kwargs`.
-        box_format: For the named rewards; None leaves it to the dataset's column.
+        box_format: For every grounding reward, a name or what else `get_box_format` takes; None leaves those that
+            have none to the dataset's column.
 
     Raises:
-        ValueError: An unknown name or parameter, parameters for a ready reward, or two rewards of one name.
+        ValueError: An unknown name, parameter or box format, parameters for a ready reward, another box format for a
+            reward that has one, or two rewards of one name.
 
     >>> [one.__name__ for one in build_rewards(["R4", "R1"], [{"beta": 2.0}, None])]
     ['R4', 'R1']
@@ -143,22 +147,14 @@ def build_rewards(
     built: list[Any] = []
     for one, parameters in zip(rewards, spread_kwargs(rewards, reward_kwargs), strict=True):
         if isinstance(one, str):
-            if box_format is not None and parameters.get("box_format", box_format) != box_format:
-                raise ValueError(
-                    f"Expected one box format for reward {one}, got {box_format!r} and {parameters['box_format']!r} in "
-                    "its reward_kwargs. State it once."
-                )
-            one = get_reward(one, **{"box_format": box_format, **parameters})
+            one = get_reward(one, **parameters)
         elif parameters:
             raise ValueError(
                 f"Expected no reward_kwargs for the ready reward {one!r}, got {parameters!r}. "
                 "Give its name, or set the parameters when making it."
             )
-        elif box_format is not None and getattr(one, "box_format", None) not in (None, box_format):
-            raise ValueError(
-                f"Expected the box format {one.box_format} of the ready reward for box_format, got "
-                f"{box_format!r}. State it once."
-            )
+        if box_format is not None and isinstance(one, GroundingReward):
+            one = _with_format(one, box_format)
         built.append(one)
     names = [getattr(one, "__name__", type(one).__name__) for one in built]
     if len(set(names)) < len(names):
@@ -169,33 +165,16 @@ def build_rewards(
     return built
 
 
-def score_token_ids(
-    reward: GroundingReward,
-    tokenizer: Any,
-    stop_ids: frozenset[int],
-    *,
-    completions: Sequence[Any],
-    completion_ids: Sequence[Sequence[int]],
-    **columns: Any,
-) -> list[float]:
-    """Score completions, decoded anew where the box format lives in special tokens, which TRL strips.
-
-    Args:
-        reward: The reward.
-        tokenizer: The model's tokenizer.
-        stop_ids: Tokens that end or pad a completion and are no part of the answer.
-        completions: n completions as TRL decoded them.
-        completion_ids: n lists of token ids.
-        **columns: Whatever else TRL hands to a reward function.
-    """
-    formats = columns.get("box_format") or [None] * len(completions)
-    texts = [
-        tokenizer.decode([one for one in ids if one not in stop_ids], skip_special_tokens=False)
-        if get_box_format(reward.box_format or name).from_token_ids
-        else completion
-        for completion, ids, name in zip(completions, completion_ids, formats, strict=True)
-    ]
-    return reward(completions=texts, completion_ids=completion_ids, **columns)
+def _with_format(reward: GroundingReward, box_format: str | Mapping[str, Any] | BoxFormat) -> GroundingReward:
+    wanted = get_box_format(box_format)
+    own = wanted if reward.box_format is None else get_box_format(reward.box_format)
+    if own != wanted:
+        raise ValueError(
+            f"Expected one box format for reward {reward.__name__}, got {own.name} for the reward and {wanted.name} "
+            "for box_format. State it once."
+        )
+    given: Any = box_format
+    return replace(reward, box_format=given)
 
 
 def _each(datasets: Any, prepare: Callable[[Dataset, str], Dataset]) -> Any:

@@ -6,7 +6,7 @@ model that learns it earns the full reward.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +22,8 @@ from grounding_rewards.boxes import as_box_array, box_area
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.data.resize import has_resized_size, resized_size
-from grounding_rewards.parsing import box_format_for_model_type, get_box_format
-from grounding_rewards.training.arguments import check_choices, check_types
+from grounding_rewards.parsing import BoxFormat, box_format_for_model_type, box_format_from_option
+from grounding_rewards.training.arguments import BOX_FORMAT_HELP, check_choices, check_types
 from grounding_rewards.training.run import resolved_config
 
 if TYPE_CHECKING:
@@ -63,9 +63,7 @@ class SupervisedArguments:
     train_films: int | None = field(
         default=None, metadata={"help": "Train on the first so many films; all when left out."}
     )
-    box_format: str | None = field(
-        default=None, metadata={"help": "How the model writes boxes; left out, derived from the model."}
-    )
+    box_format: dict | str | None = field(default=None, metadata={"help": BOX_FORMAT_HELP})
     crop: float = field(
         default=0.0, metadata={"help": "Cut up to this fraction off each side at random; the boxes move along."}
     )
@@ -88,6 +86,7 @@ class SupervisedArguments:
     )
 
     def __post_init__(self) -> None:
+        self.box_format = box_format_from_option(self.box_format)
         check_types(self)
         check_choices(self, {"save_dtype": _SAVE_DTYPES})
         for name in ("crop", "contrast", "box_margin", "box_noise"):
@@ -98,8 +97,6 @@ class SupervisedArguments:
             raise ValueError(
                 f"Expected a positive number for train_films, got {self.train_films}. Leave it out for all."
             )
-        if self.box_format is not None:
-            get_box_format(self.box_format)
 
 
 @dataclass
@@ -190,7 +187,7 @@ def save_model(model: Any, processor: Any, folder: str | Path, save_dtype: str =
 def with_answers(
     dataset: Dataset,
     processor: Any,
-    box_format: str,
+    box_format: str | Mapping[str, Any] | BoxFormat,
     *,
     crop: float = 0.0,
     contrast: float = 0.0,
@@ -203,7 +200,7 @@ def with_answers(
     Args:
         dataset: Columns prompt, image, boxes, labels, width and height.
         processor: The model's; decides the resized size that boxes in resized pixels refer to.
-        box_format: How the model writes boxes.
+        box_format: How the model writes boxes: a name, or what else `get_box_format` takes.
         crop: Cut up to this fraction off each side at random.
         contrast: Scale contrast and mean brightness by a random factor from 1 - contrast to 1 + contrast.
         box_margin: Widen boxes on each side by this fraction of their width or height.

@@ -7,6 +7,7 @@ import pytest
 
 import grounding_rewards as gr
 from grounding_rewards.data.checks import check_dataset, check_films
+from grounding_rewards.parsing import get_box_format
 
 datasets = pytest.importorskip("datasets", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
@@ -42,15 +43,19 @@ def test_a_missing_image_is_named():
         check_films(films)
 
 
+@pytest.mark.filterwarnings("ignore:The box format .* cannot hold some boxes")
 @pytest.mark.parametrize("reward", gr.list_rewards())
 @pytest.mark.parametrize("box_format", gr.list_box_formats())
 def test_sound_rows_pass(reward, box_format):
+    # A format that sees only the middle of a film can name all of a square one.
+    height = 100.0 if get_box_format(box_format).space.frame == "cropped" else 200.0
     films = dataset_of(
         {},
         {"boxes": [], "labels": []},
-        {"boxes": [[0.0, 0.0, 100.0, 200.0], [1.3, 2.7, 33.3, 44.9]], "labels": ["a", "b"]},  # the whole film
-        {"boxes": [[5.5, 5.5, 50.0, 50.0]] * 2, "labels": ["a", "b"]},  # two findings in one place
+        {"boxes": [[0.0, 0.0, 100.0, height], [1.3, 2.7, 33.3, 44.9]], "labels": ["a", "b"]},  # the whole film
+        {"boxes": [[3.0, 5.5, 51.0, 50.0]] * 2, "labels": ["a", "b"]},  # two findings in one place
     )
+    films = films.remove_columns("height").add_column("height", [height] * 4)
     films = films.add_column("resized_width", [112] * 4).add_column("resized_height", [196] * 4)
     check_dataset(films, gr.get_reward(reward, box_format=box_format))
 
@@ -152,6 +157,16 @@ class TestBoxFormat:
             check_dataset(dataset_of({"box_format": "qwen9"}, {"box_format": None}), self.ANY, name="films")
         assert "radvlm" in str(caught.value)
 
+    def test_a_column_holds_names_only(self):
+        with pytest.raises(ValueError, match=r"row 0 .*box_format is \{'syntax': 'json'\}, not a name"):
+            check_dataset(dataset_of({"box_format": {"syntax": "json"}}), self.ANY)
+
+    def test_a_format_of_ones_own(self):
+        mine = {"syntax": "brackets", "order": "yxyx", "space": "norm100"}
+        check_dataset(dataset_of({}, {"boxes": [], "labels": []}), gr.get_reward("R4", box_format=mine))
+        with pytest.raises(ValueError, match=r"does not survive the rounding of \{syntax: brackets.*norm100"):
+            check_dataset(dataset_of({"boxes": [[10.0, 20.0, 10.4, 20.4]]}), gr.get_reward("R4", box_format=mine))
+
     def test_resized_sizes_are_needed(self):
         with pytest.raises(ValueError, match="resized_width and resized_height are missing"):
             check_dataset(dataset_of({}), gr.get_reward("R4", box_format="qwen2.5-vl"))
@@ -163,6 +178,55 @@ def test_rounding_depends_on_the_format():
     check_dataset(films, gr.get_reward("R4", box_format="qwen3-vl"))
     with pytest.raises(ValueError, match=r"box 0 \(0.8 x 2 pixels\) does not survive the rounding of radvlm"):
         check_dataset(films, gr.get_reward("R4", box_format="radvlm"))
+
+
+class TestCoarseFormats:
+    """Formats with few numbers cannot hold a small box, and some see only a part of the film."""
+
+    MAIRA = gr.get_reward("R3", box_format="maira-2")  # 100 bins a side of the square in the middle
+    CHEXAGENT = gr.get_reward("R3", box_format="chexagent")  # 0 to 100
+
+    @pytest.mark.parametrize(
+        ("box", "reason"),
+        [
+            # of the film of 100 x 200 the rows 50 to 150 are seen
+            ([10.0, 0.0, 60.0, 40.0], "(50 x 40 pixels) lies 100% outside [0.0, 50.0, 100.0, 150.0], all that maira-2"),
+            ([10.0, 160.0, 60.0, 200.0], "(50 x 40 pixels) lies 100% outside"),
+            # by hand: y from 50 to 65 is left, from bin centre to bin centre 50.5 to 65.5; x is 20.5 to 60.5;
+            # 39.5 · 14.5 / (40 · 60 + 40 · 15 - 39.5 · 14.5) = 0.236
+            ([20.0, 5.0, 60.0, 65.0], "(40 x 60 pixels) lies 75% outside [0.0, 50.0, 100.0, 150.0]"),
+            ([20.0, 5.0, 60.0, 65.0], "sees of the film, IoU 0.24 with itself"),
+            # both ends in one bin
+            ([20.1, 60.1, 20.7, 90.0], "(0.6 x 29.9 pixels) does not survive the rounding of maira-2, IoU 0.00"),
+        ],
+    )
+    def test_what_cannot_be_said_is_named(self, box, reason):
+        films = dataset_of({"boxes": [[20.0, 60.0, 60.0, 100.0]]}, {"boxes": [box]})
+        with pytest.raises(ValueError, match=re.escape(reason)) as caught:
+            check_dataset(films, self.MAIRA)
+        assert "its own boxes written in maira-2 earn 0 of 1" in str(caught.value)
+        assert "row 1 (id film-1): box 0 " in str(caught.value)
+        assert "row 0" not in str(caught.value)
+
+    def test_what_the_others_still_earn(self):
+        """By hand: one of two boxes found, F1.5 = 3.25 · 1/2 · 1/2 / (2.25 · 1/2 + 1/2) = 1/2, mean IoU 1."""
+        films = dataset_of({"boxes": [[10.0, 20.0, 60.0, 80.0], [10.0, 20.0, 10.3, 20.3]], "labels": ["a", "b"]})
+        with pytest.raises(ValueError, match=r"its own boxes written in chexagent earn 0\.5 of 1"):
+            check_dataset(films, self.CHEXAGENT)
+
+    def test_one_warning_says_what_the_grid_costs(self):
+        """By hand: 5.2 to 7.2 of 100 is written as 5 to 7, so IoU 1.8² / (2 · 2² - 1.8²) = 0.68."""
+        films = dataset_of({}, {"boxes": [[5.2, 10.4, 7.2, 14.4]]}, {"boxes": [], "labels": []})
+        with pytest.warns(UserWarning, match="chexagent") as caught:
+            check_dataset(films, self.CHEXAGENT, name="eval_dataset")
+        (message,) = (str(one.message) for one in caught)
+        assert "some boxes of eval_dataset" in message
+        assert "in 1 of 3 rows" in message
+        assert "at worst 0.68 of 1 in row 1 (id film-1), where a box has IoU 0.68 with itself" in message
+
+    def test_no_warning_where_little_is_lost(self, recwarn):
+        check_dataset(dataset_of({"boxes": [[10.2, 20.4, 60.2, 80.4]]}), self.CHEXAGENT)
+        assert not recwarn.list
 
 
 def test_only_the_lost_box_is_named():

@@ -29,6 +29,19 @@ def test_a_checkpoint_is_measured_beside_the_baselines(tiny_model: tuple[Any, An
     assert all(set(row.figures) == set(FIGURES) for row in rows)
 
 
+MINE = {"syntax": "json", "keys": ["where"], "space": "norm1"}
+
+
+@pytest.mark.parametrize("kwargs", [{"box_format": MINE}, {"reward_kwargs": {"box_format": MINE}}])
+def test_a_format_of_ones_own(tiny_model: tuple[Any, Any], kwargs: dict[str, Any]) -> None:
+    task = prepare_task(*tiny_model, Films(count=4, train_split=None), **kwargs)
+    assert "box_format" not in task.dataset.column_names
+    rows = evaluate_model(*tiny_model, task, DECODING, name="tiny", progress=False)
+    whole = rows[2].figures  # written in this format, and read
+    assert whole["mean_iou"].value > 0
+    assert whole["unparseable_share"].value == 0
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

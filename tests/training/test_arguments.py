@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import yaml
 
 from grounding_rewards.training.arguments import parse_grpo_arguments, spread_kwargs
+from grounding_rewards.training.run import resolved_config
+from grounding_rewards.training.sft import parse_sft_arguments
 
 pytestmark = pytest.mark.training
 
@@ -39,6 +43,13 @@ def parse(tmp_path, values, *args):
         ({"reward": ["R4", "R1"], "reward_kwargs": {"beta": 1.5}}, ["a list of 2 mappings"]),
         ({"reward_kwargs": "beta=1.5"}, ["JSON for reward_kwargs"]),
         ({"box_format": "qwen9"}, ["qwen9", "qwen2.5-vl", "radvlm"]),
+        ({"box_format": {"syntax": "json", "order": "zyx"}}, ["order", "zyx", "xyxy, yxyx, xywh, cxcywh"]),
+        ({"box_format": {"syntax": "json", "space": "norm10"}}, ["norm10", "norm1000"]),
+        ({"box_format": {"syntax": "json", "key": "box"}}, ["key", "keys"]),
+        ({"box_format": {"keys": ["box"]}}, ["syntax", "json, brackets"]),
+        ({"box_format": '{"syntax": "json"'}, ["JSON", "box_format"]),
+        ({"box_format": ["json"]}, ["box_format", "qwen2.5-vl"]),
+        ({"box_format": 7}, ["box_format", "qwen2.5-vl"]),
         ({"train_films": 0}, ["positive number for train_films"]),
         ({"train_films": 12.5}, ["int | None for train_films", "12.5"]),
         ({"max_image_pixels": -1}, ["positive number for max_image_pixels"]),
@@ -78,6 +89,31 @@ def test_command_line_goes_before_the_file(tmp_path):
     assert config.learning_rate == 1e-5
     assert config.scale_rewards == "none"
     assert model.lora_r == 4
+
+
+MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm1000"}
+
+
+@pytest.mark.parametrize("on_command_line", [False, True])
+def test_a_format_of_ones_own(tmp_path, on_command_line):
+    if on_command_line:
+        arguments, config, model = parse(tmp_path, {"box_format": "qwen3-vl"}, "--box_format", json.dumps(MINE))
+    else:
+        arguments, config, model = parse(tmp_path, {"box_format": MINE})
+    assert arguments.box_format == MINE
+    # What a run leaves is read back the same.
+    (tmp_path / "resolved.yaml").write_text(yaml.safe_dump(resolved_config(arguments, config, model)))
+    again, _, _ = parse_grpo_arguments(["--config", str(tmp_path / "resolved.yaml")])
+    assert again.box_format == MINE
+
+
+def test_a_format_of_ones_own_for_a_cold_start(tmp_path):
+    path = tmp_path / "sft.yaml"
+    path.write_text(yaml.safe_dump({"model": "somewhere", "box_format": MINE, "use_cpu": True, "bf16": False}))
+    assert parse_sft_arguments(["--config", str(path)])[0].box_format == MINE
+    path.write_text(yaml.safe_dump({"model": "somewhere", "box_format": {**MINE, "order": "zyx"}}))
+    with pytest.raises(ValueError, match="xyxy, yxyx, xywh, cxcywh"):
+        parse_sft_arguments(["--config", str(path)])
 
 
 def test_several_rewards(tmp_path):

@@ -18,7 +18,7 @@ from grounding_rewards.data.resize import resized_size
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.scoring import METRIC_KEYS
 from grounding_rewards.training import GroundingGRPOTrainer
-from grounding_rewards.training.grpo import build_rewards, score_token_ids
+from grounding_rewards.training.grpo import build_rewards
 
 pytestmark = pytest.mark.training
 
@@ -205,65 +205,39 @@ class TestColumns:
         assert add_columns(films, "a tokenizer", None)[0] == {"width": 512, "height": 400, "resized_width": 7}
 
 
-@pytest.fixture(scope="module")
-def tokenizer(tiny_vlm):
-    """A tokenizer that marks the box tokens special, as Qwen2-VL's does."""
-    tokenizer = AutoProcessor.from_pretrained(tiny_vlm).tokenizer
-    box_tokens = ["<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>"]
-    tokenizer.add_tokens(box_tokens, special_tokens=True)
-    return tokenizer
+def test_rewards_know_the_tokenizer_and_all_tokens_that_end_an_answer(tiny_vlm, films, tmp_path):
+    """What they do with it is in test_special_tokens.py."""
+    model = AutoModelForImageTextToText.from_pretrained(tiny_vlm, dtype=torch.float32)
+    processor = AutoProcessor.from_pretrained(tiny_vlm, padding_side="left")
+    end, further = processor.tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|vision_end|>"])
+    model.generation_config.eos_token_id = [end, further]
+    trainer = GroundingGRPOTrainer(model, ["R4", token_reward()], config(tmp_path), films, processing_class=processor)
+    assert trainer.reward_funcs[0].tokenizer is processor.tokenizer
+    assert trainer.reward_funcs[0].stop_ids == {end, further}
+    assert trainer.reward_funcs[1] is token_reward()
 
 
-class TestSpecialTokens:
-    """Qwen2-VL's box tokens are special: TRL's text has lost them, the token ids have not."""
+MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm100"}
 
-    def ids(self, tokenizer, text):
-        return tokenizer(text, add_special_tokens=False)["input_ids"]
 
-    def test_reward_sees_the_tokens(self, tokenizer):
-        seen = []
+class TestDeclaredFormat:
+    @pytest.mark.parametrize("reward", ["R3", gr.get_reward("R3")])
+    def test_reaches_named_and_ready_rewards(self, tiny_vlm, films, tmp_path, reward):
+        trainer = GroundingGRPOTrainer(str(tiny_vlm), reward, config(tmp_path), films, box_format=MINE)
+        text = '[{"where": [0, 10, 50, 60]}]'
+        columns = {"boxes": [[[20, 0, 120, 50]]], "width": [200], "height": [100]}
+        assert trainer.reward_funcs[0]([text], **columns) == [1.0]
+        assert "box_format" not in trainer.train_dataset.column_names
 
-        class Spy:
-            box_format = None
+    def test_stated_twice_alike(self):
+        (reward,) = build_rewards("R3", {"box_format": MINE}, dict(MINE))
+        assert reward == gr.get_reward("R3", box_format=MINE)
 
-            def __call__(self, completions, **columns):
-                seen.extend(completions)
-                return [0.0] * len(completions)
-
-        text = "<|object_ref_start|>mass<|object_ref_end|><|box_start|>(100,100),(500,600)<|box_end|>"
-        ids = [*self.ids(tokenizer, text), tokenizer.eos_token_id, tokenizer.pad_token_id]
-        stripped = tokenizer.decode(ids, skip_special_tokens=True)
-        assert "box_start" not in stripped
-        stop = frozenset((tokenizer.eos_token_id, tokenizer.pad_token_id))
-        score_token_ids(
-            Spy(),
-            tokenizer,
-            stop,
-            completions=[stripped, stripped],
-            completion_ids=[ids, ids],
-            box_format=["qwen2-vl", "qwen3-vl"],
-        )
-        assert seen == [text, stripped]  # the second format has no use for token ids
-
-    def test_scores_the_box(self, tokenizer):
-        reward = gr.get_reward("R3", box_format="qwen2-vl")
-        ids = self.ids(tokenizer, "<|box_start|>(100,100),(500,600)<|box_end|>")
-        rewards = score_token_ids(
-            reward,
-            tokenizer,
-            frozenset(),
-            completions=["anything"],
-            completion_ids=[ids],
-            boxes=[[[10, 20, 50, 120]]],
-            width=[100],
-            height=[200],
-        )
-        assert rewards == [1.0]
-
-    def test_in_the_trainer(self, tiny_vlm, films, tmp_path):
-        trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config(tmp_path), films, box_format="qwen2-vl")
-        trainer.train()
-        assert trainer.state.global_step == 1
+    @pytest.mark.parametrize("reward", ["R3", gr.get_reward("R3", box_format=MINE)])
+    def test_stated_twice_differently(self, reward):
+        kwargs = {"box_format": MINE} if isinstance(reward, str) else None
+        with pytest.raises(ValueError, match=r"Expected one box format for reward R3, got .*norm100.* and qwen3-vl"):
+            build_rewards(reward, kwargs, "qwen3-vl")
 
 
 def test_hallucination_rate_is_exact_over_a_window(tiny_vlm, films, tmp_path):

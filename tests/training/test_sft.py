@@ -14,7 +14,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from grounding_rewards.data.resize import resized_size
 from grounding_rewards.data.synthetic import synthetic_dataset
-from grounding_rewards.parsing import parse_boxes
+from grounding_rewards.parsing import format_boxes, parse_boxes
 from grounding_rewards.training.sft import crop_row, parse_sft_arguments, train_supervised, with_answers
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "demo"
@@ -90,6 +90,13 @@ class TestAnswers:
         films = Dataset.from_dict({**rows, "image": [Image.new("L", (112, 120))]}).cast_column("image", ImageColumn())
         (answered,) = with_answers(films, processor, "qwen2.5-vl")
         assert "[10, 9, 50, 56]" in answered["completion"][0]["content"]
+
+    def test_answers_in_a_format_of_ones_own(self, processor):
+        mine = {"syntax": "brackets", "order": "yxyx", "space": "norm100"}
+        film = synthetic_dataset("train", 8)[1]
+        answered = with_answers(synthetic_dataset("train", 8), processor, mine)[1]
+        expected = format_boxes(film["boxes"], mine, labels=film["labels"], width=film["width"], height=film["height"])
+        assert answered["completion"][0]["content"] == expected
 
     def test_answers_fit_the_cropped_film(self, processor):
         films = synthetic_dataset("train", 8, size=224)

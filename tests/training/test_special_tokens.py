@@ -1,0 +1,240 @@
+"""What decoding without special tokens costs each box format, on tokenizers built here.
+
+TRL, verl and EasyR1 hand a reward text that was decoded with `skip_special_tokens=True`. `BoxFormat.stripped` says what
+that loses. Each tokenizer here is a byte-level BPE with the family's tokens added, special or not, as the family's own
+code and configuration add them; where that could not be found out, both ways, and the declaration is the worse one.
+"""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoProcessor, PreTrainedTokenizerFast
+from trl import GRPOConfig, GRPOTrainer
+
+import grounding_rewards as gr
+from grounding_rewards.data.synthetic import LABELS as FINDINGS
+from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.parsing import get_box_format
+from grounding_rewards.training import GroundingGRPOTrainer
+from grounding_rewards.training.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
+
+pytestmark = pytest.mark.training
+
+REF_BOX = ["<ref>", "</ref>", "<box>", "</box>"]
+QWEN2 = ["<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>"]
+NUMBERS = [f"<{number}>" for number in range(1001)]
+
+# Of the tokens in an answer: those that the family's tokenizer marks special, and those that it holds as plain words.
+SPECIAL = {
+    "qwen2-vl": QWEN2,  # tokenizer_config.json: ids 151646 to 151649 have "special": true
+    "internvl": REF_BOX,  # internvl_chat_finetune.py: add_tokens(..., special_tokens=True)
+    "all-seeing": REF_BOX,  # built on InternVL's code
+    "deepseek-vl2": ["<|ref|>", "<|/ref|>", "<|det|>", "<|/det|>"],  # processing_deepseek_vl_v2.py: additional_special
+    "florence-2": [f"<loc_{number}>" for number in range(1000)],  # processing_florence2.py: additional_special_tokens
+}
+PLAIN = {
+    # transformers, processing_paligemma.py: tokenizer.add_tokens(EXTRA_TOKENS)
+    "paligemma": [f"<loc{number:04}>" for number in range(1024)],
+    # transformers, processing_kosmos2.py: tokenizer.add_tokens, and decoding without special tokens
+    "kosmos-2": [
+        "<phrase>",
+        "</phrase>",
+        "<object>",
+        "</object>",
+        "</delimiter_of_multi_objects/>",
+        *(f"<patch_index_{index:04}>" for index in range(1024)),
+    ],
+    # processing_maira2.py parses what was decoded without special tokens
+    "maira-2": ["<obj>", "</obj>", "<box>", "</box>", *(f"<{axis}{bin}>" for axis in "xy" for bin in range(100))],
+}
+# Not known, or not the same in every checkpoint: (certainly special, perhaps special)
+PERHAPS = {
+    "qwen-vl": ([], REF_BOX),  # a tokenizer of its own, which leaves out the ids of these when told to
+    "glm-4v": ([], ["<|begin_of_box|>", "<|end_of_box|>"]),  # served text holds them
+    "minicpm-v": ([], REF_BOX),  # special in OmniLMM; demos remove them by hand
+    "chexagent": ([], REF_BOX),
+    "chexagent-2": ([], ["<|ref|>", "<|/ref|>", "<|box|>", "<|/box|>"]),
+    "locate-anything": ([], [*REF_BOX, *NUMBERS]),
+    "rex-omni": (QWEN2, NUMBERS),  # official evaluation decodes with special tokens
+}
+LOSSES = ("nothing", "tags", "boxes")
+SIZES = {"width": 1000, "height": 1000, "resized_width": 1000, "resized_height": 1000}
+BOXES = [[100.0, 200.0, 500.0, 600.0], [250.0, 300.0, 950.0, 850.0], [0.0, 50.0, 450.0, 650.0]]
+LABELS = ["mass", "mass", "pleural effusion"]
+
+
+def byte_tokenizer(special=(), plain=()):
+    """One token for each byte, and these."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({byte: index for index, byte in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in plain])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, eos_token="<|end|>", pad_token="<|pad|>", clean_up_tokenization_spaces=False
+    )
+
+
+def tokenizers_of(name):
+    """The tokenizers that models of this format are known, or may be thought, to have."""
+    certain, perhaps = PERHAPS.get(name, (SPECIAL.get(name, []), []))
+    yield byte_tokenizer([*certain, *perhaps], PLAIN.get(name, []))
+    if perhaps:
+        yield byte_tokenizer(certain, perhaps)
+
+
+def encode(tokenizer, text):
+    return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+
+def loss(name, tokenizer, labels):
+    """What is lost of an answer."""
+    text = gr.format_boxes(BOXES, name, labels=labels, **SIZES)
+    ids = encode(tokenizer, text)
+    assert tokenizer.decode(ids, skip_special_tokens=False) == text
+    stripped = tokenizer.decode(ids, skip_special_tokens=True)
+    if stripped == text:
+        return "nothing"
+    whole, rest = (gr.parse_boxes(one, name, **SIZES) for one in (text, stripped))
+    return "tags" if rest.boxes.tolist() == whole.boxes.tolist() else "boxes"
+
+
+@pytest.mark.parametrize("name", gr.list_box_formats())
+def test_what_is_lost_is_declared(name):
+    losses = {loss(name, tokenizer, labels) for tokenizer in tokenizers_of(name) for labels in (LABELS, None)}
+    assert max(losses, key=LOSSES.index) == get_box_format(name).stripped
+
+
+@pytest.mark.parametrize("name", gr.list_box_formats())
+def test_a_negative_stays_one(name):
+    text = gr.format_boxes([], name, **SIZES)
+    for tokenizer in tokenizers_of(name):
+        for skip in (False, True):
+            read = tokenizer.decode(encode(tokenizer, text), skip_special_tokens=skip)
+            assert gr.parse_boxes(read, name, **SIZES).status == "empty"
+
+
+def columns_of(tokenizer, texts):
+    """What TRL hands to a reward function for answers that end and are padded."""
+    end = [tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.pad_token_id]
+    ids = [encode(tokenizer, text) + end for text in texts]
+    sizes = {key: [value] * len(texts) for key, value in SIZES.items()}
+    return {
+        "completions": tokenizer.batch_decode(ids, skip_special_tokens=True),
+        "completion_ids": ids,
+        "boxes": [BOXES] * len(texts),
+        **sizes,
+    }
+
+
+@pytest.mark.parametrize("name", gr.list_box_formats())
+def test_with_a_tokenizer_nothing_is_lost(name):
+    text = gr.format_boxes(BOXES, name, labels=LABELS, **SIZES)
+    for tokenizer in tokenizers_of(name):
+        reward = gr.get_reward("R3", box_format=name, tokenizer=tokenizer)
+        columns = columns_of(tokenizer, [text])
+        (scored,) = reward.details(**columns)
+        assert scored.reward == reward(**columns)[0] > 0.9
+        assert scored.parsed.labels == gr.parse_boxes(text, name, **SIZES).labels
+
+
+LOST = [name for name in gr.list_box_formats() if get_box_format(name).stripped == "boxes"]
+READABLE = [name for name in gr.list_box_formats() if get_box_format(name).stripped == "tags"]
+
+
+class TestWithoutATokenizer:
+    @pytest.mark.parametrize("name", LOST)
+    def test_lost_boxes_are_no_silent_zero(self, name):
+        text = gr.format_boxes(BOXES, name, labels=LABELS, **SIZES)
+        columns = columns_of(next(tokenizers_of(name)), [text, "no idea"])
+        with pytest.raises(ValueError, match=f"Expected a tokenizer for box format {name}, got none") as error:
+            gr.get_reward("R3", box_format=name)(**columns)
+        assert 'get_reward("R3", ..., tokenizer=processor)' in str(error.value)
+        assert "GroundingGRPOTrainer" in str(error.value)
+
+    @pytest.mark.parametrize("name", LOST)
+    def test_text_that_still_holds_the_tokens_is_read(self, name):
+        text = gr.format_boxes(BOXES, name, labels=LABELS, **SIZES)
+        columns = columns_of(next(tokenizers_of(name)), [text, "no idea"])
+        assert gr.get_reward("R3", box_format=name)(**{**columns, "completions": [text, ""]})[0] > 0.9
+
+    @pytest.mark.parametrize("name", LOST)
+    def test_nothing_is_asked_of_who_hands_over_no_token_ids(self, name):
+        columns = columns_of(next(tokenizers_of(name)), ["no idea"])
+        del columns["completion_ids"]
+        assert gr.get_reward("R3", box_format=name)(**columns) == [0.0]
+
+    @pytest.mark.parametrize("name", READABLE)
+    def test_boxes_that_survive_are_read(self, name):
+        text = gr.format_boxes(BOXES, name, labels=LABELS, **SIZES)
+        columns = columns_of(next(tokenizers_of(name)), [text])
+        assert gr.get_reward("R3", box_format=name)(**columns)[0] > 0.9
+
+    def test_an_empty_batch(self):
+        assert gr.get_reward("R3", box_format="florence-2")([], completion_ids=[], boxes=[], width=[], height=[]) == []
+
+
+def test_a_reward_with_a_tokenizer_is_pickled_and_hashed():
+    tokenizer = byte_tokenizer(SPECIAL["florence-2"])
+    reward = gr.get_reward("R3", box_format="florence-2", tokenizer=tokenizer)
+    copy = pickle.loads(pickle.dumps(reward))
+    assert copy == reward
+    assert hash(copy) == hash(reward)
+    text = gr.format_boxes(BOXES, "florence-2", **SIZES)
+    assert copy(**columns_of(tokenizer, [text])) == reward(**columns_of(tokenizer, [text]))
+
+
+@pytest.fixture(scope="module")
+def florence_like(tmp_path_factory):
+    """Folder with an untrained model of which every other token is one of Florence-2's coordinates, all special."""
+    torch.set_num_threads(1)
+    tokenizer = build_tokenizer((FINDINGS,))
+    tokenizer.add_tokens(SPECIAL["florence-2"], special_tokens=True)
+    folder = tmp_path_factory.mktemp("florence_like")
+    save_tiny_vlm(build_model(tokenizer), build_processor(tokenizer), folder)
+    return str(folder)
+
+
+class TestTraining:
+    """A real step; a random model that writes 64 tokens, half of them coordinates, writes boxes now and then."""
+
+    def config(self, folder):
+        return GRPOConfig(
+            output_dir=str(folder),
+            per_device_train_batch_size=8,
+            num_generations=2,
+            max_completion_length=64,
+            max_steps=1,
+            logging_steps=1,
+            save_strategy="no",
+            report_to="none",
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            disable_tqdm=True,
+        )
+
+    def boxes(self, trainer):
+        trainer.train()
+        return next(entry["R4/boxes"] for entry in trainer.state.log_history if "R4/boxes" in entry)
+
+    def test_the_trainer_does_it_by_itself(self, florence_like, tmp_path):
+        films = synthetic_dataset("train", 8)
+        config = self.config(tmp_path)
+        assert self.boxes(GroundingGRPOTrainer(florence_like, "R4", config, films, box_format="florence-2")) > 0
+
+    def test_plain_trl_with_a_tokenizer(self, florence_like, tmp_path):
+        reward = gr.get_reward("R4", box_format="florence-2", tokenizer=AutoProcessor.from_pretrained(florence_like))
+        assert self.boxes(GRPOTrainer(florence_like, reward, self.config(tmp_path), synthetic_dataset("train", 8))) > 0
+
+    def test_plain_trl_without_one_ends_at_the_first_step(self, florence_like, tmp_path):
+        reward = gr.get_reward("R4", box_format="florence-2")
+        trainer = GRPOTrainer(florence_like, reward, self.config(tmp_path), synthetic_dataset("train", 8))
+        with pytest.raises(ValueError, match="Expected a tokenizer for box format florence-2, got none"):
+            trainer.train()
+        assert trainer.state.global_step == 0
