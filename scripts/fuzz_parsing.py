@@ -80,7 +80,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=600, help="how long (600)")
     parser.add_argument("--keep", type=Path, default=REPOSITORY / "tests" / "parsing" / "corpus.jsonl")
-    parser.add_argument("--largest", type=int, default=200, help="texts to keep at most, the shortest first (200)")
+    parser.add_argument("--largest", type=int, default=500, help="texts to keep at most, the shortest first (500)")
     parser.add_argument("--folder", type=Path, default=REPOSITORY / "build" / "fuzz", help="where libFuzzer works")
     options = parser.parse_args()
     corpus, reduced = options.folder / "corpus", options.folder / "reduced"

@@ -70,11 +70,11 @@ def read_plain_items(text: str, fmt: BoxFormat) -> RawBoxes | None:
     count = len(items)
     if not 0 < count <= MAX_BOXES or any(text.count(mark) != each * count for mark, each in marks):
         return None
-    coords: list[float] = []
-    labels: list[str | None] = []
-    for item in items:
-        coords += map(float, item[1:] if label_first else item[:-1])
-        labels.append(_clean(item[0 if label_first else -1]))
+    if not text.isascii() and not _WIDE_MARKS.isdisjoint(text):
+        return None
+    label_at, numbers_at = (0, slice(1, 5)) if label_first else (4, slice(0, 4))
+    coords = [float(number) for item in items for number in item[numbers_at]]
+    labels = [item[label_at].strip() or None for item in items]
     if text.rstrip().endswith(_COMMAS) or not any(coords):
         return None
     if fmt.syntax.tokens and fmt.largest is not None and max(coords) > fmt.largest + 1:
@@ -83,7 +83,7 @@ def read_plain_items(text: str, fmt: BoxFormat) -> RawBoxes | None:
 
 
 _OTHER_MARKS = frozenset("<({（［｛")
-_OPENERS = "<[({［（｛"
+_WIDE_MARKS = frozenset("［（｛")
 
 
 @functools.cache
@@ -96,7 +96,7 @@ def _plain_item(layout: Layout, in_tokens: bool) -> tuple[re.Pattern[str], list[
     label = r"([^<;\n]*)"
     pattern = re.escape(layout.item).replace(r"\{label\}", label).replace(r"\{boxes\}", box)
     filled = layout.item.format(label="", boxes=layout.box.format(*"0000"))
-    marks = [(opener, filled.count(opener)) for opener in _OPENERS]
+    marks = [(opener, filled.count(opener)) for opener in "<[({"]
     return re.compile(pattern), marks, layout.item.index("{label}") < layout.item.index("{boxes}")
 
 

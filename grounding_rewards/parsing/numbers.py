@@ -44,6 +44,9 @@ def split_numbers(content: str) -> list[list[str]]:
     >>> split_numbers("1, 2, '3', 4"), split_numbers("1 2 3 4;5 6 7 8"), split_numbers("1;2;3;4"), split_numbers(" ")
     ([['1', '2', '3', '4']], [['1', '2', '3', '4'], ['5', '6', '7', '8']], [['1', '2', '3', '4']], [])
     """
+    if ";" not in content and "；" not in content:
+        tokens = _tokens(content)
+        return [tokens] if tokens else []
     lists = [tokens for part in _SEMICOLON.split(content, MAX_BOXES) if (tokens := _tokens(part))]
     if len(lists) > 1 and all(len(tokens) == 1 for tokens in lists):
         return [[tokens[0] for tokens in lists[: MAX_LIST + 1]]]

@@ -8,9 +8,11 @@ from typing import NamedTuple
 # Each pattern begins with a character that is rare in prose, so that thinking is skipped at the speed of a search.
 # Models drop the closing bracket of a tag now and then: "</think <answer>".
 _TAG = re.compile(
-    r"<(?:(?P<closes>/?)(?i:(?P<answer>answer)|thinking|think|thought|reasoning)(?![\w-])\s{0,8}>?"
+    r"<(?:(?i:(?P<answer>answer)|(?P<answer_end>/answer)"
+    r"|(?P<thinking>think(?:ing)?|thought|reasoning)|(?P<thinking_end>/(?:think(?:ing)?|thought|reasoning)))"
+    r"(?![\w-])\s{0,8}>?"
     # MedGemma 1.5
-    r"|unused94>(?:thought)?|(?P<gemma_closes>unused95>))"
+    r"|unused9(?:(?P<gemma_thinking>4>(?:thought)?)|(?P<gemma_thinking_end>5>)))"
 )
 _KIMI_TAG = re.compile(r"◁(/?)think▷")
 _END_OF_TEXT = re.compile(
@@ -54,34 +56,30 @@ def find_answer(completion: str, scope: str = "answer") -> Answer:
     start = _START_OF_TEXT.match(completion)
     begin = start.end() if start else 0
     end = _END_OF_TEXT.search(completion, begin)
-    text = completion[begin : end.start() if end else len(completion)]
-    answer = Answer(text) if scope == "all" else _find_in(text, scope)
-    return answer._replace(ended=end is not None)
+    text = completion[begin : end.start()] if end else completion[begin:]
+    ended = end is not None
+    return Answer(text, ended=ended) if scope == "all" else _find_in(text, scope, ended)
 
 
-def _find_in(text: str, scope: str) -> Answer:
-    answer_open = thinking_close = None
-    answer_closes = []
-    thinking_opens = []
+def _find_in(text: str, scope: str, ended: bool) -> Answer:
+    answer_open, thinking_close = -1, 0
+    answer_closes, thinking_opens = [], []
     for tag in _TAG.finditer(text):
-        closes = tag["closes"] or tag["gemma_closes"]
-        if tag["answer"]:
-            if closes:
-                answer_closes.append(tag.start())
-            else:
-                answer_open = tag.end()
-        elif closes:
-            thinking_close = tag.end()
-        else:
+        kind = tag.lastgroup
+        if kind == "answer":
+            answer_open = tag.end()
+        elif kind == "answer_end":
+            answer_closes.append(tag.start())
+        elif kind in ("thinking", "gemma_thinking"):
             thinking_opens.append(tag.start())
-    after = thinking_close or 0
+        else:
+            thinking_close = tag.end()
+    end = len(text)
     if scope == "answer":
-        if answer_open is not None and (answer_open > after or not text[after:].strip()):
+        if answer_open > thinking_close or (answer_open >= 0 and not text[thinking_close:].strip()):
             close = next((start for start in answer_closes if start >= answer_open), None)
             content = text[answer_open:close]
-            return Answer(content, closed=close is not None, cut_off=close is None and not content.strip())
-        end = next((start for start in answer_closes if start >= after), len(text))
-    else:
-        end = len(text)
-    start = next((start for start in thinking_opens if after <= start < end), end)
-    return Answer(text[after:start], cut_off=start < end)
+            return Answer(content, close is not None, close is None and not content.strip(), ended)
+        end = next((start for start in answer_closes if start >= thinking_close), end)
+    start = next((start for start in thinking_opens if thinking_close <= start < end), end)
+    return Answer(text[thinking_close:start], cut_off=start < end, ended=ended)
