@@ -214,7 +214,7 @@ class SpaceAuditor:
         ...     gt = np.array([[k, k, k + 90.0, k + 50]])
         ...     for audit in auditor.watch([raw], [fmt], [gt], film_sizes(1, 1000, 1000)):
         ...         print(audit.films, audit.likely)
-        10 Reading(space='norm1000', order='xyxy')
+        4 Reading(space='norm1000', order='xyxy')
     """
 
     def __init__(self) -> None:
@@ -255,7 +255,7 @@ class SpaceAuditor:
 
 
 class _Watched:
-    """What was seen of one format; looked at after 4, 8, 16, … films, and dropped when there is no more to learn."""
+    """What was seen of one format; looked at after 4, 8, 12, 18, … films, and dropped when nothing is left to learn."""
 
     def __init__(self, fmt: BoxFormat) -> None:
         self.done = False
@@ -278,7 +278,7 @@ class _Watched:
         if self.done or not (is_last or len(self._films) >= self._next_look):
             return None
         audit = _audit([answer for answers in self._films.values() for answer in answers], self._fmt)
-        self._next_look = 2 * len(self._films)
+        self._next_look = len(self._films) + max(4, len(self._films) // 2)
         self.done = is_last or audit.likely is not None
         if self.done:
             self._films.clear()

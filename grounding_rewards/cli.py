@@ -6,11 +6,11 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.parsing import get_box_format
+from grounding_rewards.parsing import box_format_from_option, get_box_format
 
 _INSPECT = """\
 Read a log of completions and say what is in it: how many were read, why the others were not, and whether the numbers
@@ -115,7 +115,7 @@ def _inspect(options: argparse.Namespace) -> int:
 
     completions, rows = read_completions(options.log, text_column=options.text_column)
     sizes = {side: getattr(options, side) for side in ("width", "height", "resized_width", "resized_height")}
-    box_format = None if options.box_format is None else get_box_format(_given_format(options.box_format))
+    box_format = None if options.box_format is None else get_box_format(box_format_from_option(options.box_format))
     inspection = inspect_completions(completions, rows, box_format, sizes=sizes, track=_track)
     if options.json is not None:
         options.json.write_text(json.dumps(inspection.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -125,38 +125,6 @@ def _inspect(options: argparse.Namespace) -> int:
     # A log of a log is read without a terminal's edge.
     print_inspection(inspection, console if console.is_terminal else Console(width=120), examples=options.examples)
     return int(options.strict and inspection.is_suspect)
-
-
-def _given_format(text: str) -> str | Mapping[str, Any]:
-    """A name, or a mapping in JSON or, where PyYAML is installed, in YAML."""
-    if not text.lstrip().startswith("{"):
-        return text
-    try:
-        given = json.loads(text)
-    except json.JSONDecodeError:
-        given = _read_yaml(text)
-    if not isinstance(given, dict):
-        raise ValueError(
-            f"Expected a mapping for --box-format, got {text!r}. Write it as {{syntax: json, order: yxyx}}."
-        )
-    return given
-
-
-def _read_yaml(text: str) -> Any:
-    try:
-        import yaml
-    except ImportError:
-        raise ValueError(
-            f"Expected JSON for --box-format, got {text!r}. Write it as "
-            '\'{"syntax": "json", "order": "yxyx"}\', or `pip install pyyaml` to write it in YAML.'
-        ) from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(
-            f"Expected JSON or YAML for --box-format, got {text!r} ({error}). "
-            "Write it as {syntax: json, order: yxyx}."
-        ) from None
 
 
 def _track(items: Sequence[Any]) -> Iterator[Any]:

@@ -98,6 +98,8 @@ class GroundingReward:
     stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
     # It only watches: what it has seen plays no part in what a completion earns.
     _auditor: SpaceAuditor = field(default_factory=SpaceAuditor, init=False, compare=False, repr=False)
+    # Box formats whose special tokens were seen in the text, so that no tokenizer is needed to find them.
+    _keeps_tokens: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.box_format is not None:
@@ -251,8 +253,13 @@ class GroundingReward:
 
     def _refuse_lost_boxes(self, texts: Sequence[str], formats: Sequence[BoxFormat]) -> None:
         for fmt in {id(fmt): fmt for fmt in formats if fmt.stripped == "boxes"}.values():
-            mine = (text for text, other in zip(texts, formats, strict=True) if other is fmt)
-            if not any(map(_box_tokens(fmt).search, mine)):
+            mine = [text for text, other in zip(texts, formats, strict=True) if other is fmt]
+            if any(map(_box_tokens(fmt).search, mine)):
+                self._keeps_tokens.add(fmt.name)
+            # Text that held them once is decoded with them; what says that there is nothing holds none.
+            if fmt.name not in self._keeps_tokens and any(
+                text and read_boxes(text, fmt).status != "empty" for text in mine
+            ):
                 raise ValueError(
                     f"Expected a tokenizer for box format {fmt.name}, got none. Its boxes are special tokens, which "
                     "trainers take out of the text. Pass the processor of the model, "

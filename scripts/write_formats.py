@@ -73,12 +73,14 @@ box_format: {syntax: json, keys: [region], order: xywh, space: pixel}
 
 ```
 
+What a family's tokens cannot say is refused: `paligemma` in pixels, `kosmos-2` in anything but its grid.
+
 | field | values |
 |---|---|
 | `syntax` | the format to start from |
 | `space` | SPACE_NAMES |
 | `order` | `xyxy`, `yxyx`, `xywh` (left, top, width, height), `cxcywh` (centre, width, height) |
-| `keys` | the JSON keys that hold a box; without it, all that are in use |
+| `keys` | the JSON keys that hold a box, and no others; without it, all that are in use |
 | `scope` | SCOPES |
 | `decimals` | digits behind the point in written answers |
 

@@ -81,7 +81,7 @@ def test_sizes_are_given_for_all_films(tmp_path, capsys):
     [
         ([str(LOG)], "Expected a box format, got none for row 0"),
         ([str(LOG), "--box-format", "qwen"], "Expected a known name for `box_format`, got 'qwen'"),
-        ([str(LOG), "--box-format", "{syntax: json"], "Expected JSON or YAML for --box-format"),
+        ([str(LOG), "--box-format", "{syntax: json"], "Expected a name, JSON or YAML for `box_format`"),
         ([str(LOG), "--box-format", "{1, 2}"], "`box_format`"),
         ([str(LOG), "--box-format", "{}"], "`box_format`"),
         ([str(LOG), "--box-format", "qwen3-vl", "--text-column", "said"], "Expected a column said"),

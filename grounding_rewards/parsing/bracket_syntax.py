@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from grounding_rewards.boxes import patch_index_to_norm1
 from grounding_rewards.parsing.box_format import in_xyxy
 from grounding_rewards.parsing.json_syntax import decode_plain_json
-from grounding_rewards.parsing.numbers import are_coordinates, box_or_reason, looks_numeric, split_numbers
+from grounding_rewards.parsing.numbers import NOTHING, are_coordinates, looks_numeric, split_numbers, take_box
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, Findings, RawBoxes
 
 if TYPE_CHECKING:
@@ -26,11 +26,15 @@ if TYPE_CHECKING:
 _PLAIN = r"(-?\d{1,9}(?:\.\d{1,20})?)"
 _PLAIN_LISTS = re.compile(rf"\[{_PLAIN}, ?{_PLAIN}, ?{_PLAIN}, ?{_PLAIN}\]")
 _COMMAS = (",", "，")
-_NOTHING = frozenset({"", "none", "null", "nil", "n/a", "no object", "no objects", "nothing", "no box"})
 
 
 def read_plain_lists(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """Comma-separated lists of four numbers, with or without the format's tags around; None for any other text."""
+    """Comma-separated lists of four numbers, with or without the format's tags around; None for any other text.
+
+    >>> from grounding_rewards.parsing import get_box_format
+    >>> read_plain_lists("<answer>[0.1,0.2,0.3,0.4]</answer>", get_box_format("answer-list")).coords
+    [0.1, 0.2, 0.3, 0.4]
+    """
     opening, _, closing = fmt.layout.answer.partition("{items}")
     if text.startswith(opening) and text.endswith(closing):
         text = text[len(opening) : len(text) - len(closing)]
@@ -49,7 +53,12 @@ def read_plain_lists(text: str, fmt: BoxFormat) -> RawBoxes | None:
 
 
 def read_plain_sentences(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """Prose whose only brackets are lists of four numbers; None for any other text."""
+    """Prose whose only brackets are lists of four numbers; None for any other text.
+
+    >>> from grounding_rewards.parsing import get_box_format
+    >>> read_plain_sentences("A mass at [0.1, 0.2, 0.3, 0.4].", get_box_format("radvlm")).coords
+    [0.1, 0.2, 0.3, 0.4]
+    """
     boxes = _PLAIN_LISTS.findall(text)
     if not 0 < len(boxes) <= MAX_BOXES or text.count("[") != len(boxes) or text.rstrip().endswith(_COMMAS):
         return None
@@ -64,7 +73,12 @@ def _without_labels(coords: list[float], fmt: BoxFormat) -> RawBoxes:
 
 
 def read_plain_items(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """The format's own item, tagged label and one box, over and over; None for any other text."""
+    """The format's own item, tagged label and one box, over and over; None for any other text.
+
+    >>> from grounding_rewards.parsing import get_box_format
+    >>> read_plain_items("<ref>mass</ref><box>(1,2),(3,4)</box>", get_box_format("qwen-vl")).labels
+    ['mass']
+    """
     pattern, marks, label_first = _plain_item(fmt.layout, bool(fmt.syntax.tokens))
     items = pattern.findall(text)
     count = len(items)
@@ -111,11 +125,11 @@ _ROLES = {
     **dict.fromkeys(("<poly>", "<quad>", "<|quad_start|>", "<point>"), "shape"),
     **dict.fromkeys(("</poly>", "</quad>", "<|quad_end|>", "</point>"), "shape_end"),
 }
-_NUMBERS = frozenset({"run", "group", "angle"})
+_NUMBERS = frozenset({"run", "group"})
 _CLOSED_BY = {"[": "]］", "［": "]］", "(": ")）", "（": ")）", "<": ">"}
 _BETWEEN_CORNERS = " \t\n,，"
-_BEFORE_LABEL = " \t\r\n,.;:-，。；：、[]()*`"
-_AFTER_LABEL = " \t\r\n,;:-，；：、[(*`"
+_BEFORE_LABEL = " \t\r\n,.;:-，。；：、[]()*`\\&"
+_AFTER_LABEL = " \t\r\n,;:-，；：、[(*`\\&"
 #: How far a bracket may stand from what it encloses.
 _NEAR = 8
 _TAG = re.compile(r"<[^<>]{0,80}>")
@@ -125,16 +139,18 @@ class _Mark(NamedTuple):
     """A tag or a place where numbers stand.
 
     kind: `label`, `label_end`, `box`, `box_end`, `relation`, `shape`, `shape_end`, `other` for tags; `run` for
-        coordinate tokens, `group` for brackets, `angle` for angle brackets.
-    text: what a group holds, the label that a tag opens, else the mark itself.
+        coordinate tokens, `group` for brackets.
+    text: the tag or the tokens; of a label what it says.
+    opening, closed, lists: of a group its bracket, whether it has the other one, and the numbers in it.
     """
 
     kind: str
     start: int
     end: int
-    text: str
+    text: str = ""
     opening: str = ""
-    closing: str = ""
+    closed: bool = False
+    lists: Sequence[list[str]] = ()
 
 
 @functools.cache
@@ -148,9 +164,21 @@ def _mark_pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def scan_brackets(text: str, fmt: BoxFormat, found: Findings) -> None:
-    """Read every box that stands outside JSON out of any text."""
+    """Read every box that stands outside JSON out of any text.
+
+    >>> from grounding_rewards.parsing import get_box_format
+    >>> from grounding_rewards.parsing.results import Findings
+    >>> found = Findings()
+    >>> scan_brackets("A mass<loc_1><loc_2><loc_3><loc_4>", get_box_format("florence-2"), found)
+    >>> found.coords, found.labels
+    ([1.0, 2.0, 3.0, 4.0], ['A mass'])
+    """
     marks = list(itertools.islice(_read_marks(text, fmt), MAX_GROUPS + 1))
-    _Scan(text, fmt, found).walk(_with_labels(marks[:MAX_GROUPS], text))
+    labelled = _with_labels(marks[:MAX_GROUPS], text)
+    _Scan(text, fmt, found).walk(labelled)
+    if found.met_nothing and len(labelled) < len(marks):
+        # What looked like numbers in a label is all there is.
+        _Scan(text, fmt, found).walk([mark for mark in marks[:MAX_GROUPS] if mark.kind in _NUMBERS])
     if len(marks) > MAX_GROUPS:
         found.reject("too_long")
 
@@ -158,22 +186,34 @@ def scan_brackets(text: str, fmt: BoxFormat, found: Findings) -> None:
 def _read_marks(text: str, fmt: BoxFormat) -> Iterator[_Mark]:
     for match in _mark_pattern(fmt.syntax.tokens).finditer(text):
         start, end = match.span()
-        kind = str(match.lastgroup)
+        kind = match.lastgroup
         whole = match[0]
         if kind == "group":
-            yield _Mark("group", start, end, match[5], match[4], match[6])
+            opening, content, closing = match[4], match[5], match[6]
+            closed = closing != "" and closing in _CLOSED_BY[opening]
+            lists = split_numbers(content)
+            # Words in brackets are words.
+            if not lists or not closed or any(_is_attempt(tokens, opening) for tokens in lists):
+                yield _Mark("group", start, end, "", opening, closed, lists)
         elif kind == "run":
             yield _Mark("run", start, end, whole)
         elif whole[1] in "0123456789-." and "," in whole:
-            yield _Mark("angle", start, end, whole[1:-1], "<", ">")
+            yield _Mark("group", start, end, "", "<", True, split_numbers(whole[1:-1]))
         elif whole.startswith("<point") and "=" in whole:
             yield _Mark("shape", start, end, "<point>")
         else:
             yield _Mark(_ROLES.get(whole.casefold(), "other"), start, end, whole)
 
 
+def _is_attempt(tokens: list[str], opening: str) -> bool:
+    """Whether tokens in brackets may be meant as a box; a single number is prose, "[3] nodules"."""
+    if opening in "(（":
+        return len(tokens) > 1 and all(map(looks_numeric, tokens))
+    return len(tokens) > 1 and any(map(looks_numeric, tokens))
+
+
 def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
-    """The marks with each label in one mark; what looks like numbers in a label is none."""
+    """The marks with each label in one mark; numbers in brackets in a label are none, coordinate tokens end it."""
     joined = []
     position = 0
     while position < len(marks):
@@ -182,12 +222,12 @@ def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
         if mark.kind == "label":
             # Up to the next tag that counts, so an unclosed label costs no more than its own length.
             after = position
-            while after < len(marks) and (marks[after].kind in _NUMBERS or marks[after].kind == "other"):
+            while after < len(marks) and marks[after].kind in ("group", "other"):
                 after += 1
-            kind = marks[after].kind if after < len(marks) else ""
-            if kind in ("label_end", "box"):
-                label = text[mark.end : marks[after].start]
-                joined.append(mark._replace(end=marks[after].start, text=label))
+            if after < len(marks) and marks[after].kind in ("label_end", "box", "run"):
+                joined.append(
+                    mark._replace(end=marks[after].start, text=text[mark.end : marks[after].start], opening=mark.text)
+                )
                 position = after
                 continue
             mark = mark._replace(kind="other")
@@ -222,9 +262,11 @@ class _Scan:
                 return
             gap = self.text[end : mark.start]
             end = mark.end
-            if before and gap.strip(_BEFORE_LABEL):
+            # What stands bare between box tags is a box, or none.
+            in_bare_box = self.box_tag is not None and mark.kind not in _NUMBERS
+            if before and not in_bare_box and (words := _words(gap)):
                 self._end_corners()
-                self.words = gap
+                self.words = words
             if mark.kind not in _NUMBERS:
                 self._end_corners()
                 self._read_tag(mark)
@@ -251,7 +293,7 @@ class _Scan:
             self.in_relation = False
         elif mark.kind == "label_end":
             self._close_box_tag(mark.start)
-            if self.label is not None and "unboxed_label" in self.fmt.negatives:
+            if mark.text.casefold() == "</obj>" and "unboxed_label" in self.fmt.negatives:
                 self.found.stated_empty = True
         elif mark.kind == "box":
             self._close_box_tag(mark.start)
@@ -273,7 +315,7 @@ class _Scan:
 
     def _read_bare(self, content: str) -> None:
         """What stands between box tags without any brackets."""
-        if content.strip(" .\n").casefold() in _NOTHING:
+        if content.strip(" .\n").casefold() in NOTHING:
             self.found.stated_empty = True
             return
         for tokens in split_numbers(content):
@@ -284,52 +326,65 @@ class _Scan:
         if mark.kind == "run":
             self._end_corners()
             self._read_run(mark)
-            return
-        square = mark.opening in "[［<"
-        closed = mark.closing != "" and mark.closing in _CLOSED_BY[mark.opening]
-        at_end = not mark.closing and mark.end == len(self.text)
-        lists = split_numbers(mark.text)
-        if not lists:
+        elif not mark.lists:
             self._end_corners()
-            self.found.stated_empty |= square and closed
-            self.found.cut_off |= at_end
-            return
-        if not any(_is_attempt(tokens, square) for tokens in lists):
-            # "(1,2),(3": a corner point that breaks off in its first number
-            self.found.cut_off |= bool(self.corners) and at_end and looks_numeric(lists[0][0])
-            return
-        if self.corners and (
-            mark.opening != self.corners[-1].opening or not _joined(self.text[self.corners[-1].end : mark.start])
-        ):
-            self._end_corners()
-        if not closed:
-            self.found.reject("unclosed")
-            self.found.cut_off |= at_end
-            self.corners = []
-        elif mark.opening != "<" and len(lists) == 1 and len(lists[0]) == 2:
-            self.corners.append(mark)
+            self.found.stated_empty |= mark.closed and mark.opening in "[［"
+            self.found.cut_off |= not mark.closed and mark.end == len(self.text)
+        elif mark.closed:
+            if mark.opening != "<" and [len(tokens) for tokens in mark.lists] == [2]:
+                if not self._joins(mark):
+                    self._end_corners()
+                self.corners.append(mark)
+            else:
+                self._end_corners()
+                for tokens in mark.lists:
+                    self._add(tokens)
         else:
-            self._end_corners()
-            for tokens in lists:
-                self._add(tokens)
+            self._read_unclosed(mark)
 
-    def _end_corners(self) -> None:
+    def _joins(self, mark: _Mark) -> bool:
+        """Whether a corner point belongs to those before it."""
+        if not self.corners or mark.opening != self.corners[-1].opening:
+            return False
+        gap = self.text[self.corners[-1].end : mark.start]
+        return not gap.strip(_BETWEEN_CORNERS) and ("," in gap or "，" in gap or "\n" not in gap)
+
+    def _read_unclosed(self, mark: _Mark) -> None:
+        """A group that breaks off: what was complete before it stays."""
+        numeric = any(_is_attempt(tokens, mark.opening) for tokens in mark.lists)
+        in_corner = bool(self.corners) and looks_numeric(mark.lists[0][0])
+        square = mark.opening in "[［" and any(map(looks_numeric, mark.lists[0]))
+        if not (numeric or in_corner or square):
+            return
+        self._end_corners(mark if self._joins(mark) else None)
+        for tokens in mark.lists[:-1]:
+            self._add(tokens)
+        self.found.reject("unclosed")
+        self.found.cut_off |= mark.end == len(self.text)
+
+    def _end_corners(self, cut: _Mark | None = None) -> None:
         """Make boxes of the corner points that were joined: two are a box, four are a quadrilateral.
 
-        Points that stand closer in pairs, "(1,2),(3,4) (5,6),(7,8)", are a box for each pair.
+        Points that stand closer in pairs, "(1,2),(3,4) (5,6),(7,8)", are a box for each pair, also where the last
+        pair breaks off. `cut` is a point that broke off, joined to those before it.
         """
         corners, self.corners = self.corners, []
         if not corners:
             return
-        gaps = [self.text[one.end : other.start] for one, other in itertools.pairwise(corners)]
-        tokens = [token for corner in corners[:MAX_BOXES] for token in split_numbers(corner.text)[0]]
+        joined = corners if cut is None else [*corners, cut]
+        gaps = [self.text[one.end : other.start] for one, other in itertools.pairwise(joined)]
+        tokens = [token for corner in corners[:MAX_BOXES] for token in corner.lists[0]]
         if corners[0].opening in "[［" and not self._enclosed(corners):
             for _ in corners:
                 self.found.reject("point")
-        elif len(corners) % 2 == 0 and set(gaps[0::2]).isdisjoint(gaps[1::2]):
-            for start in range(0, len(tokens), 4):
+        elif (len(corners) == 2 and cut is None) or (len(joined) > 2 and set(gaps[0::2]).isdisjoint(gaps[1::2])):
+            complete = len(tokens) // 4 * 4
+            for start in range(0, complete, 4):
                 self._add(tokens[start : start + 4])
-        else:
+            if complete < len(tokens):
+                self.found.reject("point")
+                self.found.cut_off |= corners[-1].end == len(self.text)
+        elif cut is None:
             self._add(tokens[:MAX_LIST])
 
     def _enclosed(self, corners: list[_Mark]) -> bool:
@@ -343,34 +398,36 @@ class _Scan:
         """Coordinate tokens in a row: four are a box, or two cells of a grid."""
         tokens = _TOKEN_NUMBER.findall(mark.text)
         patches = self.fmt.syntax.patches
+        largest = patches**2 - 2 if patches else self.fmt.largest
         each = 2 if patches else 4
-        if len(tokens) % each and mark.end == len(self.text):
+        complete = len(tokens) // each * each
+        cut_off = complete < len(tokens) and mark.end == len(self.text)
+        if largest is not None and any(_beyond(token, largest) for token in tokens):
+            self.found.reject("number_too_large")
+        elif patches:
+            self._read_cells(tokens, patches, cut_off)
+        elif (complete == len(tokens) and complete != 8) or (
+            (cut_off or complete == len(tokens)) and _are_upright(tokens[:complete])
+        ):
+            for start in range(0, complete, 4):
+                self._add(tokens[start : start + 4])
+        elif not cut_off:
+            self._add(tokens[:MAX_LIST])
+        if cut_off:
             self.found.reject("unclosed")
             self.found.cut_off = True
-            return
-        if patches:
-            if len(tokens) == 2 and max(map(len, tokens)) <= len(str(patches**2)):
-                first, last = map(int, tokens)
-                self._add([repr(value) for value in patch_index_to_norm1(first, last, patches)])
-            else:
-                self.found.reject("wrong_count" if len(tokens) != 2 else "number_too_large")
-        elif self.fmt.largest is not None and any(_beyond(token, self.fmt.largest) for token in tokens):
-            self.found.reject("number_too_large")
-        elif len(tokens) % 4 == 0 and (len(tokens) != 8 or _both_upright(tokens)):
-            for start in range(0, len(tokens), 4):
-                self._add(tokens[start : start + 4])
-        else:
-            self._add(tokens[:MAX_LIST])
+
+    def _read_cells(self, tokens: list[str], patches: int, cut_off: bool) -> None:
+        if len(tokens) == 2:
+            self._add([repr(value) for value in patch_index_to_norm1(int(tokens[0]), int(tokens[1]), patches)])
+        elif not cut_off:
+            self.found.reject("wrong_count")
 
     def _add(self, tokens: list[str]) -> None:
         if self.words:
-            self.label = _last_words(self.words)
+            self.label = self.words
             self.words = ""
-        box = box_or_reason(tokens)
-        if isinstance(box, str):
-            self.found.reject(box)
-        else:
-            self.found.add(in_xyxy(box, self.fmt.order), self.label)
+        take_box(tokens, self.fmt.order, self.found, self.label)
 
 
 _TOKEN_NUMBER = re.compile(r"(\d+)>")
@@ -381,31 +438,22 @@ def _beyond(token: str, largest: int) -> bool:
     return len(token) > MAX_LIST or int(token) > largest + 1
 
 
-def _is_attempt(tokens: list[str], square: bool) -> bool:
-    """Words in brackets, and a single number in parentheses, are prose; so is a single number in closed brackets."""
-    if square:
-        return any(map(looks_numeric, tokens))
-    return len(tokens) > 1 and all(map(looks_numeric, tokens))
-
-
-def _joined(gap: str) -> bool:
-    return not gap.strip(_BETWEEN_CORNERS) and ("," in gap or "，" in gap or "\n" not in gap)
-
-
-def _both_upright(tokens: list[str]) -> bool:
-    """Whether eight numbers are two boxes: of a quadrilateral's corners in turn, one half is upside down."""
-    numbers = [int(token) if len(token) < MAX_LIST else 0 for token in tokens]
-    return all(numbers[k] < numbers[k + 2] for k in (0, 1, 4, 5))
+def _are_upright(tokens: list[str]) -> bool:
+    """Whether numbers in a row are boxes: of a quadrilateral's corners in turn, one half is upside down."""
+    numbers = list(map(int, tokens))
+    return all(
+        a < c and b < d for a, b, c, d in zip(numbers[0::4], numbers[1::4], numbers[2::4], numbers[3::4], strict=True)
+    )
 
 
 def _clean(label: str) -> str | None:
     return _TAG.sub("", label).strip() or None
 
 
-def _last_words(gap: str) -> str | None:
+def _words(gap: str) -> str:
     """The label in the words before a box: the last line of them, without what joins it to the box before."""
-    words = gap.lstrip(_BEFORE_LABEL).rstrip(_AFTER_LABEL).rpartition("\n")[2]
-    return _clean(words.removeprefix("and "))
+    words = gap.strip(_BEFORE_LABEL) and gap.lstrip(_BEFORE_LABEL).rstrip(_AFTER_LABEL).rpartition("\n")[2]
+    return _TAG.sub("", _JOINING.sub("", words)).strip()
 
 
 def _next_numbers(marks: list[_Mark], end: int) -> list[int]:
@@ -423,6 +471,8 @@ def _label_after(text: str, start: int, end: int) -> str | None:
     return _clean(_LABEL_END.split(words, 1)[0])
 
 
+#: "nodules [..] and [..]", "\\boxed{[..]}"
+_JOINING = re.compile(r"^(?:(?:and|or|with)(?:\s|$)|\\?boxed\{?)")
 _LABEL_END = re.compile(r"[;\n]")
 _TAG_STARTS = frozenset(tag[:length] for tag in _ROLES for length in range(2, len(tag)))
 _LONGEST_TAG = 40
@@ -444,27 +494,35 @@ _LINE = re.compile(r"(?:[^\n:：\d]{0,60}[:：])?([^\n:：]*)")
 
 
 def scan_lines(text: str, fmt: BoxFormat, found: Findings) -> None:
-    """Read lines that are nothing but four numbers, with or without a name and a colon before them."""
+    """Read lines that are nothing but four numbers, with or without a name and a colon before them.
+
+    >>> from grounding_rewards.parsing import get_box_format
+    >>> from grounding_rewards.parsing.results import Findings
+    >>> found = Findings()
+    >>> scan_lines("A mass:\\n132, 360, 999, 405", get_box_format("qwen3-vl"), found)
+    >>> found.coords
+    [132.0, 360.0, 999.0, 405.0]
+    """
     lines = itertools.islice(filter(None, text.splitlines()), MAX_BOXES)
     for match in filter(None, map(_LINE.fullmatch, (line.strip(_BEFORE_LABEL) for line in lines))):
         for tokens in split_numbers(match[1]):
             if len(tokens) == 4 and all(map(looks_numeric, tokens)):
-                box = box_or_reason(tokens)
-                if isinstance(box, str):
-                    found.reject(box)
-                else:
-                    found.add(in_xyxy(box, fmt.order))
+                take_box(tokens, fmt.order, found)
 
 
 _HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")
 
 
 def scan_html(text: str, fmt: BoxFormat, found: Findings) -> None:
-    """Read boxes that stand as `data-bbox` attributes of HTML."""
+    """Read boxes that stand as `data-bbox` attributes of HTML.
+
+    >>> from grounding_rewards.parsing import get_box_format
+    >>> from grounding_rewards.parsing.results import Findings
+    >>> found = Findings()
+    >>> scan_html('<p data-bbox="1 2 3 4">mass</p>', get_box_format("qwen2.5-vl"), found)
+    >>> found.coords
+    [1.0, 2.0, 3.0, 4.0]
+    """
     for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS):
         for tokens in split_numbers(match[1]):
-            box = box_or_reason(tokens)
-            if isinstance(box, str):
-                found.reject(box)
-            else:
-                found.add(in_xyxy(box, fmt.order))
+            take_box(tokens, fmt.order, found)

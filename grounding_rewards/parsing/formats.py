@@ -19,6 +19,7 @@ from grounding_rewards.boxes import (
     PAD999,
     RESIZED_PIXEL,
     SQUASH840,
+    CoordinateSpace,
     get_space,
 )
 from grounding_rewards.parsing.box_format import BOX_KEYS, ORDERS, SCOPES, BoxFormat, Layout, Syntax
@@ -128,7 +129,7 @@ BOX_FORMATS = {
             "florence-2",
             "Florence-2",
             Syntax(tokens=("loc_",)),
-            Layout(box="<loc_{0}><loc_{1}><loc_{2}><loc_{3}>", item="{label}{boxes}", between_boxes="", negative=""),
+            Layout(box="<loc_{0}><loc_{1}><loc_{2}><loc_{3}>", item="{label}{boxes}", negative=""),
             BIN1000,
             largest=999,
             untagged_label="before",
@@ -442,19 +443,35 @@ def _declared(given: Mapping[str, Any]) -> BoxFormat:
             raise ValueError(
                 f"Expected one of {', '.join(legal)} for `{field}` of `box_format`, got {changes[field]!r:.200}."
             )
-    if "space" in changes:
-        changes["space"] = get_space(changes["space"])
     if "keys" in changes:
         changes["keys"] = _declared_keys(changes["keys"])
     decimals = changes.get("decimals", 0)
     if isinstance(decimals, bool) or not isinstance(decimals, int) or not 0 <= decimals <= 9:
         raise ValueError(f"Expected 0 to 9 for `decimals` of `box_format`, got {decimals!r:.200}.")
-    if "space" in changes and "decimals" not in changes:
-        # Fractions need digits behind the point; an integer would be 0 or 1.
-        fraction = changes["space"].unit == 1 and changes["space"].frame not in ("original", "resized")
-        changes["decimals"] = 3 if fraction else 0
+    if "space" in changes:
+        changes |= _declared_space(base, get_space(changes["space"]), changes)
+    if base.syntax.patches and {"space", "order", "decimals"} & changes.keys():
+        raise ValueError(
+            f"Expected no `space`, `order` or `decimals` for `box_format` {base.name}, got {dict(given)!r:.200}. "
+            "Its tokens number the cells of a grid; start from another `syntax`."
+        )
     text = ", ".join(f"{field}: {given[field]}" for field in ("syntax", *_DECLARABLE) if field in given)
     return replace(base, name=f"{{{text}}}", model_types=(), **changes)
+
+
+def _declared_space(base: BoxFormat, space: CoordinateSpace, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What changes with the space: the largest number, and how many digits a number has."""
+    in_pixels = space.frame in ("original", "resized")
+    is_fraction = space.unit == 1 and not in_pixels
+    if base.syntax.tokens and (in_pixels or is_fraction or given.get("decimals")):
+        raise ValueError(
+            f"Expected a space of whole numbers with an end for `box_format` {base.name}, got {space.name}. "
+            "Its coordinates are tokens, one for each number; start from another `syntax`."
+        )
+    limited = base.largest is not None and not in_pixels
+    # The last of n bins is n - 1.
+    largest = int(space.unit) - space.name.startswith(("bin", "crop")) if limited else None
+    return {"space": space, "largest": largest, "decimals": given.get("decimals", 3 if is_fraction else 0)}
 
 
 def _declared_keys(keys: Any) -> tuple[str, ...]:
@@ -465,16 +482,16 @@ def _declared_keys(keys: Any) -> tuple[str, ...]:
 
 
 def box_format_from_option(given: Any) -> Any:
-    """A box format as it stands in a configuration or on a command line, where a mapping is written as JSON; checked.
+    """A box format as it stands in a configuration or on a command line, where a mapping may be text; checked.
 
     Args:
-        given: a name, a mapping, a mapping as JSON, or None.
+        given: a name, a mapping, a mapping as JSON or (with PyYAML) as YAML, or None.
 
     Returns:
         The name, the mapping, or None.
 
     Raises:
-        ValueError: no JSON, or no such format; the message lists what is legal.
+        ValueError: neither, or no such format; the message lists what is legal.
 
     >>> box_format_from_option('{"syntax": "json", "space": "norm100"}')
     {'syntax': 'json', 'space': 'norm100'}
@@ -482,16 +499,31 @@ def box_format_from_option(given: Any) -> Any:
     'qwen3-vl'
     """
     if isinstance(given, str) and given.lstrip().startswith("{"):
-        try:
-            given = json.loads(given)
-        except json.JSONDecodeError as error:
-            raise ValueError(
-                f"Expected a name or JSON for `box_format`, got {given!r:.200} ({error}). "
-                'Write it like \'{"syntax": "json", "space": "norm1000"}\'.'
-            ) from None
+        given = _read_mapping(given)
     if given is not None:
         get_box_format(given)
     return given
+
+
+def _read_mapping(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        pass
+    try:
+        import yaml
+    except ImportError:
+        raise ValueError(
+            f"Expected a name or JSON for `box_format`, got {text!r:.200}. Write it as "
+            '{"syntax": "json", "space": "norm1000"}, or `pip install pyyaml` to write it as YAML.'
+        ) from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(
+            f"Expected a name, JSON or YAML for `box_format`, got {text!r:.200} ({error}). "
+            "Write it as {syntax: json, space: norm1000}."
+        ) from None
 
 
 def list_box_formats() -> list[str]:

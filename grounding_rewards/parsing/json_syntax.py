@@ -11,10 +11,11 @@ import functools
 import json
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 from grounding_rewards.parsing.box_format import in_xyxy
 from grounding_rewards.parsing.numbers import (
+    NOTHING,
     are_coordinates,
     box_or_reason,
     looks_numeric,
@@ -31,7 +32,7 @@ _LABEL_KEYS = (
     *("disease", "abnormality", "object", "phrase", "description", "text", "type"),
 )
 _NESTED_LABEL_KEYS = ("en", "english", "name", "label")
-_SCORE_KEYS = ("confidence", "score", "probability")
+_SCORE_KEYS = ("confidence", "score", "conf", "probability")
 #: Corners that are keys of their own say themselves which is which, whatever the order of the format.
 _CORNER_KEYS = (
     ("x1", "y1", "x2", "y2"),
@@ -75,6 +76,9 @@ def decode_plain_json(text: str) -> object:
 
     Also None, so that they go the long way: a backslash, which may spell a key in disguise; `<`, which may open
     a tag that moves the answer; and booleans, which Python counts among the numbers.
+
+    >>> decode_plain_json("```json\\n[1, 2]\\n```"), decode_plain_json("Here: [1, 2]")
+    ([1, 2], None)
     """
     start = 8 if text.startswith(_FENCE) else 0
     if not text.startswith(("[", "{"), start) or "<" in text or "\\" in text or "true" in text or "false" in text:
@@ -87,7 +91,12 @@ def decode_plain_json(text: str) -> object:
 
 
 def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
-    """Objects that hold a box and at most a label, or `[]`; None for any other text."""
+    """Objects that hold a box and at most a label, or `[]`; None for any other text.
+
+    >>> from grounding_rewards.parsing import get_box_format
+    >>> read_plain_json('[{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]', get_box_format("qwen3-vl")).labels
+    ['mass']
+    """
     items = decode_plain_json(text)
     if type(items) is dict:
         items = [items]
@@ -107,7 +116,7 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
             if len(box) != 4 or len(item) > 2:
                 return None
             coords += box
-            labels.append(item["label"] if len(item) == 2 else None)
+            labels.append((item["label"] or None) if len(item) == 2 else None)
         if not are_coordinates(coords) or not _LABEL_TYPES.issuperset(map(type, labels)):
             return None
     except (KeyError, TypeError):
@@ -122,6 +131,14 @@ class _List(list["_Value"]):
 
     def containers(self) -> list[_List | _Object]:
         return [value for value in self if isinstance(value, _List | _Object)]
+
+
+class _Root(NamedTuple):
+    """A list or object that stands in nothing else, and where."""
+
+    value: _List | _Object
+    start: int
+    end: int
 
 
 class _Object:
@@ -153,29 +170,52 @@ _BRACKET = dict(zip("[({［（｛])}］）｝", "[({[({[({[({", strict=True))
 _CONSTANTS = {"null": None, "None": None, "true": True, "True": True, "false": False, "False": False}
 
 
-def scan_json(text: str, fmt: BoxFormat, found: Findings) -> bool:
+def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
     """Read every box out of JSON that may be broken in any way.
 
     Returns:
-        False, having read nothing, where a family that does not write JSON has written none with a box in it.
+        The text without the JSON that was read: all of it where a family that does not write JSON has written none
+        with a box in it.
+
+    >>> from grounding_rewards.parsing import get_box_format
+    >>> found = Findings()
+    >>> scan_json("Here: {'bbox_2d': [1, 2, 3, 4,]}!", get_box_format("qwen3-vl"), found), found.coords
+    ('Here: !', [1.0, 2.0, 3.0, 4.0])
     """
-    found_here = Findings()
-    values = _read_values(_BOX_TAG.sub(" ", text), found_here).containers()
+    text = _plain(text)
+    read = Findings()
+    roots = _read_values(text, read)
     keys = _folded(fmt.keys)
-    with_key = [value for value in values if _holds_key(value, keys)]
-    if not with_key and not fmt.syntax.keyed:
-        return False
-    found.take_over(found_here)
+    chosen = [root for root in roots if _holds_key(root.value, keys)]
+    if not chosen and not fmt.syntax.keyed:
+        found.stated_empty |= any(_denies(root.value) for root in roots)
+        return text
     # Beside the answer's own objects, numbers in brackets are prose: "[3] nodules", "near [1, 2, 3, 4]".
-    for value in with_key or values:
+    chosen = chosen or roots
+    found.cut_off |= read.cut_off
+    for reason in read.rejected:
+        found.reject(reason)
+    for root in chosen:
         if found.full:
             break
-        _collect(value, None, fmt, found)
-    return True
+        _collect(root.value, None, fmt, found)
+    starts, ends = [0, *(root.end for root in chosen)], [*(root.start for root in chosen), len(text)]
+    return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 #: ms-swift fills templates of JSON with boxes in Qwen2-VL's tags.
 _BOX_TAG = re.compile(r"<\|box_(?:start|end)\|>")
+
+
+def _plain(text: str) -> str:
+    """JSON without what was put around its characters: tags, and backslashes as in JSON in a string or in Markdown."""
+    if "<|box" in text:
+        text = _BOX_TAG.sub(" ", text)
+    if "\\" in text:
+        text = text.replace("\\_", "_")
+        if text.count('"') == text.count('\\"'):
+            text = text.replace('\\"', '"')
+    return text
 
 
 @functools.cache
@@ -194,49 +234,72 @@ def _holds_key(value: _List | _Object, keys: frozenset[str]) -> bool:
     )
 
 
-def _read_values(text: str, found: Findings) -> _List:
+def _denies(value: _List | _Object) -> bool:
+    """Whether an object in the value says that there is no finding."""
+    if isinstance(value, _List):
+        return any(map(_denies, value.containers()))
+    return any(
+        member is False and key is not None and key.casefold() in _STATEMENT_KEYS for key, member in value.members
+    )
+
+
+def _read_values(text: str, found: Findings) -> list[_Root]:
     """The lists and objects in the text, nested as far as their brackets tell."""
-    roots = _List()
-    frames: list[tuple[str, _List | _Object]] = [("", roots)]
+    roots: list[_Root] = []
+    frames: list[tuple[str, _List | _Object]] = []
+    start = position = 0
     key: str | None = None
-    position = 0
     for _ in range(MAX_TOKENS):
-        if len(frames) == 1:
+        if not frames:
             opener = _OPENER.search(text, position)
             if opener is None:
                 return roots
-            position = opener.start()
+            start = position = opener.start()
         token = _TOKEN.match(text, position)
         if token is None:
-            found.cut_off = True
-            return roots
+            found.cut_off = not _is_stray(frames)
+            return [*roots, _Root(frames[0][1], start, len(text))]
         position = token.end()
         kind = token.lastgroup
-        container = frames[-1][1]
+        container = frames[-1][1] if frames else None
         if kind == "comma":
             key = None
         elif kind == "colon":
             key = _take_key(container)
         elif kind == "close":
+            root = frames[0][1]
             _close(frames, _BRACKET[token["close"]])
             key = None
+            if not frames:
+                roots.append(_Root(root, start, position))
         elif kind == "open":
-            if len(frames) > MAX_DEPTH:
+            if len(frames) == MAX_DEPTH:
                 found.reject("too_deep")
-                return roots
+                return [*roots, _Root(frames[0][1], start, len(text))]
             bracket = _BRACKET[token["open"]]
             child = _Object() if bracket == "{" else _List()
-            _attach(container, key, child)
+            if container is not None:
+                _attach(container, key, child)
             frames.append((bracket, child))
             key = None
-        else:
+        elif container is not None:
             _attach(container, key, _scalar(token))
             key = None
     found.reject("too_long")
-    return roots
+    return [*roots, _Root(frames[0][1], start, len(text))] if frames else roots
 
 
-def _take_key(container: _List | _Object) -> str | None:
+def _is_stray(frames: list[tuple[str, _List | _Object]]) -> bool:
+    """Whether all that was left open is braces around whole values, as in "{ [{...}, {...}]"."""
+    return all(
+        isinstance(value, _Object)
+        and value.members
+        and all(key is None and isinstance(member, _List | _Object) for key, member in value.members)
+        for _, value in frames
+    )
+
+
+def _take_key(container: _List | _Object | None) -> str | None:
     """The member that a colon has just turned into a key."""
     if isinstance(container, _Object) and container.members:
         key, value = container.members[-1]
@@ -255,7 +318,7 @@ def _attach(container: _List | _Object, key: str | None, value: _Value) -> None:
 
 def _close(frames: list[tuple[str, _List | _Object]], bracket: str) -> None:
     """Close the innermost frame of this bracket, not what stands open inside it; ignore a stray bracket."""
-    for depth in range(len(frames) - 1, 0, -1):
+    for depth in range(len(frames) - 1, -1, -1):
         if frames[depth][0] == bracket:
             value = frames[depth][1]
             if isinstance(value, _List):
@@ -277,7 +340,9 @@ def _scalar(token: re.Match[str]) -> str | bool | None:
     return text
 
 
-def _collect(value: _List | _Object, key: str | None, fmt: BoxFormat, found: Findings) -> None:
+def _collect(
+    value: _List | _Object, key: str | None, fmt: BoxFormat, found: Findings, *, labelled: bool = False
+) -> None:
     """Take the boxes out of a value that stands under this key; a list hands its key on to what it holds."""
     if isinstance(value, _Object):
         _collect_object(value, fmt, found)
@@ -286,13 +351,16 @@ def _collect(value: _List | _Object, key: str | None, fmt: BoxFormat, found: Fin
     for child in children:
         if found.full:
             break
-        _collect(child, key, fmt, found)
+        _collect(child, key, fmt, found, labelled=labelled)
     if children:
         return
     if key is None or key in _LIST_KEYS:
         box = _read_box(value, fmt, found, named=False)
         if box is not None:
             found.add(box)
+    elif not value:
+        # {"answer": []}, but not {"label": "mass", "attributes": []}
+        found.stated_empty |= value.closed and not labelled
     elif value.closed and not isinstance(box_or_reason(_tokens(value)), str):
         found.reject("unknown_key")
 
@@ -323,9 +391,10 @@ def _collect_object(value: _Object, fmt: BoxFormat, found: Findings) -> None:
             if not count:
                 found.reject(_REASON_BY_KEY[key])
         elif isinstance(member, _List) or (isinstance(member, _Object) and not _is_label(key, member, keys)):
-            _collect(member, key, fmt, found)
-        elif member is False and key in _STATEMENT_KEYS:
-            found.stated_empty = True
+            _collect(member, key, fmt, found, labelled=bool(labels))
+        elif key in _STATEMENT_KEYS and isinstance(member, bool):
+            found.asserted |= member
+            found.stated_empty |= not member
 
 
 def _joined_corners(members: list[tuple[str, _Value]]) -> list[tuple[str, _Value]]:
@@ -377,7 +446,7 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[list[floa
 
 def _boxes_in_string(text: str, fmt: BoxFormat, found: Findings) -> list[list[float]]:
     content = text.translate(_BRACKETS_TO_BLANKS)
-    if content.strip().casefold() in ("", "none", "null"):
+    if content.strip(" .").casefold() in NOTHING:
         found.stated_empty = True
         return []
     boxes = []
@@ -419,6 +488,9 @@ def _read_box(values: _List, fmt: BoxFormat, found: Findings, *, named: bool) ->
     tokens = _tokens(values)
     if not named and not looks_numeric(tokens[0]):
         return None
+    if all(token.casefold() in NOTHING for token in tokens):
+        found.stated_empty |= values.closed
+        return None
     box = box_or_reason(tokens) if values.closed else "unclosed"
     if isinstance(box, str):
         found.reject(box)
@@ -439,10 +511,13 @@ _Members: TypeAlias = "Sequence[tuple[str, _Value]]"
 
 def _labels_of(members: _Members) -> list[str | None]:
     """The values of the first label key that the object has."""
-    for key in _LABEL_KEYS:
-        labels = [_label(member) for name, member in members if name == key]
-        if labels:
-            return labels
+    for key in (*_LABEL_KEYS, "labels"):
+        values = [member for name, member in members if name == key]
+        if len(values) == 1 and isinstance(values[0], _List):
+            # One list of labels for a list of boxes.
+            return [_label(member) for member in values[0]]
+        if values:
+            return [_label(member) for member in values]
     return []
 
 
@@ -450,7 +525,7 @@ def _label(member: _Value) -> str | None:
     if isinstance(member, _Object):
         nested = {key: value for key, value in member.members if isinstance(value, str)}
         return next((nested[key] for key in _NESTED_LABEL_KEYS if key in nested), None)
-    return member if isinstance(member, str) else None
+    return member or None if isinstance(member, str) else None
 
 
 def _score_of(members: _Members) -> float | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from grounding_rewards.parsing.results import MAX_BOXES, MAX_LIST
+from grounding_rewards.parsing.box_format import in_xyxy
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_LIST, Findings
 
 #: Coordinates of this size or more are digit loops, not places in an image.
 MAX_COORDINATE = 1e9
@@ -19,17 +20,30 @@ _is_placeholder = re.compile(r"[xy][_ ]?(?:\d|min|max|left|right|top|bottom|cent
 _COMMA = re.compile(r"[,，、]")
 _SEMICOLON = re.compile(r"[;；]")
 _QUOTES = " \t\r\n\"'`“”"
+_PLACEHOLDERS = (frozenset("xywh"), frozenset({"left", "top", "right", "bottom"}))
+#: Words that stand where boxes belong and say that there are none.
+NOTHING = frozenset(
+    ["", "none", "null", "nil", "nothing", "n/a", "no object", "no objects", "no box", "no boxes", "no finding"]
+)
 
 _REASON_BY_COUNT = {2: "point", 8: "quad", 9: "box_3d"}
 
 
 def looks_numeric(token: str) -> bool:
-    """A number, NaN, infinity or a placeholder such as `x1`: what only stands in a list of coordinates."""
+    """A number, NaN, infinity or a placeholder such as `x1`: what only stands in a list of coordinates.
+
+    >>> looks_numeric("0.5"), looks_numeric("x1"), looks_numeric("left")
+    (True, True, False)
+    """
     return bool(_is_number(token) or _is_not_finite(token) or _is_placeholder(token))
 
 
 def read_number(token: str) -> float | None:
-    """The number that a token spells, None when it spells none or one of `MAX_COORDINATE` or more."""
+    """The number that a token spells, None when it spells none or one of `MAX_COORDINATE` or more.
+
+    >>> read_number("086"), read_number("high")
+    (86.0, None)
+    """
     if not _is_number(token):
         return None
     value = float(token)
@@ -54,6 +68,9 @@ def split_numbers(content: str) -> list[list[str]]:
 
 
 def _tokens(part: str) -> list[str]:
+    if "\\" in part:
+        # LaTeX's own brackets begin with a backslash, and `\left[` has its `\right]`.
+        part = part.replace("\\right", "").replace("\\", "")
     pieces = _COMMA.split(part, MAX_LIST)
     if len(pieces) == 1:
         return [piece.strip(_QUOTES) for piece in part.split(maxsplit=MAX_LIST)]
@@ -74,9 +91,28 @@ def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
             return _REASON_BY_COUNT.get(len(tokens), "wrong_count")
         box = [float(token) for token in tokens]
         return box if max(map(abs, box)) < MAX_COORDINATE else "number_too_large"
-    if any(map(_is_placeholder, tokens)):
+    if any(map(_is_placeholder, tokens)) or {token.casefold() for token in tokens} in _PLACEHOLDERS:
         return "placeholder"
     return "not_finite" if any(map(_is_not_finite, tokens)) else "not_a_number"
+
+
+def take_box(
+    tokens: Sequence[str], order: str, found: Findings, label: str | None = None, score: float | None = None
+) -> None:
+    """Add the box that these tokens spell in this order to what was found, or the reason why they are none.
+
+    >>> from grounding_rewards.parsing.results import Findings
+    >>> found = Findings()
+    >>> take_box(["1", "2", "3", "4"], "yxyx", found, "mass")
+    >>> take_box(["1", "2"], "yxyx", found)
+    >>> found.coords, found.labels, found.rejected
+    ([2.0, 1.0, 4.0, 3.0], ['mass'], {'point': 1})
+    """
+    box = box_or_reason(tokens)
+    if isinstance(box, str):
+        found.reject(box)
+    else:
+        found.add(in_xyxy(box, order), label, score)
 
 
 def are_coordinates(values: list[float]) -> bool:
@@ -84,5 +120,8 @@ def are_coordinates(values: list[float]) -> bool:
 
     Raises:
         TypeError: one of them is no number.
+
+    >>> are_coordinates([1, 2.5]), are_coordinates([1e10])
+    (True, False)
     """
     return max(values) < MAX_COORDINATE and min(values) > -MAX_COORDINATE

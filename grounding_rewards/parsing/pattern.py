@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ from grounding_rewards.parsing.results import MAX_BOXES
 _ANY_LABEL = "[A-Za-z][A-Za-z '/-]{0,39}"
 #: No film has sides of more pixels.
 _LARGEST_PIXEL = 99_999
+#: Stands in a pattern for the boxes of an item until the pattern is cut there.
+_SPLIT = "\0"
 _SPECIAL = str.maketrans({**{char: f"\\{char}" for char in r"\.^$*+?{}[]|()"}, "\n": r"\n", "\t": r"\t"})
 
 
@@ -46,23 +49,43 @@ def regex(
     if isinstance(max_boxes, bool) or not isinstance(max_boxes, int) or not 1 <= max_boxes <= MAX_BOXES:
         raise ValueError(f"Expected 1 to {MAX_BOXES} for `max_boxes`, got {max_boxes!r:.200}.")
     if labels is not None and (
-        isinstance(labels, str) or not labels or not all(isinstance(label, str) and label.strip() for label in labels)
+        not isinstance(labels, list | tuple)
+        or not labels
+        or not all(isinstance(label, str) and label.strip() for label in labels)
     ):
         raise ValueError(f"Expected a list of words for `labels`, got {labels!r:.200}. Leave it out to allow any.")
     layout = fmt.layout
-    label = _ANY_LABEL if labels is None else f"(?:{'|'.join(map(_escape, labels))})"
-    quoted = f'"{label}"' if fmt.syntax.keyed else label
-    box = _fill(layout.box, {str(index): lambda spec: _number(fmt, spec) for index in range(4)})
-    labelled = "{label}" in layout.item
-    if labelled or layout.between_boxes is None:
-        item = _fill(
-            layout.item, {"key": lambda _: _escape(fmt.keys[0]), "label": lambda _: quoted, "boxes": lambda _: box}
-        )
-        items = _repeated(item, layout.between_items, max_boxes)
-    else:
-        items = _fill(layout.item, {"boxes": lambda _: _repeated(box, layout.between_boxes or "", max_boxes)})
-    answer = _fill(layout.answer, {"items": lambda _: items})
+    label = _ANY_LABEL
+    if labels is not None:
+        # As it is written: in JSON with its quotes escaped.
+        written = [json.dumps(one, ensure_ascii=False)[1:-1] if fmt.syntax.keyed else one for one in labels]
+        label = f"(?:{'|'.join(map(_escape, written))})"
+    items = [_items(layout.item, label, fmt, max_boxes)]
+    # Coordinate tokens that nothing separates may be a quadrilateral.
+    separated = layout.bare_item + layout.between_items != "{boxes}"
+    if labels is None and layout.bare_item != layout.item and separated:
+        items.append(_items(layout.bare_item, "", fmt, max_boxes))
+    answer = _fill(layout.answer, {"items": lambda _: items[0] if len(items) == 1 else f"(?:{'|'.join(items)})"})
     return f"(?:{answer}|{_escape(layout.negative)})" if layout.negative else f"(?:{answer})?"
+
+
+def _is_label(label: object) -> bool:
+    return isinstance(label, str) and label.strip() != ""
+
+
+def _items(item: str, label: str, fmt: BoxFormat, count: int) -> str:
+    """Up to `count` boxes: each the next one of its label, or the first one of a new item."""
+    layout = fmt.layout
+    quoted = f'"{label}"' if fmt.syntax.keyed else label
+    slots = {"key": lambda _: _escape(fmt.keys[0]), "label": lambda _: quoted, "boxes": lambda _: _SPLIT}
+    before, after = _fill(item, slots).split(_SPLIT)
+    box = _fill(layout.box, {str(index): lambda spec: _number(fmt, spec) for index in range(4)})
+    steps = [after + _escape(layout.between_items) + before]
+    if layout.between_boxes is not None:
+        # Without a label there is nothing to begin a new item for.
+        steps = [_escape(layout.between_boxes), *(steps if "{label}" in item else [])]
+    more = f"(?:(?:{'|'.join(steps)}){box}){{0,{count - 1}}}" if count > 1 else ""
+    return f"{before}{box}{more}{after}"
 
 
 def _fill(template: str, slots: Mapping[str, Callable[[str], str]]) -> str:
@@ -75,10 +98,6 @@ def _fill(template: str, slots: Mapping[str, Callable[[str], str]]) -> str:
 
 def _escape(text: str) -> str:
     return text.translate(_SPECIAL)
-
-
-def _repeated(item: str, separator: str, count: int) -> str:
-    return item if count == 1 else f"{item}(?:{_escape(separator)}{item}){{0,{count - 1}}}"
 
 
 def _number(fmt: BoxFormat, spec: str) -> str:

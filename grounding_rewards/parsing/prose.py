@@ -39,6 +39,14 @@ _INSTRUCTION = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 
+#: An instruction among words that a model may say itself: a condition, or a sentence that begins with a command.
+_COMMAND = re.compile(
+    r"""\b(?:if|when|unless)\ (?:there|no|none|nothing|not|you|the|it|any|an?)\b
+      | (?:^|[.!?:>\n])\s{0,8}(?:please\ )?(?:returns?|respond|reply|outputs?|print|write|provide|say
+      |answer\ (?:with|only|in|using)|detect|find|locate|identify|mark|draw|list|give|use)\b(?!\s?:)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
 _CHINESE = re.compile(
     r"(?:(?:该|此|这张)?(?:图像|图片|影像|胸片|胸部|肺部|双肺|心肺|图|片)[中上里内]?,?)?"
     r"(?:[无未没](?:有|发现|见|检测到|检出|有发现|有检测到)?|不存在)(?:任何|明显|可见)?(?:异常|病变|病灶|目标|物体)?"
@@ -206,6 +214,15 @@ def echoes_prompt(answer: str) -> bool:
     True
     """
     return _INSTRUCTION.search(answer, 0, MAX_STATEMENT) is not None
+
+
+def gives_instructions(around: str) -> bool:
+    """Whether the words around an answer instruct somebody to answer, rather than lead to the answer.
+
+    >>> gives_instructions("If there is none, output"), gives_instructions("So I will output:")
+    (True, False)
+    """
+    return _COMMAND.search(around, 0, MAX_STATEMENT) is not None
 
 
 def _plain(answer: str) -> str:

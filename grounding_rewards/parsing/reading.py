@@ -13,7 +13,7 @@ from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.bracket_syntax import scan_brackets, scan_html, scan_lines
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.json_syntax import scan_json
-from grounding_rewards.parsing.prose import echoes_prompt, states_nothing
+from grounding_rewards.parsing.prose import echoes_prompt, gives_instructions, states_nothing
 from grounding_rewards.parsing.results import MAX_CHARACTERS, Findings, ParsedBoxes, RawBoxes
 from grounding_rewards.parsing.scope import Answer, find_answer
 from grounding_rewards.parsing.writing import write_answer
@@ -91,7 +91,8 @@ def format_boxes(
     Args:
         boxes: (n, 4) xyxy in pixels of the original image.
         box_format: as for `parse_boxes`.
-        labels: one for each box, None for a box without; a format without a place for labels leaves them out.
+        labels: one for each box, None for a box without; a format without a place for labels leaves them out. Where
+            a label is shared by the boxes behind it, a box without one is read back with the label before it.
         width: as for `parse_boxes`, like the other sizes.
         height: see `width`.
         resized_width: see `width`.
@@ -147,18 +148,22 @@ def read_boxes(text: str, fmt: BoxFormat) -> RawBoxes:
     answer = find_answer(text, fmt.scope)
     if quick is not None and not answer.cut_off:
         content = answer.text.strip()
-        if content != text and len(content) <= MAX_CHARACTERS and (raw := quick(content, fmt)) is not None:
+        raw = quick(content, fmt) if content != text and len(content) <= MAX_CHARACTERS else None
+        # A quoted negative is told by the words around it.
+        if raw is not None and (raw.coords or not answer.around):
             return raw
     return _scan_answer(answer, fmt)
 
 
 def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
-    text = answer.text[:MAX_CHARACTERS]
-    found = _scan(text, fmt)
+    whole = answer.text.strip()
+    text = whole[:MAX_CHARACTERS]
+    found = Findings()
+    outside = _scan(text, fmt, found)
     # A syntax left open in front of a closing tag, or where reading stopped, is broken, not cut off.
-    to_the_end = len(text) == len(answer.text) and not (answer.closed or answer.ended)
+    to_the_end = len(text) == len(whole) and not (answer.closed or answer.ended)
     cut_off = answer.cut_off or (found.cut_off and to_the_end)
-    if len(text) < len(answer.text):
+    if len(text) < len(whole):
         found.reject("too_long")
     if "zero_box" in fmt.negatives and found.labels and not found.rejected and not any(found.coords):
         found = Findings()
@@ -168,35 +173,37 @@ def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
     elif found.labels:
         status = "boxes"
     else:
-        status = _status_without_boxes(text, answer.closed or "blank" in fmt.negatives, found)
+        status = _status_without_boxes(text, outside, answer, fmt, found)
     return RawBoxes(found.coords, found.labels, found.scores, status, found.rejected)
 
 
-def _scan(text: str, fmt: BoxFormat) -> Findings:
-    """Everything that stands in the answer: in JSON, in HTML, in brackets, tags and tokens, or on lines of its own."""
-    found = Findings()
-    if ("{" in text or "｛" in text) and scan_json(text, fmt, found):
-        return found
-    if "data-bbox" in text:
-        scan_html(text, fmt, found)
-    else:
-        scan_brackets(text, fmt, found)
-    if not found.labels and not found.rejected and not found.cut_off and not found.stated_empty:
-        scan_lines(text, fmt, found)
-    return found
+def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
+    """Everything that stands in the answer: in JSON, in HTML, in brackets, tags and tokens, or on lines of its own.
+
+    Returns:
+        The text outside JSON.
+    """
+    outside = scan_json(text, fmt, found) if "{" in text or "｛" in text else text
+    if found.met_nothing:
+        if "data-bbox" in outside:
+            scan_html(outside, fmt, found)
+        scan_brackets(outside, fmt, found)
+        if found.met_nothing and not found.cut_off:
+            scan_lines(outside, fmt, found)
+    return outside
 
 
-def _status_without_boxes(text: str, blank_is_negative: bool, found: Findings) -> str:
+def _status_without_boxes(text: str, outside: str, answer: Answer, fmt: BoxFormat, found: Findings) -> str:
     """`empty` where nothing is stated in earnest, else `unparseable` with at least one reason."""
     if found.rejected:
         return "unparseable"
-    if not text.strip():
-        if blank_is_negative:
+    if echoes_prompt(outside) or gives_instructions(answer.around):
+        found.reject("echoed_prompt")
+    elif not text:
+        if answer.closed or ("blank" in fmt.negatives and not answer.thought):
             return "empty"
         found.reject("no_answer")
-    elif echoes_prompt(text):
-        found.reject("echoed_prompt")
-    elif found.stated_empty or states_nothing(text):
+    elif not found.asserted and (found.stated_empty or states_nothing(text)):
         return "empty"
     else:
         found.reject("nothing_stated")

@@ -84,9 +84,12 @@ class ParsedBoxes:
 
 
 class Findings:
-    """What a syntax has met so far in one answer; once it is `full`, there is no use in reading on."""
+    """What was met so far in one answer; once it is `full`, there is no use in reading on.
 
-    __slots__ = ("_room", "coords", "cut_off", "full", "labels", "rejected", "scores", "stated_empty")
+    `stated_empty`: something says that there is nothing to mark; `asserted`: something says that there is.
+    """
+
+    __slots__ = ("_room", "asserted", "coords", "cut_off", "full", "labels", "rejected", "scores", "stated_empty")
 
     def __init__(self) -> None:
         self.coords: list[float] = []
@@ -95,6 +98,7 @@ class Findings:
         self.rejected: dict[str, int] = {}
         self.cut_off = False
         self.stated_empty = False
+        self.asserted = False
         self.full = False
         self._room = MAX_BOXES
 
@@ -108,11 +112,10 @@ class Findings:
         if self._take_room():
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
 
-    def take_over(self, other: Findings) -> None:
-        """Count as met here what was met there before the first box."""
-        for reason, count in other.rejected.items():
-            self.rejected[reason] = self.rejected.get(reason, 0) + count
-        self.cut_off |= other.cut_off
+    @property
+    def met_nothing(self) -> bool:
+        """Whether there was neither a box nor anything that stands for one."""
+        return not self.labels and not self.rejected
 
     def _take_room(self) -> bool:
         if self._room == 0:

@@ -14,7 +14,6 @@ _TAG = re.compile(
     # MedGemma 1.5
     r"|unused9(?:(?P<gemma_thinking>4>(?:thought)?)|(?P<gemma_thinking_end>5>)))"
 )
-_KIMI_TAG = re.compile(r"◁(/?)think▷")
 _END_OF_TEXT = re.compile(
     r"<(?:\|(?:im_end|endoftext|eot_id|end|end_of_text|user)\|>|end_of_turn>|/s>|eos>|pad>|｜end▁of▁sentence｜>)"
 )
@@ -25,14 +24,18 @@ class Answer(NamedTuple):
     """The part of a completion that counts.
 
     `closed`: it stands between an opening and a closing answer tag.
-    `ended`: the model ended it by a token of its own, so nothing in it is cut off.
     `cut_off`: the completion ends before its answer begins.
+    `ended`: the model ended it by a token of its own, so nothing in it is cut off.
+    `around`: what stands outside the answer and the thinking.
+    `thought`: there are tags of thinking or of the answer in the completion.
     """
 
     text: str
     closed: bool = False
     cut_off: bool = False
     ended: bool = False
+    around: str = ""
+    thought: bool = False
 
 
 def find_answer(completion: str, scope: str = "answer") -> Answer:
@@ -50,7 +53,8 @@ def find_answer(completion: str, scope: str = "answer") -> Answer:
     '<think>[1, 2, 3, 4]</think>'
     """
     if "◁" in completion:
-        completion = _KIMI_TAG.sub(r"<\1think>", completion)
+        # Kimi-VL
+        completion = completion.replace("◁think▷", "<think>").replace("◁/think▷", "</think>")
     if "<" not in completion:
         return Answer(completion)
     start = _START_OF_TEXT.match(completion)
@@ -62,24 +66,28 @@ def find_answer(completion: str, scope: str = "answer") -> Answer:
 
 
 def _find_in(text: str, scope: str, ended: bool) -> Answer:
-    answer_open, thinking_close = -1, 0
-    answer_closes, thinking_opens = [], []
+    answers, answer_ends, thinking, thinking_end = [], [], [], 0
     for tag in _TAG.finditer(text):
         kind = tag.lastgroup
         if kind == "answer":
-            answer_open = tag.end()
+            answers.append(tag)
         elif kind == "answer_end":
-            answer_closes.append(tag.start())
+            answer_ends.append(tag)
         elif kind in ("thinking", "gemma_thinking"):
-            thinking_opens.append(tag.start())
+            thinking.append(tag.start())
         else:
-            thinking_close = tag.end()
+            thinking_end = tag.end()
+    if not (answers or answer_ends or thinking or thinking_end):
+        return Answer(text, ended=ended)
+    before = text[: thinking[0]] if thinking and thinking[0] < thinking_end else ""
     end = len(text)
     if scope == "answer":
-        if answer_open > thinking_close or (answer_open >= 0 and not text[thinking_close:].strip()):
-            close = next((start for start in answer_closes if start >= answer_open), None)
-            content = text[answer_open:close]
-            return Answer(content, close is not None, close is None and not content.strip(), ended)
-        end = next((start for start in answer_closes if start >= thinking_close), end)
-    start = next((start for start in thinking_opens if thinking_close <= start < end), end)
-    return Answer(text[thinking_close:start], cut_off=start < end, ended=ended)
+        if answers and (answers[-1].start() >= thinking_end or not text[thinking_end:].strip()):
+            start = answers[-1].end()
+            close = next((tag for tag in answer_ends if tag.start() >= start), None)
+            content = text[start : close.start() if close else end]
+            around = before + text[thinking_end : answers[-1].start()] + (text[close.end() :] if close else "")
+            return Answer(content, close is not None, not close and not content.strip(), ended, around, thought=True)
+        end = next((tag.start() for tag in answer_ends if tag.start() >= thinking_end), end)
+    start = next((start for start in thinking if thinking_end <= start < end), end)
+    return Answer(text[thinking_end:start], False, start < end, ended, before, thought=True)

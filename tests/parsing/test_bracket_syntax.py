@@ -183,6 +183,22 @@ BOXES = [
         ["mass", "mass", "heart"],
     ),
     ("rex-omni", "mass<1><2><3><4>,<5><6><7><8>, heart<1><2><3><4>", P + Q + P, ["mass", "mass", "heart"]),
+    # words in brackets belong to the label
+    ("qwen2-vl", "pleural effusion (left)(1,2),(3,4)", P, ["pleural effusion (left)"]),
+    ("internvl", "effusion (left)[[1,2,3,4]]", P, ["effusion (left)"]),
+    ("paligemma", "<loc0002><loc0001><loc0004><loc0003> effusion (left) ; ", P, ["effusion (left)"]),
+    # "and" is no label; a shared one stands before it
+    ("ferret", "nodules [1, 2, 3, 4] and [5, 6, 7, 8].", P + Q, ["nodules", "nodules"]),
+    ("ferret", "nodules [1, 2, 3, 4], and [5, 6, 7, 8] & [1, 2, 3, 4]", P + Q + P, ["nodules"] * 3),
+    # a bare box is no label
+    ("minicpm-v", "<box>1 2 3 4</box>", P, [None]),
+    # LaTeX
+    ("radvlm", r"\[0.1, 0.2, 0.3, 0.4\]", A, [None]),
+    ("ferret", r"mass \left[1, 2, 3, 4\right]", P, [r"mass \left"]),
+    ("internvl", r"\boxed{[1, 2, 3, 4]}", P, [None]),
+    # box tags lost, the label's kept; all that there is stands in the label
+    ("maira-2", "<obj>mass<x1><y2><x3><y4></obj>", P, ["mass"]),
+    ("internvl", "<ref>mass [[1, 2, 3, 4]]</ref><box>none</box>", P, ["mass"]),
     # cannot be told from a box, so it counts as one
     ("radvlm", "At [0, 0, 0, 0].", [0, 0, 0, 0], [None]),
 ]
@@ -222,6 +238,7 @@ REJECTS = [
     ("paligemma", "<loc0002><loc0001><loc1024><loc1024> mass", [1, 2, 1024, 1024], {}),
     ("kosmos-2", "<object><patch_index_0044></object>", [], {"wrong_count": 1}),
     ("kosmos-2", "<object><patch_index_99999><patch_index_0863></object>", [], {"number_too_large": 1}),
+    ("kosmos-2", "<object><patch_index_0044><patch_index_1024></object>", [], {"number_too_large": 1}),
     # a point in box tags, points in tags of their own
     ("locate-anything", "<box><950><30></box>", [], {"point": 1}),
     ("minicpm-v", "<point>12 30</point>", [], {"point": 1}),
@@ -253,6 +270,16 @@ TRUNCATED = [
     ("internvl", "<ref>mass</ref><box>[[1, 2, 3, 4], [5, 6", P),
     ("internvl", "<ref>mass</ref><bo", []),
     ("minicpm-v", "<ref>mass</ref><box>1 2 3 4", []),
+    # complete boxes stay, whatever the next one broke off in
+    ("qwen2-vl", "mass(1,2),(3,4)(5,6", P),
+    ("qwen2-vl", "mass(1,2),(3,4)(5,6)", P),
+    ("univg-r1", "<answer>(1,2),(3,4), (5,6", P),
+    ("cogvlm", "[[1,2,3,4;5,6,7", P),
+    ("shikra", "a[0.1,0.2,0.3,0.4;0.5,0.6", A),
+    ("florence-2", "mass<loc_1><loc_2><loc_3><loc_4><loc_5>", P),
+    ("maira-2", "<x1><y2><x3><y4><x5>", P),
+    # four points joined alike are a quadrilateral, also where it breaks off
+    ("qwen2-vl", "(1,2),(3,4),(5,6", []),
 ]
 
 EMPTY = [
@@ -261,6 +288,9 @@ EMPTY = [
     ("answer-list", "<answer>[]</answer>"),
     ("answer-list", "<answer>None</answer>"),
     ("answer-list", "<answer>No Objects"),
+    # words that lead to the answer
+    ("answer-list", "Based on the film, my final output: <answer></answer>"),
+    ("vlm-r1", "The lungs are clear, so I will return an empty list. <answer>[]</answer>"),
     ("qwen2-vl", "None"),
     ("qwen2-vl", "<|box_start|>None<|box_end|>"),
     ("radvlm", "No nodules are visible on this film."),
@@ -276,6 +306,11 @@ EMPTY = [
     ("florence-2", "</s><s></s>"),
     # a finding without a box
     ("maira-2", "<obj>mass</obj>"),
+    # a statement in JSON, whatever the family
+    ("internvl", '{"finding": false}'),
+    ("paligemma", '{"bbox_2d": null}'),
+    # far more blanks than any answer has
+    ("radvlm", "[]" + " " * 200_000),
 ]
 
 UNPARSEABLE = [
@@ -289,6 +324,20 @@ UNPARSEABLE = [
     ("florence-2", "cardoorwheel", "nothing_stated"),
     # GLM boxes any final answer
     ("glm-4v", "<|begin_of_box|>a mass<|end_of_box|>", "nothing_stated"),
+    # only its own tag names a finding
+    ("maira-2", "<ref>mass</ref>", "nothing_stated"),
+    # a blank after thinking is no trained negative
+    ("paligemma", "mass</think>", "no_answer"),
+    ("florence-2", "<think>mass</think>", "no_answer"),
+    # an echoed instruction whose tags are blank, or hold what it quotes
+    ("answer-list", "Output the answer in <answer> </answer> tags. If none return 'No Objects'.", "echoed_prompt"),
+    ("visual-rft", "If there is no object, output <answer>No Objects</answer>.", "echoed_prompt"),
+    ("vlm-r1", "If no finding, return <answer>[]</answer>", "echoed_prompt"),
+    (
+        "vlm-r1",
+        "Output the thinking process in <think> </think> and the answer in <answer> </answer>.",
+        "echoed_prompt",
+    ),
     # region notation without numbers
     ("chexagent-2", "[Lung: left upper] **mass**", "nothing_stated"),
     ("qwen-vl", "", "no_answer"),

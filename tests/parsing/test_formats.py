@@ -53,6 +53,21 @@ def test_fractions_get_decimals(space, decimals):
 
 
 @pytest.mark.parametrize(
+    ("declared", "largest"),
+    [
+        # pixels have no end, the last of n bins is n - 1
+        ({"syntax": "deepseek-vl2", "space": "pixel"}, None),
+        ({"syntax": "deepseek-vl2", "space": "norm1000"}, 1000),
+        ({"syntax": "paligemma", "space": "bin1000"}, 999),
+        ({"syntax": "maira-2", "space": "norm100"}, 100),
+        ({"syntax": "json", "space": "norm100"}, None),
+    ],
+)
+def test_the_largest_number_follows_the_space(declared, largest):
+    assert get_box_format(declared).largest == largest
+
+
+@pytest.mark.parametrize(
     ("declared", "message"),
     [
         ({}, r"Expected `syntax` and any of space, order, keys, scope, decimals for `box_format`, got \{\}"),
@@ -66,6 +81,10 @@ def test_fractions_get_decimals(space, decimals):
         ({"syntax": "json", "keys": [3]}, r"list of names for `keys` .*got \[3\]"),
         ({"syntax": "json", "decimals": 12}, "0 to 9 for `decimals` .*got 12"),
         ({"syntax": "json", "decimals": True}, "0 to 9 for `decimals` .*got True"),
+        # what the tokens of a family cannot say
+        ({"syntax": "paligemma", "space": "pixel"}, "whole numbers with an end for `box_format` paligemma, got pixel"),
+        ({"syntax": "florence-2", "space": "norm1"}, "for `box_format` florence-2, got norm1"),
+        ({"syntax": "kosmos-2", "order": "yxyx"}, "no `space`, `order` or `decimals` for `box_format` kosmos-2"),
     ],
 )
 def test_wrong_declarations_name_what_is_legal(declared, message):

@@ -88,6 +88,19 @@ BOXES = [
     ("The box is:\n1, 2, 3, 4\nmass: 5 6 7 8", A + B, [None, None]),
     # outside JSON: what other families write
     ("The mass is at (1,2),(3,4)", A, [None]),
+    # labels in a list of their own
+    ('{"bboxes": [[1, 2, 3, 4], [5, 6, 7, 8]], "labels": ["a", "b"]}', A + B, ["a", "b"]),
+    ('{"bbox_2d": [[1, 2, 3, 4], [5, 6, 7, 8]], "label": ["a", "b"]}', A + B, ["a", "b"]),
+    ('{"bbox_2d": [1, 2, 3, 4], "label": ""}', A, [None]),
+    # JSON in a string, and in Markdown
+    (r"[{\"bbox_2d\": [1, 2, 3, 4], \"label\": \"mass\"}]", A, ["mass"]),
+    (r'[{"bbox\_2d": [1, 2, 3, 4]}]', A, [None]),
+    # a stray brace around everything
+    ('{\n[{"bbox_2d": [1, 2, 3, 4]}]', A, [None]),
+    # a box outside is one where the JSON holds none, whatever that says
+    ('{"bbox_2d": []}\n[1, 2, 3, 4]', A, [None]),
+    ('<box>(1,2),(3,4)</box> {"bbox_2d": null}', A, [None]),
+    ('{"bbox": []}\nmass: 1 2 3 4', A, [None]),
     # lists without keys
     ("[1, 2, 3, 4]", A, [None]),
     ("[[1, 2, 3, 4], [5, 6, 7, 8]]", A + B, [None, None]),
@@ -125,6 +138,9 @@ REJECTS = [
     ("[x1, y1, x2, y2]", [], {"placeholder": 1}),
     ('{"bbox_2d": [x1, y1, x2, y2], "label": "<label>"}', [], {"placeholder": 1}),
     ('{"image_size": [1, 2, 3, 4]}', [], {"unknown_key": 1}),
+    # broken boxes outside JSON that holds none
+    ('{"bbox_2d": []} [1, 2, 3]', [], {"wrong_count": 1}),
+    ('{"bbox_2d": [left, top, right, bottom]}', [], {"placeholder": 1}),
     # closed by the brace only
     ('[{"bbox_2d": [1, 2, 3, 4}, {"bbox_2d": [5, 6, 7, 8]}]', B, {"unclosed": 1}),
     # one bad box never voids the others, and 3 + 5 numbers are not two boxes
@@ -161,12 +177,22 @@ EMPTY = [
     "```json\n[]\n```\nThe lungs are clear.",
     "['No Objects']",
     '{"bbox_2d": "None"}',
+    '{"bbox_2d": "No Objects"}',
+    '{"bbox_2d": ["none"]}',
+    '{"bbox_2d": [null, null, null, null]}',
+    '{"answer": []}',
+    # words in the JSON that an instruction would use
+    '{"output": []}',
     '{"defects": [], "verdict": "pass"}',
 ]
 
 UNPARSEABLE = [
     ("{}", "nothing_stated"),
     ('{"finding": true}', "nothing_stated"),
+    # it says both
+    ('{"finding": true, "bbox_2d": []}', "nothing_stated"),
+    # a finding that has a name, and an empty list of something else
+    ('{"label": "mass", "attributes": []}', "nothing_stated"),
     ("A mass in the left lung.", "nothing_stated"),
     # numbers in a sentence, without brackets
     ("The mass is at 1, 2, 3, 4", "nothing_stated"),

@@ -38,9 +38,15 @@ def test_it_matches_what_is_written(name):
         1000 if fmt.space.frame == "resized" else fmt.space.unit
     )
     boxes = to_pixel(unit, fmt.space, **SIZES)
-    for count in range(3):
-        assert pattern.fullmatch(format_boxes(boxes[:count], name, labels=["mass", "nodule"][:count], **SIZES)), count
-    assert not pattern.fullmatch(format_boxes(boxes[[0, 1, 0]], name, labels=["mass", "nodule", "mass"], **SIZES))
+    # different labels, one label for all, none
+    for labels in (["mass", "nodule", "mass"], ["mass"] * 3, [None] * 3):
+        if name == "florence-2" and None in labels:
+            # Without labels its boxes run together, and eight numbers may be a quadrilateral.
+            continue
+        for count in range(3):
+            text = format_boxes(boxes[:count], name, labels=labels[:count], **SIZES)
+            assert pattern.fullmatch(text), (labels, count)
+        assert not pattern.fullmatch(format_boxes(boxes[[0, 1, 0]], name, labels=labels, **SIZES)), labels
 
 
 @pytest.mark.parametrize("largest", [0, 7, 9, 10, 99, 100, 839, 840, 999, 1000, 1023])
@@ -59,13 +65,19 @@ def test_labels_are_literal():
     assert not re.fullmatch(pattern, '```json\n[\n\t{"bbox_2d": [1, 2, 3, 4], "label": "a"}\n]\n```')
 
 
+def test_labels_in_json_are_escaped_as_in_json():
+    pattern = regex("kimi-vl", 1, labels=['a "b"'])
+    assert re.fullmatch(pattern, r'[{"bbox_2d": [0.100, 0.200, 0.300, 0.400], "label": "a \"b\""}]')
+    assert not re.fullmatch(pattern, '[{"bbox_2d": [0.100, 0.200, 0.300, 0.400], "label": "a "b""}]')
+
+
 @pytest.mark.parametrize("max_boxes", [0, 1001, True, 2.0, "3", None])
 def test_max_boxes_is_checked(max_boxes):
     with pytest.raises(ValueError, match="1 to 1000 for `max_boxes`"):
         regex("qwen3-vl", max_boxes)
 
 
-@pytest.mark.parametrize("labels", ["mass", [], [""], [3]])
+@pytest.mark.parametrize("labels", ["mass", [], [""], [3], {"mass"}])
 def test_labels_are_checked(labels):
     with pytest.raises(ValueError, match="list of words for `labels`"):
         regex("qwen3-vl", labels=labels)

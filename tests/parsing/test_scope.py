@@ -71,4 +71,20 @@ def test_scope(scope, completion, text):
 
 @pytest.mark.parametrize(("completion", "answer"), CASES)
 def test_answer_of_completion(completion, answer):
-    assert find_answer(completion) == answer
+    # what stands around it is for the test below
+    assert find_answer(completion)[:4] == answer[:4]
+
+
+@pytest.mark.parametrize(
+    ("completion", "around", "thought"),
+    [
+        ("[1]", "", False),
+        ("a <think>b</think> c <answer>d</answer> e", "a  c  e", True),
+        # the opening tag was part of the prompt
+        ("b</think> c <answer>d", " c ", True),
+        ("<answer>a</answer> b <answer>c</answer>", "<answer>a</answer> b ", True),
+        ("x</think>", "", True),
+    ],
+)
+def test_what_stands_around_the_answer(completion, around, thought):
+    assert find_answer(completion)[4:] == (around, thought)

@@ -164,6 +164,17 @@ class TestWithoutATokenizer:
         assert gr.get_reward("R3", box_format=name)(**{**columns, "completions": [text, ""]})[0] > 0.9
 
     @pytest.mark.parametrize("name", LOST)
+    def test_batches_without_boxes_end_no_run_in_which_tokens_are_kept(self, name):
+        reward = gr.get_reward("R3", box_format=name)
+        # what says that there is nothing holds no tokens in any case
+        columns = columns_of(next(tokenizers_of(name)), ["None", ""])
+        assert len(reward(**{**columns, "completions": ["None", ""]})) == 2
+        text = gr.format_boxes(BOXES, name, labels=LABELS, **SIZES)
+        columns = columns_of(next(tokenizers_of(name)), [text, "no idea"])
+        assert reward(**{**columns, "completions": [text, ""]})[0] > 0.9
+        assert reward(**{**columns, "completions": ["no idea", ""]}) == [0.0, 0.0]
+
+    @pytest.mark.parametrize("name", LOST)
     def test_nothing_is_asked_of_who_hands_over_no_token_ids(self, name):
         columns = columns_of(next(tokenizers_of(name)), ["no idea"])
         del columns["completion_ids"]
