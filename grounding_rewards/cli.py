@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 import time
@@ -30,6 +31,11 @@ examples:
   grounding-rewards inspect log.jsonl --examples 2 --json figures.json --strict
 """
 
+#: Commands that a module of their own adds and runs, and what they are for.
+_COMMANDS = {
+    "agreement": ("grounding_rewards.data.agreement", "how well several readers of the same films agree"),
+}
+
 #: Seconds after which a progress bar is shown.
 _PATIENCE = 3.0
 
@@ -56,6 +62,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     _add_inspect(commands)
+    for name, (module, summary) in _COMMANDS.items():
+        made = importlib.import_module(module)
+        command = commands.add_parser(
+            name, help=summary, description=made.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        made.add_arguments(command)
+        command.set_defaults(command=made.run)
     return parser
 
 

@@ -17,6 +17,7 @@ RANK = {
     "overlap": 1,
     "quality": 2,
     "matching": 2,
+    "labels": 2,
     "parsing": 3,
     "rewards": 3,
     "audit": 4,

@@ -183,6 +183,11 @@ def scan_brackets(text: str, fmt: BoxFormat, found: Findings) -> None:
         found.reject("too_long")
 
 
+#: What numbers, their placeholders (x1) and NaN have in common; all else in brackets is words.
+_MAY_BE_NUMBERS = re.compile(r"[\dxyn]", re.IGNORECASE)
+_SEPARATORS = " \t\r\n,，、;；"
+
+
 def _read_marks(text: str, fmt: BoxFormat) -> Iterator[_Mark]:
     for match in _mark_pattern(fmt.syntax.tokens).finditer(text):
         start, end = match.span()
@@ -190,10 +195,13 @@ def _read_marks(text: str, fmt: BoxFormat) -> Iterator[_Mark]:
         whole = match[0]
         if kind == "group":
             opening, content, closing = match[4], match[5], match[6]
+            if not _MAY_BE_NUMBERS.search(content) and content.strip(_SEPARATORS):
+                continue
             closed = closing != "" and closing in _CLOSED_BY[opening]
             lists = split_numbers(content)
+            breaks_off = not closed and lists and looks_numeric(lists[0][0])
             # Words in brackets are words.
-            if not lists or not closed or any(_is_attempt(tokens, opening) for tokens in lists):
+            if not lists or breaks_off or any(_is_attempt(tokens, opening) for tokens in lists):
                 yield _Mark("group", start, end, "", opening, closed, lists)
         elif kind == "run":
             yield _Mark("run", start, end, whole)

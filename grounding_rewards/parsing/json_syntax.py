@@ -182,6 +182,8 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
     >>> scan_json("Here: {'bbox_2d': [1, 2, 3, 4,]}!", get_box_format("qwen3-vl"), found), found.coords
     ('Here: !', [1.0, 2.0, 3.0, 4.0])
     """
+    if not fmt.syntax.keyed and not _may_hold_boxes(text, fmt.keys):
+        return text
     text = _plain(text)
     read = Findings()
     roots = _read_values(text, read)
@@ -201,6 +203,12 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
         _collect(root.value, None, fmt, found)
     starts, ends = [0, *(root.end for root in chosen)], [*(root.start for root in chosen), len(text)]
     return "".join(text[start:end] for start, end in zip(starts, ends, strict=True))
+
+
+def _may_hold_boxes(text: str, keys: tuple[str, ...]) -> bool:
+    """Whether JSON with a box or a denial could be in the text of a family that does not write JSON."""
+    lower = text.casefold()
+    return "false" in lower or any(key in lower for key in (*_folded(keys), *(names[0] for names in _CORNER_KEYS)))
 
 
 #: ms-swift fills templates of JSON with boxes in Qwen2-VL's tags.

@@ -43,8 +43,8 @@ MAX_CHARACTERS = 2**17
 MAX_DEPTH = 32
 #: JSON tokens that one answer may hold: 1000 labelled boxes have 18,000.
 MAX_TOKENS = 25_000
-#: Pairs of brackets outside JSON: 1000 boxes as corner points have 2000.
-MAX_GROUPS = 10_000
+#: Tags and pairs of brackets outside JSON: 1000 labelled boxes as corner points have 6000.
+MAX_GROUPS = 7000
 #: A list is read this far: a longer one is none of the shapes that have a name of their own.
 MAX_LIST = 16
 

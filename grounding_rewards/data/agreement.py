@@ -1,0 +1,317 @@
+"""How well the readers of a dataset agree with each other: the human ceiling of a model that learns from them.
+
+Definitions:
+
+* A pair is two readers of one film. A film with three readers has three pairs; one with a single reader has none.
+* Within a pair and a label, the boxes of one reader are assigned to those of the other so that the total IoU is
+  greatest (:func:`grounding_rewards.matching.hungarian_match`).
+* ``F1@τ = 2·hits / (boxes of one + boxes of the other)``, a hit being an assigned pair of boxes with IoU ≥ τ. Both sums
+  run over all pairs of readers, and for all labels together also over the labels. So a box counts as missed in a pair
+  with a reader who drew nothing, and two readers who both drew nothing count nothing.
+* The mean IoU is over assigned pairs of boxes that overlap at all.
+* A finding is a label on a film, drawn by at least one reader; the shares say by how many.
+* The intervals are 95 % percentile intervals over films, drawn with replacement. (:mod:`evaluation.bootstrap` has the
+  same for evaluations; this keeps memory flat over many films and figures.)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import combinations
+from numbers import Real
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.data.policies import film_readers
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.matching import hungarian_match
+from grounding_rewards.overlap import pairwise_iou
+
+Array = NDArray[np.float64]
+
+IOU_THRESHOLDS = (0.4, 0.5)
+_RESAMPLES = 1_000
+# Films drawn times this many resamplings are in memory at once.
+_CHUNK = 50
+
+
+class Estimate(NamedTuple):
+    """A figure and the ends of its 95 % interval; NaN where there is nothing to measure."""
+
+    value: float
+    low: float
+    high: float
+
+
+class LabelAgreement(NamedTuple):
+    """How well readers agree about one label, or about all.
+
+    label: None for all together.
+    findings: films on which at least one reader drew the label; for all together the sum over labels.
+    drawn_by: of these findings, how many were drawn by one reader, by two, and so on.
+    f1: F1 by IoU threshold.
+    mean_iou: over assigned pairs of boxes that overlap.
+    """
+
+    label: str | None
+    findings: int
+    drawn_by: tuple[int, ...]
+    f1: dict[float, Estimate]
+    mean_iou: Estimate
+
+
+class Agreement(NamedTuple):
+    """How well the readers of a dataset agree.
+
+    films: films that at least two people read; the others are in `single`.
+    single: films that one person read, or of which the dataset doesn't say who did.
+    pairs: pairs of readers of one film.
+    overall: all labels together.
+    labels: each label, the one with most findings first.
+    """
+
+    films: int
+    single: int
+    pairs: int
+    overall: LabelAgreement
+    labels: tuple[LabelAgreement, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures as plain lists and mappings; None where there is nothing to measure."""
+        return {
+            "films": self.films,
+            "films_with_one_reader": self.single,
+            "pairs": self.pairs,
+            "overall": _as_json(self.overall),
+            "labels": [_as_json(one) for one in self.labels],
+        }
+
+
+def measure_agreement(
+    records: Iterable[FilmRecord],
+    *,
+    iou_thresholds: Sequence[float] = IOU_THRESHOLDS,
+    resamples: int = _RESAMPLES,
+    seed: int = 0,
+) -> Agreement:
+    """Compare every pair of readers of every film; the top of this module has the definitions.
+
+    Args:
+        records: films with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, those who
+            drew are taken for all who read, and a reader who drew nothing is missed.
+        iou_thresholds: τ, each in (0, 1].
+        resamples: for the intervals.
+        seed: of the resampling.
+
+    Raises:
+        ValueError: no film has two readers, a threshold is out of range, or `readers` does not fit the boxes.
+
+    Example:
+        >>> film = FilmRecord(
+        ...     "1", "1.png", [[0, 0, 10, 10], [0, 0, 10, 8], [50, 50, 60, 60]], ["mass", "mass", "effusion"],
+        ...     readers=("R1", "R2", "R2"), read_by=("R1", "R2", "R3"),
+        ... )
+        >>> found = measure_agreement([film])
+        >>> round(found.overall.f1[0.5].value, 3), found.overall.mean_iou.value, found.overall.drawn_by
+        (0.333, 0.8, (1, 1, 0))
+    """
+    thresholds = _as_thresholds(iou_thresholds)
+    films = single = pairs = drawn = most = 0
+    numbers: dict[str, list[int]] = defaultdict(list)
+    sums: dict[str, list[Array]] = defaultdict(list)
+    drawn_by: dict[str, Counter[int]] = defaultdict(Counter)
+    for record in records:
+        readers = film_readers(record)
+        if len(readers) < 2:
+            single += 1
+            continue
+        films += 1
+        most = max(most, len(readers))
+        pairs += len(readers) * (len(readers) - 1) // 2
+        for label, sets in _by_label(record, readers).items():
+            numbers[label].append(drawn)
+            sums[label].append(np.sum([_pair_sums(*two, thresholds) for two in combinations(sets, 2)], axis=0))
+            drawn_by[label][sum(bool(one) for one in sets)] += 1
+        drawn += bool(record.boxes)
+    if not films:
+        raise ValueError(
+            f"Expected films that at least two people read for `records`, got {single} with one reader or none. "
+            "Agreement can be measured only where several readers' boxes are kept apart."
+        )
+    order = sorted(numbers, key=lambda label: (-len(numbers[label]), label))
+    tables = [(np.array(numbers[label]), np.array(sums[label])) for label in order]
+    total = np.zeros((drawn, 3 + len(thresholds)))
+    for rows, table in tables:
+        total[rows] += table
+    tables.insert(0, (np.arange(drawn), total))
+    together = sum(drawn_by.values(), Counter[int]())
+    intervals = _intervals(tables, films, drawn, resamples, seed)
+    found = []
+    labels: list[str | None] = [None, *order]
+    for which, (_, table), (low, high) in zip(labels, tables, intervals, strict=True):
+        counter = together if which is None else drawn_by[which]
+        estimates = [Estimate(*map(float, ends)) for ends in zip(_figures(table.sum(axis=0)), low, high, strict=True)]
+        found.append(
+            LabelAgreement(
+                which,
+                counter.total(),
+                tuple(counter[number] for number in range(1, most + 1)),
+                dict(zip(thresholds, estimates[1:], strict=True)),
+                estimates[0],
+            )
+        )
+    return Agreement(films, single, pairs, found[0], tuple(found[1:]))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `grounding-rewards agreement`."""
+    parser.add_argument("dataset", help="name of a reader, such as vindr-cxr")
+    parser.add_argument("--root", required=True, metavar="FOLDER", help="folder of the dataset")
+    parser.add_argument("--split", metavar="NAME", help="one split; default: all")
+    parser.add_argument(
+        "--iou",
+        type=float,
+        nargs="+",
+        default=list(IOU_THRESHOLDS),
+        metavar="IOU",
+        help="thresholds from which two boxes agree; default: %(default)s",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print how well the readers of a dataset agree."""
+    from rich.console import Console
+
+    from grounding_rewards.data.readers import get_reader
+
+    films = get_reader(arguments.dataset)(arguments.root, split=arguments.split)
+    agreement = measure_agreement(films, iou_thresholds=arguments.iou)
+    if arguments.json is not None:
+        arguments.json.write_text(
+            json.dumps(agreement.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+    console = Console()
+    # A log has no terminal's edge.
+    (console if console.is_terminal else Console(width=140)).print(agreement_table(agreement, arguments.dataset))
+    return 0
+
+
+def agreement_table(agreement: Agreement, dataset: str) -> Any:
+    """The figures as a ``rich.table.Table``, a row per label."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    alone = f", {agreement.single} more with one reader left out" if agreement.single else ""
+    table = Table(
+        title=f"{dataset}: {agreement.pairs} pairs of readers on {agreement.films} films{alone}",
+        caption="A model that does better than this against one reader has learned that reader, not the finding.",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("")
+    table.add_column("findings", justify="right")
+    for number in range(1, len(agreement.overall.drawn_by) + 1):
+        table.add_column(f"by {number}", justify="right")
+    for threshold in agreement.overall.f1:
+        table.add_column(f"F1@{threshold:g}", justify="right")
+    table.add_column("mean IoU", justify="right")
+    for row in (agreement.overall, *agreement.labels):
+        shares = [f"{number / row.findings:.0%}" if row.findings else "–" for number in row.drawn_by]
+        cells = [
+            Text.assemble(f"{one.value:.3f}", (f" [{one.low:.3f}, {one.high:.3f}]", "dim"))
+            if one.value == one.value
+            else "–"
+            for one in (*row.f1.values(), row.mean_iou)
+        ]
+        name = "all labels" if row.label is None else row.label
+        table.add_row(Text(name), str(row.findings), *shares, *cells, style="bold" if row.label is None else None)
+    return table
+
+
+def _by_label(record: FilmRecord, readers: Sequence[str]) -> dict[str, list[list[list[float]]]]:
+    """For every label that somebody drew, the boxes of every reader."""
+    if not len(record.boxes) == len(record.labels) == len(record.readers):
+        raise ValueError(
+            f"Expected a label and a reader per box on film {record.id}, got {len(record.labels)} and "
+            f"{len(record.readers)} for {len(record.boxes)} boxes. Give one of each for each box."
+        )
+    number = {name: i for i, name in enumerate(readers)}
+    sets: dict[str, list[list[list[float]]]] = {}
+    for drawn, label, reader in zip(record.boxes, record.labels, record.readers, strict=True):
+        if reader not in number:
+            raise ValueError(
+                f"Expected `read_by` to name everybody who drew on film {record.id}, got a box of {reader!r}. Add them."
+            )
+        sets.setdefault(label, [[] for _ in readers])[number[reader]].append(drawn)
+    return sets
+
+
+def _pair_sums(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]], thresholds: Sequence[float]) -> Array:
+    """Boxes of both, Σ IoU of the assigned pairs that overlap, their number, and the hits at every threshold."""
+    overlaps: list[float] = []
+    if one and other:
+        iou = pairwise_iou(one, other)
+        overlaps = [float(iou[pair]) for pair in hungarian_match(iou, 0.0)]
+    hits = (sum(value >= threshold for value in overlaps) for threshold in thresholds)
+    return np.array([len(one) + len(other), sum(overlaps), len(overlaps), *hits], dtype=np.float64)
+
+
+def _figures(sums: Array) -> Array:
+    """The mean IoU and F1 at every threshold from sums as in `_pair_sums`, ``(..., 3 + t)`` to ``(..., 1 + t)``."""
+    numerator = np.concatenate([sums[..., 1:2], 2 * sums[..., 3:]], axis=-1)
+    denominator = np.concatenate([sums[..., 2:3], np.broadcast_to(sums[..., :1], sums[..., 3:].shape)], axis=-1)
+    return np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator > 0)
+
+
+def _intervals(
+    tables: Sequence[tuple[NDArray[np.int64], Array]], films: int, drawn: int, resamples: int, seed: int
+) -> list[tuple[Array, Array]]:
+    """The ends of the intervals of the figures of every table, which has the sums of some of the films with boxes."""
+    rng = np.random.default_rng(seed)
+    # Films without boxes add nothing, so they share one cell.
+    share = np.append(np.full(drawn, 1 / films), max(0.0, 1 - drawn / films))
+    figures: list[list[Array]] = [[] for _ in tables]
+    for start in range(0, resamples, _CHUNK):
+        counts = rng.multinomial(films, share, size=min(_CHUNK, resamples - start)).astype(np.float64)
+        for collected, (rows, table) in zip(figures, tables, strict=True):
+            collected.append(_figures(counts[:, rows] @ table))
+    return [_ends(np.concatenate(collected)) for collected in figures]
+
+
+def _ends(values: Array) -> tuple[Array, Array]:
+    """The 2.5th and 97.5th percentile of every column; resamplings with nothing to measure are left out."""
+    ends = np.full((2, values.shape[1]), np.nan)
+    for column in range(values.shape[1]):
+        measured = values[~np.isnan(values[:, column]), column]
+        if measured.size:
+            ends[:, column] = np.quantile(measured, [0.025, 0.975])
+    return ends[0], ends[1]
+
+
+def _as_thresholds(given: Sequence[float]) -> tuple[float, ...]:
+    for value in given:
+        if not isinstance(value, Real) or not 0 < value <= 1:
+            raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {value!r}. Usual are 0.4 and 0.5.")
+    return tuple(dict.fromkeys(float(value) for value in given))
+
+
+def _as_json(row: LabelAgreement) -> dict[str, Any]:
+    def ends(estimate: Estimate) -> list[float | None]:
+        return [None if value != value else value for value in estimate]
+
+    return {
+        "label": row.label,
+        "findings": row.findings,
+        "drawn_by": list(row.drawn_by),
+        "f1": {f"{threshold:g}": ends(estimate) for threshold, estimate in row.f1.items()},
+        "mean_iou": ends(row.mean_iou),
+    }

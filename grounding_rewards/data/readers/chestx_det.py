@@ -1,0 +1,82 @@
+"""ChestX-Det (13 labels) and ChestX-Det10 (10 labels): chest films with boxes of three radiologists, merged.
+
+Folder::
+
+    ChestX_Det_train.json, ChestX_Det_test.json    of ChestX-Det; of ChestX-Det10: train.json, test.json
+    train_data/<file_name>, test_data/<file_name>  or anywhere else below the folder
+
+Each file is a list of `{"file_name", "syms": [label, ...], "boxes": [[x1, y1, x2, y2], ...]}`, in which the two lists
+belong together; the `polygons` of ChestX-Det are not read.
+
+The films come from NIH ChestX-ray14 under new numbers: which patient, and which films also are in NIH's or RSNA's
+data, can't be told. A film of the same name can have other boxes in the other dataset: keep them in two folders.
+
+Readers: three radiologists, merged by the authors.
+Negative: a film with empty lists.
+Boxes: pixels of the PNG file, which is 1024 x 1024.
+Source: https://github.com/Deepwise-AILab/ChestX-Det-Dataset and ChestX-Det10-Dataset; arXiv 2006.10550.
+Licence: annotations of ChestX-Det Apache-2.0, of ChestX-Det10 not stated; images as NIH ChestX-ray14.
+Access: open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.documents import is_box, read_json_rows
+from grounding_rewards.data.readers.tables import check_split, find_file, image_files, row_error
+
+_SIDE = 1024
+_SPLITS = ("train", "test")
+
+
+def read_chestx_det(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
+    """The films of ChestX-Det.
+
+    Args:
+        root: The folder of the dataset; the top of this module shows it.
+        split: `train` or `test`; None takes both.
+
+    Returns:
+        Records in the order of the files.
+
+    Raises:
+        ValueError: A file or split is missing, or an image is there twice; while iterating, a file or an entry that
+            cannot be read.
+    """
+    return _read(root, split, "ChestX_Det_{}.json")
+
+
+def read_chestx_det10(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
+    """The films of ChestX-Det10; arguments, records and errors as `read_chestx_det`."""
+    return _read(root, split, "{}.json")
+
+
+def _read(root: str | Path, split: str | None, name: str) -> Iterator[FilmRecord]:
+    check_split(split, _SPLITS)
+    paths = {one: find_file(root, name.format(one)) for one in (_SPLITS if split is None else (split,))}
+    files = image_files(root, (".png",))
+    return chain.from_iterable([_films(path, one, files) for one, path in paths.items()])
+
+
+def _films(path: Path, split: str, files: Mapping[str, str]) -> Iterator[FilmRecord]:
+    for number, entry in read_json_rows(path):
+        name, labels, boxes = str(entry.get("file_name")), entry.get("syms"), entry.get("boxes")
+        if not isinstance(labels, list) or not isinstance(boxes, list) or len(labels) != len(boxes):
+            got = (labels, boxes)
+            raise row_error(path, number, name, "as many syms as boxes", got, "Correct the entry.")
+        for box in boxes:
+            if not is_box(box):
+                raise row_error(path, number, name, "four numbers for a box", box, "Correct the entry.")
+        yield FilmRecord(
+            id=name,
+            file=files.get(name, f"{split}_data/{name}"),
+            boxes=[[float(value) for value in box] for box in boxes],
+            labels=labels,
+            width=_SIDE,
+            height=_SIDE,
+            split=split,
+        )

@@ -1,0 +1,211 @@
+"""COCO instances: one JSON file per split, as CVAT, Label Studio, Roboflow and most detection datasets write it.
+
+Folder::
+
+    annotations/instances_<split>.json    images[id,file_name,width,height], annotations[image_id,category_id,bbox,
+                                          iscrowd], categories[id,name]
+    <split>/<file_name>
+
+Other names are told with `annotations` and `images`. `bbox` is x, y, width, height in pixels of the image.
+Negative: an image without annotations.
+Ignored: a crowd (`iscrowd` 1).
+Source: https://cocodataset.org/#format-data. Licence and access: those of the dataset that is written so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import chain
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal, NamedTuple
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.documents import is_box, pixels, read_json
+from grounding_rewards.data.readers.splits import split_files
+from grounding_rewards.data.readers.tables import xywh_box
+
+MissingCategory = Literal["error", "ignore"]
+
+_SHOWN = 5
+
+
+def read_coco(
+    root: str | Path,
+    *,
+    split: str | None = None,
+    annotations: str = "annotations/instances_{split}.json",
+    images: str = "{split}",
+    patient_key: str | None = None,
+    missing_category: MissingCategory = "error",
+) -> Iterator[FilmRecord]:
+    """The films of COCO annotation files; several image entries of one file are one film.
+
+    Args:
+        root: The folder of the dataset.
+        split: Name of a split; `validation` finds `val` and `valid` too; None takes all.
+        annotations: The annotation file relative to the root; `{split}` stands for the name of the split. Roboflow
+            writes `{split}/_annotations.coco.json`.
+        images: The folder of `file_name`, likewise; `.` is the root.
+        patient_key: The key of an image entry that holds the patient, with dots into nested objects:
+            `metadata.patientid`.
+        missing_category: An annotation without `category_id` is an `error`, or its box is one to `ignore`: neither hit
+            nor false positive.
+
+    Returns:
+        Records in the order of the image entries; `id` is the same as `file`.
+
+    Raises:
+        ValueError: No such file, a file of results, or annotations that cannot be read: how many, and the first ones.
+
+    >>> import json, tempfile
+    >>> content = {"images": [{"id": 1, "file_name": "a.png", "width": 40, "height": 30}],
+    ...            "annotations": [{"id": 1, "image_id": 1, "category_id": 5, "bbox": [1, 2, 10, 20]}],
+    ...            "categories": [{"id": 5, "name": "mass"}]}
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     _ = Path(root, "all.json").write_text(json.dumps(content))
+    ...     [(film.file, film.boxes, film.labels) for film in read_coco(root, annotations="all.json", images="images")]
+    [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+    """
+    if missing_category not in ("error", "ignore"):
+        raise ValueError(f"Expected error or ignore for missing_category, got {missing_category!r}. Choose one.")
+    return chain.from_iterable(
+        coco_films(
+            path,
+            images=images.replace("{split}", spelling),
+            split=name,
+            patient_key=patient_key,
+            missing_category=missing_category,
+        )
+        for name, spelling, path in split_files(root, annotations, split)
+    )
+
+
+class _Film(NamedTuple):
+    width: int | None
+    height: int | None
+    patient: str | None
+    boxes: list[list[float]]
+    labels: list[str]
+    ignored: list[tuple[float, float, float, float]]
+
+
+def coco_films(
+    path: str | Path,
+    *,
+    images: str,
+    split: str | None,
+    patient_key: str | None = None,
+    missing_category: MissingCategory = "error",
+) -> Iterator[FilmRecord]:
+    """The films of one COCO file.
+
+    Args:
+        path: The JSON file.
+        images: The folder of `file_name`, relative to the root of the dataset.
+        split: What the records say.
+        patient_key: As for `read_coco`.
+        missing_category: As for `read_coco`.
+
+    Raises:
+        ValueError: As `read_coco`.
+    """
+    document = _document(path)
+    names = {
+        key: str(category.get("name"))
+        for category in document["categories"]
+        if (key := _key(category.get("id"))) is not None
+    }
+    problems: list[str] = []
+    films: dict[str, _Film] = {}
+    by_image: dict[int | str, _Film] = {}
+    for image in document["images"]:
+        film = _Film(pixels(image.get("width")), pixels(image.get("height")), _value(image, patient_key), [], [], [])
+        first = films.setdefault(str(image.get("file_name")), film)
+        key = _key(image.get("id"))
+        if first[:3] != film[:3] or key is None or key in by_image or not image.get("file_name"):
+            problems.append(f"image {key}: id, file_name, size or patient is missing or contradicts another image's")
+        if key is not None:
+            by_image[key] = first
+    for annotation in document["annotations"]:
+        ignored = annotation.get("iscrowd") == 1 or (
+            missing_category == "ignore" and annotation.get("category_id") is None
+        )
+        if problem := _problem(annotation, by_image, names, ignored):
+            problems.append(f"annotation {annotation.get('id')}: {problem}")
+            continue
+        film = by_image[annotation["image_id"]]
+        x1, y1, x2, y2 = xywh_box(annotation["bbox"])
+        if ignored:
+            film.ignored.append((x1, y1, x2, y2))
+        else:
+            film.boxes.append([float(x1), float(y1), float(x2), float(y2)])
+            film.labels.append(names[annotation["category_id"]])
+    if problems:
+        raise ValueError(
+            f"Expected images and annotations that can be read in {path}, got {len(problems)} of "
+            f"{len(document['images']) + len(document['annotations'])} that cannot. Correct or drop them"
+            f"{_HINT if any('category_id is missing' in problem for problem in problems) else ''}:\n"
+            + "\n".join([*problems[:_SHOWN], "..."] if len(problems) > _SHOWN else problems)
+        )
+    for name, film in films.items():
+        file = PurePosixPath(images, name).as_posix()
+        yield FilmRecord(
+            id=file,
+            file=file,
+            boxes=film.boxes,
+            labels=film.labels,
+            width=film.width,
+            height=film.height,
+            patient_id=film.patient,
+            split=split,
+            ignored=tuple(film.ignored),
+        )
+
+
+_HINT = ', or take boxes without category_id as regions to ignore with missing_category="ignore"'
+
+
+def _document(path: str | Path) -> dict[str, list[dict[str, Any]]]:
+    document = read_json(path)
+    if isinstance(document, list):
+        raise ValueError(
+            f"Expected COCO annotations in {path}, got a bare list, which is a file of results: a model's boxes with "
+            "scores, without the images and the names of the categories. Point to the annotations that the results "
+            "were measured against."
+        )
+    for key in ("images", "annotations", "categories"):
+        entries = document.get(key) if isinstance(document, dict) else None
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ValueError(
+                f"Expected a list of objects under {key!r} in {path}, got {type(entries).__name__}. "
+                "Point to a file of COCO instances."
+            )
+    return document
+
+
+def _key(value: Any) -> int | str | None:
+    """An id; None for what cannot be one."""
+    return value if isinstance(value, int | str) else None
+
+
+def _value(image: Mapping[str, Any], key: str | None) -> str | None:
+    value: Any = image if key else None
+    for part in key.split(".") if key else ():
+        value = value.get(part) if isinstance(value, dict) else None
+    return None if value is None else str(value)
+
+
+def _problem(
+    annotation: Mapping[str, Any], images: Mapping[Any, _Film], names: Mapping[Any, str], ignored: bool
+) -> str | None:
+    if _key(annotation.get("image_id")) not in images:
+        return f"image_id {annotation.get('image_id')!r} is no image of the file"
+    if not is_box(annotation.get("bbox")):
+        return f"bbox {annotation.get('bbox')!r:.80} is not x, y, width, height"
+    if ignored:
+        return None
+    if annotation.get("category_id") is None:
+        return "category_id is missing"
+    if _key(annotation["category_id"]) not in names:
+        return f"category_id {annotation['category_id']!r} is no category of the file"
+    return None

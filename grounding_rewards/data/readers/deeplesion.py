@@ -1,0 +1,90 @@
+"""DeepLesion: 32,735 lesions on slices of computed tomography, measured by radiologists in their daily work.
+
+Folder::
+
+    DL_info.csv                                  a row per lesion, 18 columns
+    Images_png/000089_01_01/037.png              File_name 000089_01_01_037.png; 16 bits, Hounsfield units + 32768
+
+Boxes: `Bounding_boxes` is "x1, y1, x2, y2" in pixels: the end points of the two diameters and 5 pixels around them.
+Labels: where the lesion is, for validation and test; `lesion` for every lesion of the training set, which has none.
+Negative: there are none, and about half of the lesions on these slices are not marked: a wrong box may be right.
+Show the slices through a window, `extra["DICOM_windows"]`.
+Source: https://nihcc.app.box.com/v/DeepLesion. Licence: no restriction, with attribution. Access: open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.documents import pixels
+from grounding_rewards.data.readers.tables import Row, check_split, find_file, known, read_groups, read_numbers
+
+_SPLITS = {"1": "train", "2": "validation", "3": "test"}
+_TYPES = {
+    "-1": "lesion",
+    "1": "bone",
+    "2": "abdomen",
+    "3": "mediastinum",
+    "4": "liver",
+    "5": "lung",
+    "6": "kidney",
+    "7": "soft tissue",
+    "8": "pelvis",
+}
+_COLUMNS = (
+    "File_name", "Patient_index", "Bounding_boxes", "Coarse_lesion_type", "Image_size", "Train_Val_Test",
+)  # fmt: skip
+_EXTRA = ("DICOM_windows", "Spacing_mm_px_", "Possibly_noisy", "Key_slice_index")
+
+
+def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
+    """The key slices of DeepLesion, one record a slice.
+
+    Args:
+        root: The folder of the dataset; the top of this module shows it.
+        split: `train`, `validation` or `test`; None takes all.
+
+    Returns:
+        Records in the order in which slices end in the table; `extra` keeps window, spacing and whether a lesion was
+        found to be noisy.
+
+    Raises:
+        ValueError: The table or a column is missing, or an unknown split; while iterating, a row that cannot be read.
+    """
+    check_split(split, _SPLITS.values())
+    path = find_file(root, "DL_info.csv")
+    films = (_film(path, name, rows) for name, rows in read_groups(path, _COLUMNS, _EXTRA))
+    return (film for film in films if split in (None, film.split))
+
+
+def _film(path: Path, name: str, rows: list[Row]) -> FilmRecord:
+    boxes, labels = [], []
+    for line, (_, _, box, kind, *_) in rows:
+        boxes.append(read_numbers(_four(box), path, line, name))
+        labels.append(known(_TYPES, kind, path, line, name))
+    line, (_, patient, _, _, size, number, *extra) = rows[0]
+    width, _, height = size.partition(",")
+    series, _, slice_file = name.rpartition("_")
+    return FilmRecord(
+        id=name,
+        file=f"Images_png/{series}/{slice_file}",
+        boxes=boxes,
+        labels=labels,
+        width=pixels(width),
+        height=pixels(height),
+        patient_id=patient,
+        split=known(_SPLITS, number, path, line, name),
+        extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
+    )
+
+
+def _four(cell: str) -> list[str]:
+    """The numbers of a cell; too few are filled up with empty ones, which are refused as numbers.
+
+    >>> _four("1, 2, 3, 4"), _four("1, 2")
+    (['1', ' 2', ' 3', ' 4'], ['1', ' 2', '', ''])
+    """
+    cells = cell.split(",")
+    return cells if len(cells) == 4 else [*cells[:2], "", ""]

@@ -1,0 +1,138 @@
+"""JSON, JSON lines and XML files: errors that name the file and the place, and nothing that an XML file declares."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.data.readers.tables import Row, group_rows, row_error
+
+if TYPE_CHECKING:
+    from xml.etree.ElementTree import Element
+
+JsonRow = tuple[int, dict[str, Any]]
+"""Number of the line, or of the entry in a list, counted from 1, and the object that stands there."""
+
+UNNAMED = "finding"
+"""Label of a box that its file gives no name."""
+
+
+def read_json(path: str | Path) -> Any:
+    """What a JSON file holds, a byte order mark taken off.
+
+    Raises:
+        ValueError: There is no such file, or it is not JSON.
+    """
+    try:
+        return json.loads(Path(path).read_bytes())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"Expected JSON in {path}, got {error}. Download the file again.") from error
+
+
+def read_json_rows(path: str | Path) -> Iterator[JsonRow]:
+    """The objects of a file of JSON lines, one after the other, or of a `.json` file that holds a list.
+
+    Raises:
+        ValueError: There is no such file, or a line is no JSON object; the first such line is named.
+    """
+    path = Path(path)
+    if path.suffix == ".json":
+        rows = read_json(path)
+        if not isinstance(rows, list):
+            raise ValueError(f"Expected a list of objects in {path}, got {type(rows).__name__}. Write one per sample.")
+        for number, row in enumerate(rows, start=1):
+            yield number, _object(row, path, number)
+        return
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                try:
+                    row = json.loads(line)
+                except json.JSONDecodeError as error:
+                    raise row_error(path, number, "-", "a JSON object", str(error), "Correct the line.") from None
+                yield number, _object(row, path, number)
+
+
+def _object(row: Any, path: Path, number: int) -> dict[str, Any]:
+    if not isinstance(row, dict):
+        raise row_error(path, number, "-", "a JSON object", row, "Correct the line.")
+    return row
+
+
+def group_json_rows(
+    path: str | Path, film: Callable[[int, dict[str, Any]], str]
+) -> Iterator[tuple[str, list[JsonRow]]]:
+    """The objects of a file that belong to one film, together, wherever they stand; see `tables.read_groups`.
+
+    Args:
+        path: As for `read_json_rows`.
+        film: The film of an object, from its number and the object.
+    """
+
+    def rows() -> Iterator[Row]:
+        for number, row in read_json_rows(path):
+            # As text, an object that waits for the rest of its film takes a fraction of the memory.
+            yield number, (film(number, row), json.dumps(row))
+
+    for name, found in group_rows(rows(), rows()):
+        yield name, [(number, json.loads(text)) for number, (_, text) in found]
+
+
+def is_box(value: Any) -> bool:
+    """Tell whether a value out of a JSON file is four finite numbers.
+
+    >>> is_box([1, 2.5, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, "4"]), is_box([True, 2, 3, 4])
+    (True, False, False, False)
+    """
+    return isinstance(value, list) and len(value) == 4 and all(map(_is_number, value))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def objects_in(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list out of a JSON file; nothing where it is no list.
+
+    >>> objects_in([{"a": 1}, 2]), objects_in(None)
+    ([{'a': 1}], [])
+    """
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def pixels(value: Any) -> int | None:
+    """A side of an image as it stands in a file, in pixels; None where it is missing, 0 or no number.
+
+    >>> pixels("512"), pixels(512.0), pixels(0), pixels(None)
+    (512, 512, None, None)
+    """
+    try:
+        return int(float(value)) or None
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def read_xml(path: str | Path) -> Element:
+    """The root of an XML file that declares no document type.
+
+    Entities, which can grow without bound or reach for other files, are declared in a document type and nowhere else;
+    no annotation tool writes one.
+
+    Raises:
+        ValueError: There is no such file, it is no XML, or it has a document type.
+    """
+    from xml.etree import ElementTree
+
+    try:
+        data = Path(path).read_bytes()
+        # Every encoding that the parser knows spells ASCII as ASCII does, except UTF-16, which is full of zeros.
+        if b"<!DOCTYPE" in data or b"\0" in data:
+            raise ValueError("a document type, or UTF-16")
+        return ElementTree.fromstring(data)
+    except (OSError, ValueError, LookupError, ElementTree.ParseError) as error:
+        raise ValueError(
+            f"Expected XML in UTF-8 without a document type in {path}, got {error}. Export the annotations again."
+        ) from error

@@ -1,0 +1,157 @@
+"""FracAtlas: 4,083 films of hands, legs, hips and shoulders, 717 of them with fractures.
+
+Folder::
+
+    images/{Fractured,Non_fractured}/IMG0000019.jpg
+    Annotations/COCO JSON/COCO_fracture_masks.json      or
+    Annotations/PASCAL VOC/IMG0000019.xml               or
+    Annotations/YOLO/IMG0000019.txt
+    Utilities/Fracture Split/{train,valid,test}.csv     image_id; fractured films alone; optional
+    dataset.csv                                         image_id, hand, leg, hip, shoulder, ...; optional
+
+Boxes: x, y, width, height in pixels (COCO), xyxy in pixels from 0 (VOC), or fractions of the image (YOLO).
+Negative: an image in Non_fractured; about 59 of its JPEG files are truncated. It belongs to no split.
+Source: https://doi.org/10.6084/m9.figshare.22363012. Licence: CC BY 4.0. Access: open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.coco import coco_films
+from grounding_rewards.data.readers.documents import read_xml
+from grounding_rewards.data.readers.splits import split_name
+from grounding_rewards.data.readers.tables import check_split, find_file, header_size, read_table, scaled_box
+from grounding_rewards.data.readers.voc import voc_film
+from grounding_rewards.data.readers.yolo import read_label_file
+
+_FOLDERS = ("images/Fractured", "images/Non_fractured")
+_COCO = "Annotations/COCO JSON/COCO_fracture_masks.json"
+_SPLITS = ("train", "valid", "test")
+_EXTRA = ("hand", "leg", "hip", "shoulder", "mixed", "hardware", "multiscan")
+
+
+def read_fracatlas(
+    root: str | Path, *, split: str | None = None, annotations: Literal["coco", "voc", "yolo"] = "coco"
+) -> Iterator[FilmRecord]:
+    """The films of FracAtlas.
+
+    Args:
+        root: The folder of the dataset; the top of this module shows it.
+        split: `train`, `validation` or `test`, which hold fractured films alone; None takes these and the negatives.
+        annotations: The format that is read: `coco`, `voc` or `yolo`.
+
+    Returns:
+        Records in the order of the files' names, fractured films first; `extra` names what `dataset.csv` marks with 1.
+
+    Raises:
+        ValueError: A file or folder is missing, or an unknown format or split; while iterating, annotations that cannot
+            be read, or a fractured film without any.
+    """
+    root = Path(root)
+    if annotations not in ("coco", "voc", "yolo"):
+        raise ValueError(f"Expected coco, voc or yolo for annotations, got {annotations!r}. Choose one.")
+    check_split(split, map(split_name, _SPLITS))
+    splits = _splits(root)
+    if split is not None and not splits:
+        find_file(root, *(f"Utilities/Fracture Split/{name}.csv" for name in _SPLITS))
+    found: Callable[[Path], FilmRecord | None] = {"coco": _coco, "voc": _voc, "yolo": _yolo}[annotations](root)
+    marks = _marks(root)
+    files = [path for folder in _FOLDERS for path in sorted((root / folder).glob("*.jpg"))]
+    if not files:
+        raise ValueError(
+            f"Expected {' and '.join(_FOLDERS)} with JPEG files in the folder for root, got {str(root)!r} without. "
+            "Point to the folder that holds them."
+        )
+    return (
+        _film(root, path, found(path), splits.get(path.stem), marks.get(path.stem, ""))
+        for path in files
+        if split in (None, splits.get(path.stem))
+    )
+
+
+def _film(root: Path, path: Path, found: FilmRecord | None, split: str | None, marks: str) -> FilmRecord:
+    fractured = path.parent.name == "Fractured"
+    if fractured != bool(found and found.boxes):
+        raise ValueError(
+            f"Expected boxes for the films in Fractured and none for the others, got "
+            f"{len(found.boxes) if found else 0} for {path}. Correct its annotations, or remove the film."
+        )
+    file = path.relative_to(root).as_posix()
+    return FilmRecord(
+        id=path.stem,
+        file=file,
+        boxes=found.boxes if found else [],
+        labels=found.labels if found else [],
+        width=found.width if found else None,
+        height=found.height if found else None,
+        split=split,
+        extra={"marks": marks} if marks else {},
+    )
+
+
+def _coco(root: Path) -> Callable[[Path], FilmRecord | None]:
+    films = {Path(film.file).stem: film for film in coco_films(find_file(root, _COCO), images=".", split=None)}
+    return lambda path: films.get(path.stem)
+
+
+def _voc(root: Path) -> Callable[[Path], FilmRecord | None]:
+    folder = _folder(root, "PASCAL VOC")
+
+    def found(path: Path) -> FilmRecord | None:
+        xml = folder / f"{path.stem}.xml"
+        return voc_film(read_xml(xml), xml, images=".", split=None, one_based=False) if xml.is_file() else None
+
+    return found
+
+
+def _yolo(root: Path) -> Callable[[Path], FilmRecord | None]:
+    folder = _folder(root, "YOLO")
+
+    def found(path: Path) -> FilmRecord | None:
+        boxes = [box for _, box in read_label_file(folder / f"{path.stem}.txt", ["fractured"])]
+        if not boxes:
+            return None
+        width, height = header_size(path)
+        return FilmRecord(
+            id=path.stem,
+            file=path.name,
+            boxes=[scaled_box(box, width, height) for box in boxes],
+            labels=["fractured"] * len(boxes),
+            width=width,
+            height=height,
+        )
+
+    return found
+
+
+def _folder(root: Path, name: str) -> Path:
+    folder = root / "Annotations" / name
+    if not folder.is_dir():
+        raise ValueError(f"Expected the folder {folder} for annotations, got none. Choose a format that is there.")
+    return folder
+
+
+def _splits(root: Path) -> dict[str, str]:
+    """Film to its split, by names without ending."""
+    paths = {name: root / "Utilities" / "Fracture Split" / f"{name}.csv" for name in _SPLITS}
+    return {
+        Path(film).stem: split_name(name)
+        for name, path in paths.items()
+        if path.is_file()
+        for _, (film,) in read_table(path, ("image_id",))
+    }
+
+
+def _marks(root: Path) -> dict[str, str]:
+    """Film to the names of the columns of `dataset.csv` that are 1 for it, joined by `|`."""
+    path = root / "dataset.csv"
+    if not path.is_file():
+        return {}
+    return {
+        Path(film).stem: "|".join(name for name, cell in zip(_EXTRA, cells, strict=True) if cell == "1")
+        for _, (film, *cells) in read_table(path, ("image_id",), _EXTRA)
+    }

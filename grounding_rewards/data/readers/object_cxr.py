@@ -1,0 +1,77 @@
+"""Object-CXR: 10,000 chest films, half of them with foreign objects: buttons, clips, wires, coins.
+
+Folder::
+
+    train.csv, dev.csv, test.csv      image_name (or image_path), annotation; those that are there are read
+    train/*.jpg, dev/*.jpg, test/*.jpg
+
+`annotation` is a list separated by `;`: `0 x1 y1 x2 y2` is a rectangle, `1 x1 y1 x2 y2` an ellipse by its box, and
+`2 x1 y1 ... xn yn` a polygon, whose box is taken; it may begin outside the film.
+Boxes: pixels of the JPEG file, whose size no table says. One label: `foreign object`.
+Negative: an empty cell. One of 12 radiologists read a film; who is not told.
+Source: https://github.com/jfhealthcare/object-CXR, mirrored by hlk-1135. Licence: scientific research and
+non-commercial use. Access: open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.splits import split_name
+from grounding_rewards.data.readers.tables import check_split, find_file, read_numbers, read_rows, read_table, row_error
+
+LABEL = "foreign object"
+
+_NAMES = ("train", "dev", "test")
+
+
+def read_object_cxr(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
+    """The films of Object-CXR.
+
+    Args:
+        root: The folder of the dataset; the top of this module shows it.
+        split: `train`, `validation` (`dev.csv`) or `test`; None takes those that are there.
+
+    Returns:
+        Records in the order of the rows; width and height are None, the image has to say.
+
+    Raises:
+        ValueError: No table, a column is missing, or an unknown split; while iterating, a shape that cannot be read.
+    """
+    check_split(split, map(split_name, _NAMES))
+    wanted = [name for name in _NAMES if split in (None, split_name(name))]
+    find_file(root, *(f"{name}.csv" for name in wanted))
+    paths = {name: Path(root) / f"{name}.csv" for name in wanted}
+    return chain.from_iterable([_films(path, name) for name, path in paths.items() if path.is_file()])
+
+
+def _films(path: Path, name: str) -> Iterator[FilmRecord]:
+    _, header = next(read_rows(path), (0, []))
+    by_path = "image_path" in (column.strip() for column in header)
+    rows = read_table(path, ("image_path" if by_path else "image_name", "annotation"))
+    return (
+        _film(path, line, image if by_path else f"{name}/{image}", annotation, split_name(name))
+        for line, (image, annotation) in rows
+    )
+
+
+def _film(path: Path, line: int, file: str, annotation: str, split: str) -> FilmRecord:
+    boxes = [_box(shape.split(), path, line, file) for shape in annotation.split(";") if shape.strip()]
+    return FilmRecord(id=file, file=file, boxes=boxes, labels=[LABEL] * len(boxes), split=split)
+
+
+def _box(fields: list[str], path: Path, line: int, film: str) -> list[float]:
+    kind, *cells = fields
+    numbers = read_numbers(cells, path, line, film)
+    if kind in ("0", "1") and len(numbers) == 4:
+        return numbers
+    if kind == "2" and len(numbers) >= 6 and len(numbers) % 2 == 0:
+        xs, ys = numbers[::2], numbers[1::2]
+        return [min(xs), min(ys), max(xs), max(ys)]
+    raise row_error(
+        path, line, film, "0 or 1 with four numbers, or 2 with three points or more,", " ".join(fields),
+        "Correct the shape.",
+    )  # fmt: skip

@@ -1,0 +1,139 @@
+"""PadChest-GR: chest films with sentences of a report, in English and Spanish, and the boxes of up to two readers.
+
+Folder::
+
+    grounded_reports_20240819.json    a list of {StudyID, ImageID, findings: [{sentence_en, sentence_es, abnormal,
+                                      boxes, extra_boxes, labels, ...}]}
+    master_table.csv                  ImageID, PatientID, split, StudyDate and more; a row per study and label
+    <ImageID>                         16-bit PNG, anywhere below the folder
+
+Readers: `boxes` and `extra_boxes` are two readers' independent sets, named so in `readers`; the second set is empty
+where nobody read a second time, so that `read_by` names it only where it has boxes.
+Negative: a film without an abnormal sentence. A film with abnormal sentences but no box at all is none, and is left
+out; a film with both has the number of its abnormal sentences without box in `extra["findings_without_box"]`.
+Boxes: xyxy as fractions of the film, converted with the size in the image's header.
+Labels: a sentence can have several; they are joined by `|`.
+Source: https://bimcv.cipf.es/bimcv-projects/padchest-gr/; de Castro et al., arXiv 2411.05085.
+Licence: BIMCV's data use agreement for research; not redistributable.
+Access: form of BIMCV.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.documents import is_box, read_json_rows
+from grounding_rewards.data.readers.tables import (
+    Size,
+    check_split,
+    find_file,
+    header_size,
+    image_files,
+    read_sizes,
+    read_table,
+    row_error,
+    scaled_box,
+)
+
+Language = Literal["en", "es"]
+
+_SPLITS = ("train", "validation", "test")
+_SETS = ("boxes", "extra_boxes")
+
+
+def read_padchest_gr(
+    root: str | Path, *, split: str | None = None, language: Language = "en", sizes: str | Path | None = None
+) -> Iterator[FilmRecord]:
+    """The films of PadChest-GR, each with all its sentences that have boxes.
+
+    Args:
+        root: The folder of the dataset; the top of this module shows it.
+        split: `train`, `validation` or `test`; None takes all.
+        language: Language of `phrases`: `en` or `es`.
+        sizes: A CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
+
+    Returns:
+        Records in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
+
+    Raises:
+        ValueError: A file, column or split is missing, or an image is there twice; while iterating, a report that
+            cannot be read, or a film with boxes whose size is not known.
+    """
+    check_split(split, _SPLITS)
+    if language not in get_args(Language):
+        raise ValueError(f"Expected en or es for language, got {language!r}. Choose one.")
+    path = find_file(root, "grounded_reports_20240819.json")
+    # Read as text: as a number, the 39 digits of a study would be rounded.
+    table = read_table(find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
+    about = {film: (patient, name) for _, (film, patient, name) in table}
+    known_sizes = None if sizes is None else read_sizes(sizes, "ImageID")
+    files = image_files(root, (".png",))
+    return _films(Path(root), path, about, files, known_sizes, language, split)
+
+
+def _films(
+    root: Path,
+    path: Path,
+    about: Mapping[str, tuple[str, str]],
+    files: Mapping[str, str],
+    sizes: dict[str, Size] | None,
+    language: Language,
+    split: str | None,
+) -> Iterator[FilmRecord]:
+    for number, report in read_json_rows(path):
+        film = str(report.get("ImageID"))
+        patient, name = about.get(film, ("", ""))
+        if split not in (None, name):
+            continue
+        if problem := _problem(report, f"sentence_{language}"):
+            raise row_error(path, number, film, "findings with a sentence and boxes", problem, "Correct the report.")
+        findings = report["findings"]
+        drawn = [
+            (finding, reader, box) for finding in findings for reader in _SETS for box in finding.get(reader) or ()
+        ]
+        without = sum(bool(one.get("abnormal")) and not any(one.get(key) for key in _SETS) for one in findings)
+        if without and not drawn:
+            continue
+        file = files.get(film, film)
+        size = _size(root / file, film, sizes, path, number) if drawn or sizes else None
+        yield FilmRecord(
+            id=film,
+            file=file,
+            boxes=[scaled_box(box, *size) for _, _, box in drawn] if size else [],
+            labels=["|".join(finding.get("labels") or ()) for finding, _, _ in drawn],
+            width=size[0] if size else None,
+            height=size[1] if size else None,
+            patient_id=patient or None,
+            split=name or None,
+            readers=tuple(reader for _, reader, _ in drawn),
+            read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in drawn) else _SETS[:1],
+            phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn),
+            extra={"study_id": str(report.get("StudyID"))}
+            | ({"findings_without_box": str(without)} if without else {}),
+        )
+
+
+def _size(image: Path, film: str, sizes: dict[str, Size] | None, path: Path, number: int) -> Size:
+    if sizes is None:
+        return header_size(image)
+    if film not in sizes:
+        raise row_error(path, number, film, "a film whose size is known", film, "Add it to the table of sizes.")
+    return sizes[film]
+
+
+def _problem(report: Mapping[str, Any], sentence: str) -> str | None:
+    """What cannot be read in a report, without its text; None where all can."""
+    findings = report.get("findings")
+    if not isinstance(findings, list) or not all(isinstance(finding, dict) for finding in findings):
+        return "no list of findings"
+    for finding in findings:
+        boxes = [box for key in _SETS for box in finding.get(key) or ()]
+        # A box in pixels would be taken for one far outside the film.
+        if wrong := [box for box in boxes if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box)]:
+            return f"the box {wrong[0]!r:.80}, which is not four fractions of the film"
+        if boxes and not isinstance(finding.get(sentence), str):
+            return f"a finding with boxes and no {sentence}"
+    return None

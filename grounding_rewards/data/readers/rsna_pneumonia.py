@@ -1,0 +1,91 @@
+"""RSNA Pneumonia Detection Challenge (2018): chest films with boxes around opacities that suggest pneumonia.
+
+Folder::
+
+    stage_2_train_labels.csv           patientId,x,y,width,height,Target; a row per box
+    stage_2_detailed_class_info.csv    patientId,class; optional
+    stage_2_train_images/<patientId>.dcm
+
+`patientId` numbers films, not patients, so `patient_id` is None. The films come from NIH ChestX-ray14: never train on
+one and test on the other.
+
+Readers: several radiologists, merged by the authors.
+Negative: a film with Target 0. Two thirds of them are abnormal for another reason: the class "No Lung Opacity / Not
+Normal", which is in `extra["class"]`.
+Boxes: left, top, width and height in pixels of the DICOM file, which is 1024 x 1024. All are labelled "Lung Opacity",
+the name of their class.
+Source: https://www.kaggle.com/c/rsna-pneumonia-detection-challenge; Shih et al., Radiology: AI, 2019.
+Licence: the rules of the competition, for academic and non-commercial use.
+Access: Kaggle account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.tables import (
+    Row,
+    check_split,
+    find_file,
+    read_groups,
+    read_numbers,
+    read_table,
+    row_error,
+    xywh_box,
+)
+
+_SIDE = 1024
+_LABEL = "Lung Opacity"
+
+
+def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
+    """The films of the challenge's training set, the only one with boxes.
+
+    Args:
+        root: The folder of the dataset; the top of this module shows it.
+        split: `train` or None.
+
+    Returns:
+        Records in the order of the table; `extra["class"]` where the folder has the classes.
+
+    Raises:
+        ValueError: A file, column or split is missing; while iterating, a row that cannot be read.
+    """
+    check_split(split, ["train"])
+    path = find_file(root, "stage_2_train_labels.csv")
+    groups = read_groups(path, ("patientId", "x", "y", "width", "height", "Target"))
+    classes_path = Path(root, "stage_2_detailed_class_info.csv")
+    classes: dict[str, str] = {}
+    if classes_path.is_file():
+        # The same names serve many thousand films.
+        names: dict[str, str] = {}
+        for _, (film, name) in read_table(classes_path, ("patientId", "class")):
+            classes[film] = names.setdefault(name, name)
+    return (_film(path, film, rows, classes.get(film)) for film, rows in groups)
+
+
+def _film(path: Path, film: str, rows: list[Row], name: str | None) -> FilmRecord:
+    boxes = [
+        xywh_box(read_numbers(cells[1:5], path, line, film)) for line, cells in rows if _is_positive(path, line, cells)
+    ]
+    return FilmRecord(
+        id=film,
+        file=f"stage_2_train_images/{film}.dcm",
+        boxes=boxes,
+        labels=[_LABEL] * len(boxes),
+        width=_SIDE,
+        height=_SIDE,
+        split="train",
+        extra={} if name is None else {"class": name},
+    )
+
+
+def _is_positive(path: Path, line: int, cells: tuple[str, ...]) -> bool:
+    film, *box, target = cells
+    if target == "1":
+        return True
+    if target != "0" or any(box):
+        raise row_error(path, line, film, "Target 1 with a box, or Target 0 without", cells, "Correct the row.")
+    return False

@@ -1,0 +1,116 @@
+"""SIIM-ACR Pneumothorax Segmentation (2019): chest films with masks of pneumothoraces, given here as boxes.
+
+Folder::
+
+    train-rle.csv    ImageId and, after a space, EncodedPixels; later release: stage_2_train.csv
+    dicom-images-train/<study>/<series>/<ImageId>.dcm
+
+A mask is run lengths: pairs of how many pixels to skip since the last run, and how many to take, column by column. A
+film can have several rows. Their union is taken, and each of its connected parts (corners count) gets a box.
+
+The films come from NIH ChestX-ray14, under other names and without a patient: never train on one and test on the other.
+
+Readers: one radiologist.
+Negative: a film whose only row is `-1`.
+Boxes: made from the masks, in pixels of the DICOM file, which is 1024 x 1024. All are labelled "Pneumothorax".
+Source: https://www.kaggle.com/c/siim-acr-pneumothorax-segmentation.
+Licence: the rules of the competition, for academic and non-commercial use.
+Access: Kaggle account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.tables import Row, check_split, find_file, image_files, read_groups, row_error
+
+_SIDE = 1024
+_LABEL = "Pneumothorax"
+_NEGATIVE = "-1"
+
+
+def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
+    """The films of the challenge's training set, the only one with masks.
+
+    Args:
+        root: The folder of the dataset; the top of this module shows it.
+        split: `train` or None.
+
+    Returns:
+        Records in the order in which films end in the table.
+
+    Raises:
+        ValueError: A file, column or split is missing, or an image is there twice; while iterating, a mask that cannot
+            be read, or a film that is negative in one row and positive in another.
+    """
+    check_split(split, ["train"])
+    path = find_file(root, "train-rle.csv", "stage_2_train.csv")
+    groups = read_groups(path, ("ImageId", "EncodedPixels"))
+    files = image_files(root, (".dcm",))
+    return (
+        FilmRecord(
+            id=film,
+            file=files.get(f"{film}.dcm", f"dicom-images-train/{film}.dcm"),
+            boxes=boxes,
+            labels=[_LABEL] * len(boxes),
+            width=_SIDE,
+            height=_SIDE,
+            split="train",
+        )
+        for film, rows in groups
+        for boxes in [_boxes(path, film, rows)]
+    )
+
+
+def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[float]]:
+    """A box around every connected part of the union of several masks.
+
+    Args:
+        masks: Run lengths of each, column by column: skip, take, skip, take, ...
+        side: Width and height of the film in pixels.
+
+    Returns:
+        xyxy, from left to right; a pixel reaches from its number to the next one.
+
+    Raises:
+        ValueError: An odd count of numbers, a negative one, or a run that leaves the film.
+
+    On a film of 4 x 4 pixels: two pixels at the top of the second column, and the last pixel of the last one.
+
+    >>> mask_boxes([[4, 2], [15, 1]], side=4)
+    [[1.0, 0.0, 2.0, 2.0], [3.0, 3.0, 4.0, 4.0]]
+    """
+    from scipy.ndimage import find_objects, label
+
+    film = np.zeros(side * side, dtype=bool)
+    for mask in masks:
+        if len(mask) % 2 or min(mask, default=0) < 0 or sum(mask) > film.size:
+            raise ValueError(f"pairs of skip and take inside {side} x {side} pixels")
+        ends = np.cumsum(mask)
+        for start, end in zip(ends[::2], ends[1::2], strict=True):
+            film[start:end] = True
+    parts, _ = label(film.reshape(side, side), structure=np.ones((3, 3)))
+    # The first axis runs along the columns of the film, since the mask is written column by column.
+    return [[float(x.start), float(y.start), float(x.stop), float(y.stop)] for x, y in find_objects(parts)]
+
+
+def _boxes(path: Path, film: str, rows: list[Row]) -> list[list[float]]:
+    negative = [cells[1] == _NEGATIVE for _, cells in rows]
+    if any(negative):
+        if not all(negative):
+            line, cells = rows[negative.index(True)]
+            raise row_error(path, line, film, "masks or -1 for a film, not both", cells[1], "Correct the rows.")
+        return []
+    masks = []
+    for line, (_, text) in rows:
+        try:
+            masks.append([int(number) for number in text.split()])
+            if not (boxes := mask_boxes(masks[-1:])):
+                raise ValueError("at least one pixel in the mask, or -1")
+        except ValueError as error:
+            raise row_error(path, line, film, str(error), text[:40], "Correct or drop the row.") from None
+    return boxes if len(masks) == 1 else mask_boxes(masks)

@@ -1,0 +1,338 @@
+"""What readers share: tables, boxes in other conventions, sizes of images, errors that name file, line and id."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import math
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import IO, TypeVar, cast
+
+Row = tuple[int, tuple[str, ...]]
+"""Number of the line in the file, and the cells that were asked for, in the order in which they were asked for."""
+
+Size = tuple[int, int]
+"""Width and height in pixels."""
+
+_T = TypeVar("_T")
+
+_SIZE_COLUMNS = (("width", "height"), ("image_width", "image_height"), ("columns", "rows"))
+
+
+def find_file(root: str | Path, *names: str) -> Path:
+    """The first of several files that exists in a folder.
+
+    Args:
+        root: The folder of the dataset.
+        names: Paths relative to it, the most likely first.
+
+    Raises:
+        ValueError: None of them exists.
+
+    >>> find_file("no such folder", "train.csv", "annotations/train.csv")
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected train.csv or annotations/train.csv in the folder for root, got 'no such folder' without. \
+Point to the folder that holds it.
+    """
+    for name in names:
+        if (path := Path(root) / name).is_file():
+            return path
+    raise ValueError(
+        f"Expected {' or '.join(names)} in the folder for root, got {str(root)!r} without. "
+        "Point to the folder that holds it."
+    )
+
+
+def check_split(split: str | None, known: Iterable[str]) -> None:
+    """Refuse a split that the dataset does not have; None stands for all of them.
+
+    >>> check_split("val", ["train", "test"])
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected one of train, test or None for split, got 'val'. Choose a split of the dataset.
+    """
+    known = list(known)
+    if split is not None and split not in known:
+        if not known:
+            raise ValueError(f"Expected None for split, got {split!r}. Leave it out: the dataset has no splits.")
+        raise ValueError(
+            f"Expected one of {', '.join(known)} or None for split, got {split!r}. Choose a split of the dataset."
+        )
+
+
+def row_error(path: str | Path, line: int, film: str, expected: str, got: object, fix: str) -> ValueError:
+    """The error of a row that cannot be read: what was expected, where, what is there, and what to do.
+
+    >>> row_error("train.csv", 7, "a1", "four numbers for the box", ("1", ""), "Correct or drop the row.")
+    ValueError("Expected four numbers for the box in line 7 of train.csv (id a1), got ('1', ''). \
+Correct or drop the row.")
+    """
+    return ValueError(f"Expected {expected} in line {line} of {path} (id {film}), got {got!r}. {fix}")
+
+
+def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
+    """Every row of a CSV file that is not blank, the header included, with the number of its line.
+
+    A byte order mark is taken off, all line endings are understood, and a file that ends in `.gz` is unpacked.
+
+    Raises:
+        ValueError: The file is no UTF-8 text or no CSV; the last line that could be read is named.
+    """
+    with _open_text(Path(path)) as file:
+        reader = csv.reader(file)
+        try:
+            for row in reader:
+                if row:
+                    yield reader.line_num, row
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise ValueError(
+                f"Expected UTF-8 CSV in {path}, got bytes after line {reader.line_num} that are not ({error}). "
+                "Download the file again."
+            ) from error
+
+
+def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Row]:
+    """The rows of a CSV file with a header, reduced to columns that are found by name.
+
+    The header is checked at the call and not at the first row. Names are compared without case and without spaces
+    around them, because releases of one dataset differ there (`rad_ID` and `rad_id`, ` EncodedPixels`).
+
+    Args:
+        path: A CSV file, as `read_rows` takes it.
+        columns: Columns that must be there.
+        optional: Columns that may be missing; their cells are then empty.
+
+    Returns:
+        An iterator of `(line, cells)`; cells are stripped text, first those of `columns`, then those of `optional`.
+
+    Raises:
+        ValueError: A column is missing; or, while iterating, a row has too few or too many cells.
+    """
+    rows = read_rows(path)
+    try:
+        _, header = next(rows)
+    except StopIteration:
+        raise ValueError(f"Expected a header in {path}, got an empty file. Download the file again.") from None
+    names = [name.strip().lower() for name in header]
+    missing = [name for name in columns if name.lower() not in names]
+    if missing:
+        raise ValueError(
+            f"Expected the columns {', '.join(columns)} in {path}, got {', '.join(header)} without "
+            f"{', '.join(missing)}. Take the file as it was published."
+        )
+    # One cell is added to every row, which stands in for the columns that are missing.
+    indices = [names.index(name.lower()) if name.lower() in names else len(names) for name in (*columns, *optional)]
+    return _cells(path, rows, len(names), indices)
+
+
+def _cells(path: str | Path, rows: Iterator[tuple[int, list[str]]], width: int, indices: list[int]) -> Iterator[Row]:
+    pick = itemgetter(*indices) if len(indices) > 1 else lambda row: (row[indices[0]],)
+    for line, row in rows:
+        if len(row) != width and (len(row) < width or any(row[width:])):
+            raise row_error(
+                path, line, row[0], f"{width} cells, as in the header,", len(row), "Correct or drop the row."
+            )
+        row[width:] = ("",)
+        yield line, tuple(map(str.strip, pick(row)))
+
+
+def read_groups(
+    path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()
+) -> Iterator[tuple[str, list[Row]]]:
+    """The rows of a CSV file that belong to one film, together, wherever in the file they stand.
+
+    The file is read twice: first to count each film's rows, so that in the second pass a film can be let go with its
+    last row. Memory holds the counts and the films that have begun and not ended: one film where the rows are sorted,
+    and never more than the cells that were asked for.
+
+    Args:
+        path: A CSV file with a header.
+        columns: Columns that must be there; the first one holds the id of the film.
+        optional: Columns that may be missing.
+
+    Returns:
+        An iterator of `(id, rows)`, in the order in which films end; rows in the order of the file.
+
+    Raises:
+        ValueError: As `read_table`; or a row has no id.
+    """
+    counting, rows = read_table(path, columns, optional), read_table(path, columns, optional)
+    return group_rows(_with_id(path, columns[0], counting), rows)
+
+
+def _with_id(path: str | Path, column: str, rows: Iterator[Row]) -> Iterator[Row]:
+    for line, cells in rows:
+        if not cells[0]:
+            raise row_error(path, line, "-", f"an id for {column}", "", "Correct or drop the row.")
+        yield line, cells
+
+
+def group_rows(counting: Iterator[Row], rows: Iterator[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """`read_groups` for rows from elsewhere: the same rows twice, each with the film in its first cell.
+
+    >>> rows = [(1, ("a", "x")), (2, ("b", "y")), (3, ("a", "z"))]
+    >>> [(film, len(found)) for film, found in group_rows(iter(rows), iter(rows))]
+    [('b', 1), ('a', 2)]
+    """
+    left = Counter(cells[0] for _, cells in counting)
+    begun: dict[str, list[Row]] = {}
+    for row in rows:
+        film = row[1][0]
+        begun.setdefault(film, []).append(row)
+        left[film] -= 1
+        if not left[film]:
+            yield film, begun.pop(film)
+
+
+def read_numbers(cells: Sequence[str], path: str | Path, line: int, film: str) -> list[float]:
+    """The numbers of a box from the cells of a row.
+
+    Raises:
+        ValueError: A cell is empty, no number or not finite; names file, line and id.
+
+    >>> read_numbers(("1", "2.5", "30", "4e1"), "train.csv", 2, "a1")
+    [1.0, 2.5, 30.0, 40.0]
+    """
+    try:
+        numbers = [float(cell) for cell in cells]
+    except ValueError:
+        numbers = [math.nan]
+    if not all(map(math.isfinite, numbers)):
+        raise row_error(path, line, film, f"{len(cells)} finite numbers", tuple(cells), "Correct or drop the row.")
+    return numbers
+
+
+def xywh_box(box: Sequence[float]) -> list[float]:
+    """Left, top, width, height to xyxy.
+
+    >>> xywh_box([10, 20, 30, 40])
+    [10, 20, 40, 60]
+    """
+    x, y, width, height = box
+    return [x, y, x + width, y + height]
+
+
+def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[float]:
+    """An xyxy box in another frame with the same origin: fractions to pixels with the size of the film, for example.
+
+    >>> scaled_box([0.25, 0.5, 0.75, 1.0], 400, 200)
+    [100.0, 100.0, 300.0, 200.0]
+    """
+    x1, y1, x2, y2 = box
+    return [x1 * scale_x, y1 * scale_y, x2 * scale_x, y2 * scale_y]
+
+
+def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
+    """Sizes of images from a table: width and height are found by the names of their columns, never by their order.
+
+    Args:
+        path: A CSV file with `width` and `height`, `image_width` and `image_height`, or DICOM's `Columns` and `Rows`.
+        key: The column with the id of the film.
+
+    Raises:
+        ValueError: No such columns, a size that is not two positive whole numbers, or two sizes for one film.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(f"Expected a CSV file with the sizes of the films for sizes, got {str(path)!r}. Write it.")
+    _, header = next(read_rows(path), (0, []))
+    names = {name.strip().lower() for name in header}
+    columns = next((pair for pair in _SIZE_COLUMNS if names.issuperset(pair)), None)
+    if columns is None:
+        known = ", ".join(f"{width} and {height}" for width, height in _SIZE_COLUMNS)
+        raise ValueError(
+            f"Expected one of the pairs {known} among the columns of {path}, got {', '.join(header)}. "
+            "Name the columns so."
+        )
+    sizes: dict[str, Size] = {}
+    for line, (film, *cells) in read_table(path, (key, *columns)):
+        width, height = read_numbers(cells, path, line, film)
+        size = (int(width), int(height))
+        if size != (width, height) or min(size) < 1 or sizes.setdefault(film, size) != size:
+            expected = "one size of positive whole numbers per film"
+            raise row_error(path, line, film, expected, tuple(cells), "Correct the row.")
+    return sizes
+
+
+def header_size(path: str | Path) -> Size:
+    """Width and height of an image or DICOM file, upright, without decoding its pixels.
+
+    Raises:
+        ValueError: There is no such file, or it is no image.
+    """
+    path = Path(path)
+    try:
+        return _dicom_size(path) if path.suffix.lower() in (".dcm", ".dicom") else _image_size(path)
+    except (OSError, AttributeError) as error:
+        raise ValueError(
+            f"Expected an image at {path}, whose size is needed, got {error}. Download the image."
+        ) from error
+
+
+def _image_size(path: Path) -> Size:
+    from PIL import Image
+    from PIL.ExifTags import Base
+
+    with Image.open(path) as image:
+        # Asked for its EXIF data, a PNG file without any in front of the pixels decodes them all to look behind.
+        exif = image.getexif() if image.format != "PNG" or "exif" in image.info else {}
+        turned = exif.get(Base.Orientation, 1) in (5, 6, 7, 8)
+        return (image.height, image.width) if turned else image.size
+
+
+def _dicom_size(path: Path) -> Size:
+    from pydicom import dcmread
+    from pydicom.errors import InvalidDicomError
+
+    try:
+        header = dcmread(path, stop_before_pixels=True, specific_tags=["Rows", "Columns"])
+    except InvalidDicomError as error:
+        raise OSError(str(error)) from error
+    return int(header.Columns), int(header.Rows)
+
+
+def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:
+    """Where every image below a folder is: name without folders to path relative to the folder, with slashes.
+
+    Args:
+        root: The folder; links are not followed.
+        suffixes: Endings that count as an image, in lower case, such as `.png`.
+
+    Raises:
+        ValueError: Two images have the same name, so that the name does not tell which one is meant.
+    """
+    found: dict[str, str] = {}
+    for folder, subfolders, names in os.walk(root):
+        subfolders.sort()
+        for name in names:
+            if not name.lower().endswith(tuple(suffixes)):
+                continue
+            path = Path(folder, name).relative_to(root).as_posix()
+            if found.setdefault(name, path) != path:
+                raise ValueError(
+                    f"Expected one image of each name below {root}, got {found[name]} and {path}. "
+                    "Move the copies elsewhere."
+                )
+    return found
+
+
+def known(names: Mapping[str, _T], name: str, path: str | Path, line: int, film: str) -> _T:
+    """The entry of a mapping, or an error that names the row and lists what is known.
+
+    >>> known({"1": "bone"}, "1", "table.csv", 2, "a1")
+    'bone'
+    """
+    try:
+        return names[name]
+    except KeyError:
+        raise row_error(path, line, film, f"one of {', '.join(names)}", name, "Correct the row.") from None
+
+
+def _open_text(path: Path) -> IO[str]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    return cast("IO[str]", opened(path, "rt", encoding="utf-8-sig", newline=""))

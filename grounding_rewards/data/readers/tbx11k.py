@@ -1,0 +1,49 @@
+"""TBX11K: 11,200 chest films with tuberculosis boxed, healthy and otherwise sick ones beside them.
+
+Folder::
+
+    annotations/json/TBX11K_{train,val}.json     COCO; file_name relative to imgs/
+    imgs/{tb,health,sick}/*.png                  512 x 512
+
+The VOC files beside the JSON are in pixels of the clinics' originals and not of these images: they are not read.
+Boxes: x, y, width, height in pixels; two of the three categories are used, active and obsolete (latent) tuberculosis.
+Negative: an image entry without annotation, healthy or sick with something else. A film in tb/ without a box is left
+out: it has tuberculosis that nobody located.
+Splits: train and validation. The labels of test were never published.
+Source: https://github.com/yun-liu/Tuberculosis. Licence: CC BY-NC-SA. Access: open, by a link in the repository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.coco import coco_films
+from grounding_rewards.data.readers.tables import check_split, find_file
+
+_FILES = {"train": "annotations/json/TBX11K_train.json", "validation": "annotations/json/TBX11K_val.json"}
+
+
+def read_tbx11k(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
+    """The films of TBX11K.
+
+    Args:
+        root: The folder of the dataset; the top of this module shows it.
+        split: `train` or `validation`; None takes both.
+
+    Returns:
+        Records in the order of the image entries; `extra["group"]` is `tb`, `health` or `sick`.
+
+    Raises:
+        ValueError: A file is missing, or an unknown split; while iterating, annotations that cannot be read.
+    """
+    check_split(split, _FILES)
+    paths = {name: find_file(root, file) for name, file in _FILES.items() if split in (None, name)}
+    films = chain.from_iterable(coco_films(path, images="imgs", split=name) for name, path in paths.items())
+    return (_with_group(film) for film in films if film.boxes or "/tb/" not in film.file)
+
+
+def _with_group(film: FilmRecord) -> FilmRecord:
+    return film._replace(extra={"group": film.file.split("/")[1]})

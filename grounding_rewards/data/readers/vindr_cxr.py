@@ -1,0 +1,72 @@
+"""VinDr-CXR: adult chest films with the boxes of three radiologists each, as published by PhysioNet or on Kaggle.
+
+Folder, PhysioNet 1.0.0::
+
+    annotations/annotations_train.csv    image_id,rad_id,class_name,x_min,y_min,x_max,y_max
+    annotations/annotations_test.csv     image_id,class_name,x_min,y_min,x_max,y_max
+    annotations/image_labels_{train,test}.csv    image_id, rad_id (train alone), a column of 0 and 1 per label; optional
+    train/<image_id>.dicom, test/<image_id>.dicom
+
+Folder, Kaggle: `train.csv` with the same columns and class_id, and `train/<image_id>.dicom`; 14 labels instead of 22.
+
+Readers: a film of the training set was read by 3 of 17 radiologists, whose boxes are not merged; a film of the test
+set has the consensus of 5, and no reader is named.
+Negative: a film on which nobody drew a box; its rows say "No finding", one per reader.
+Boxes: pixels of the DICOM file. The tables say neither its size nor who the patient is.
+Source: https://physionet.org/content/vindr-cxr/1.0.0/; VinBigData Chest X-ray Abnormalities Detection on Kaggle.
+Licence: PhysioNet Credentialed Health Data License 1.5.0, or the rules on Kaggle; not redistributable.
+Access: credentialed PhysioNet account and training in human subjects research, or a Kaggle account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.tables import check_split, find_file, read_sizes
+from grounding_rewards.data.readers.vindr import read_vindr_table
+
+_KAGGLE = "train.csv"
+_TABLES = {
+    "train": ("annotations/annotations_train.csv", "annotations_train.csv", _KAGGLE),
+    "test": ("annotations/annotations_test.csv", "annotations_test.csv"),
+}
+
+
+def read_vindr_cxr(
+    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
+) -> Iterator[FilmRecord]:
+    """The films of VinDr-CXR, as published by PhysioNet or on Kaggle, whichever files are there.
+
+    Args:
+        root: The folder of the dataset; the top of this module shows it.
+        split: `train` or `test`; None takes both, or `train` where the folder is Kaggle's, which has no boxes for test.
+        sizes: A CSV file with `image_id`, `width` and `height` (or DICOM's `Columns` and `Rows`); without it, width and
+            height are None, and the DICOM file has to say.
+
+    Returns:
+        Records in the order in which films end in the tables; `extra["image_labels"]` where the folder has them.
+
+    Raises:
+        ValueError: A file, column or split is missing; while iterating, a row that cannot be read.
+    """
+    check_split(split, _TABLES)
+    names = list(_TABLES) if split is None else [split]
+    if split is None and find_file(root, *_TABLES["train"]).name == _KAGGLE:
+        names = ["train"]
+    known_sizes = None if sizes is None else read_sizes(sizes, "image_id")
+    return chain.from_iterable(
+        [
+            read_vindr_table(
+                find_file(root, *_TABLES[name]),
+                split=name,
+                images=name,
+                label="class_name",
+                corners=("x_min", "y_min", "x_max", "y_max"),
+                sizes=known_sizes,
+            )
+            for name in names
+        ]
+    )

@@ -1,0 +1,63 @@
+"""VinDr-PCXR (PediCXR): chest films of children, each with the boxes of one radiologist.
+
+Folder, PhysioNet 1.0.0::
+
+    annotations_{train,test}.csv     image_id,rad_ID,class_name,x_min,y_min,x_max,y_max; also below annotations/
+    image_labels_{train,test}.csv    image_id, rad_ID, a column of 0 and 1 per label; optional
+    train/<image_id>.dicom, test/<image_id>.dicom
+
+Labels are given as they are written, slips included: "Brocho-pneumonia", "Diagphramatic hernia".
+
+Readers: one of three radiologists per film.
+Negative: a film without boxes; its row says "No finding".
+Boxes: pixels of the DICOM file. The tables say neither its size nor who the patient is.
+Source: https://physionet.org/content/vindr-pcxr/1.0.0/; Pham et al., Scientific Data 10, 240 (2023).
+Licence: PhysioNet Restricted Health Data License 1.5.0; not redistributable.
+Access: PhysioNet account and the signed data use agreement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.tables import check_split, find_file, read_sizes
+from grounding_rewards.data.readers.vindr import read_vindr_table
+
+_SPLITS = ("train", "test")
+
+
+def read_vindr_pcxr(
+    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
+) -> Iterator[FilmRecord]:
+    """The films of VinDr-PCXR.
+
+    Args:
+        root: The folder of the dataset; the top of this module shows it.
+        split: `train` or `test`; None takes both.
+        sizes: A CSV file with `image_id`, `width` and `height` (or DICOM's `Columns` and `Rows`); without it, width and
+            height are None, and the DICOM file has to say.
+
+    Returns:
+        Records in the order in which films end in the tables; `extra["image_labels"]` where the folder has them.
+
+    Raises:
+        ValueError: A file, column or split is missing; while iterating, a row that cannot be read.
+    """
+    check_split(split, _SPLITS)
+    known_sizes = None if sizes is None else read_sizes(sizes, "image_id")
+    return chain.from_iterable(
+        [
+            read_vindr_table(
+                find_file(root, f"annotations_{name}.csv", f"annotations/annotations_{name}.csv"),
+                split=name,
+                images=name,
+                label="class_name",
+                corners=("x_min", "y_min", "x_max", "y_max"),
+                sizes=known_sizes,
+            )
+            for name in (_SPLITS if split is None else (split,))
+        ]
+    )

@@ -1,0 +1,108 @@
+"""VinDr-SpineXR: spine films, each with the boxes of one radiologist.
+
+Folder, PhysioNet 1.0.0::
+
+    annotations/{train,test}.csv         study_id,series_id,image_id,rad_id,lesion_type,xmin,ymin,xmax,ymax
+    annotations/{train,test}_meta.csv    image_id,image_height,image_width; made from the DICOM files, optional
+    train_images/<image_id>.dicom, test_images/<image_id>.dicom
+
+Empty boxes: the table has boxes without width or height. They are dropped, as by the dataset's own loader (any side
+below 0.001 pixels). The film keeps their number in `extra["empty_boxes"]`; a film with no other box is left out, since
+it is no negative. A warning gives the counts when the table has been read to its end.
+
+Readers: one radiologist per film.
+Negative: a film without boxes; its row says "No finding".
+Boxes: pixels of the DICOM file. The patient is unknown; `patient_id` is the study, whose films belong together.
+Source: https://physionet.org/content/vindr-spinexr/1.0.0/; Nguyen et al., MICCAI 2021, arXiv 2106.12930.
+Licence: PhysioNet Restricted Health Data License 1.5.0; not redistributable.
+Access: PhysioNet account and the signed data use agreement.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.tables import Size, check_split, find_file, read_sizes
+from grounding_rewards.data.readers.vindr import read_vindr_table
+
+_SPLITS = ("train", "test")
+_SMALLEST_SIDE = 1e-3
+
+logger = logging.getLogger(__name__)
+
+
+def read_vindr_spinexr(
+    root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
+) -> Iterator[FilmRecord]:
+    """The films of VinDr-SpineXR.
+
+    Args:
+        root: The folder of the dataset; the top of this module shows it.
+        split: `train` or `test`; None takes both.
+        sizes: A CSV file with `image_id` and the width and height of every film, in place of the folder's
+            `<split>_meta.csv`. Without either, width and height are None, and the DICOM file has to say.
+
+    Returns:
+        Records in the order in which films end in the tables; `extra["empty_boxes"]` where some were dropped.
+
+    Raises:
+        ValueError: A file, column or split is missing; while iterating, a row that cannot be read.
+    """
+    check_split(split, _SPLITS)
+    return chain.from_iterable(
+        [_read_split(Path(root), name, sizes) for name in (_SPLITS if split is None else (split,))]
+    )
+
+
+def _read_split(root: Path, split: str, sizes: str | Path | None) -> Iterator[FilmRecord]:
+    path = find_file(root, f"annotations/{split}.csv", f"{split}.csv")
+    meta = path.with_name(f"{split}_meta.csv")
+    known_sizes: dict[str, Size] | None = None
+    if sizes is not None or meta.is_file():
+        known_sizes = read_sizes(meta if sizes is None else sizes, "image_id")
+    records = read_vindr_table(
+        path,
+        split=split,
+        images=f"{split}_images",
+        label="lesion_type",
+        corners=("xmin", "ymin", "xmax", "ymax"),
+        sizes=known_sizes,
+    )
+    return _without_empty_boxes(records, path)
+
+
+def _without_empty_boxes(records: Iterator[FilmRecord], path: Path) -> Iterator[FilmRecord]:
+    dropped, shortened, left_out = 0, 0, 0
+    for record in records:
+        kept = [k for k, box in enumerate(record.boxes) if not _is_empty(box)]
+        missing = len(record.boxes) - len(kept)
+        dropped += missing
+        if not missing:
+            yield record
+        elif kept:
+            shortened += 1
+            yield record._replace(
+                boxes=[record.boxes[k] for k in kept],
+                labels=[record.labels[k] for k in kept],
+                readers=tuple(record.readers[k] for k in kept) if record.readers else (),
+                extra={**record.extra, "empty_boxes": str(missing)},
+            )
+        else:
+            left_out += 1
+    if dropped:
+        logger.warning(
+            "%s: dropped %d boxes without width or height; %d films keep others, %d films have none and are left out.",
+            path,
+            dropped,
+            shortened,
+            left_out,
+        )
+
+
+def _is_empty(box: list[float]) -> bool:
+    x1, y1, x2, y2 = box
+    return abs(x2 - x1) < _SMALLEST_SIDE or abs(y2 - y1) < _SMALLEST_SIDE

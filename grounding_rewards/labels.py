@@ -1,0 +1,227 @@
+"""One name for each finding: labels of datasets and of models, brought to a shared vocabulary.
+
+The vocabulary is `vocabulary.json`, beside this file: names, synonyms, what each dataset writes (typos included),
+sources, and what was decided where datasets disagree. This module only looks up. A label that the vocabulary does not
+know keeps its own words and is told apart by :attr:`Label.known`; it is never taken for a similar one.
+
+Sides are the patient's, as in every radiology dataset: the left lung is on the right of the picture.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from functools import cache, lru_cache
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+#: What stands between the findings of one box in PadChest-GR and in NIH's table of films.
+SEVERAL = "|"
+
+# No name of a finding is as long as this, and a cache should not keep the essays that models write in their place.
+_LONGEST = 200
+
+
+class Label(NamedTuple):
+    """What a label says.
+
+    name: the shared name; of a label that the vocabulary does not know, its own words in lower case.
+    laterality: `left`, `right` or `bilateral`; None where the label has no side, or the side is part of the name.
+    original: the label as it was given.
+    known: whether the vocabulary has the finding.
+    """
+
+    name: str
+    laterality: str | None
+    original: str
+    known: bool
+
+    @property
+    def text(self) -> str:
+        """The name with its side.
+
+        Example:
+            >>> normalize_label("LLL consolidation").text, normalize_label("Cardiomegaly").text
+            ('left consolidation', 'cardiomegaly')
+        """
+        return f"{self.laterality} {self.name}" if self.known and self.laterality else self.name
+
+
+class Finding(NamedTuple):
+    """An entry of the vocabulary.
+
+    name: the shared name.
+    synonyms: other words for it, in any dataset.
+    parent: the finding of which it is a kind; None where it is not listed as one.
+    source: a key of the table of sources in the file.
+    """
+
+    name: str
+    synonyms: tuple[str, ...]
+    parent: str | None
+    source: str
+
+
+def normalize_label(text: str, dataset: str | None = None) -> Label:
+    """Look a label or a short phrase up in the shared vocabulary.
+
+    Case, hyphens, underscores, spacing and the s of the plural make no difference. Where the words as they are have no
+    entry, they are looked up without the side (`left`, `bilateral`, `RLL`, …), then without words of degree (`small`,
+    `severe`, …), then without words of place (`lower lobe`, `basal`, …). Nothing else is left out: `no effusion` and
+    `effusion or mass` are unknown.
+
+    Args:
+        text: what a dataset or a model calls a finding.
+        dataset: a reader's name, such as `nih-chestxray14`; its own words come first, and words that mean something in
+            this dataset alone count only here. None, or a dataset that the vocabulary does not have, has no such words.
+
+    Returns:
+        A :class:`Label`; with `known=False` where the vocabulary has no such finding.
+
+    Example:
+        >>> normalize_label("Left pleural effusion")
+        Label(name='pleural effusion', laterality='left', original='Left pleural effusion', known=True)
+        >>> normalize_label("Diagphramatic hernia", "vindr-pcxr").name
+        'diaphragmatic hernia'
+        >>> normalize_label("No  effusion")
+        Label(name='no effusion', laterality=None, original='No  effusion', known=False)
+
+    Source: `vocabulary.json`.
+    """
+    return _normalize(text, dataset) if len(text) <= _LONGEST else _unknown(text, None)
+
+
+def are_synonyms(a: str, b: str) -> bool:
+    """Whether two labels name the same finding, on sides that don't contradict each other.
+
+    A finding without a side agrees with every side, and `bilateral` with both. A part of the chest is another one on
+    another side, and without a side. Labels that the vocabulary does not know agree where they are equal up to case and
+    spacing. A finding does not agree with the kinds of it, so that no word is right everywhere. The relation is
+    symmetric, but not transitive: `effusion` agrees with a left and a right one.
+
+    Example:
+        >>> are_synonyms("Effusion", "left pleural effusion"), are_synonyms("left effusion", "right effusion")
+        (True, False)
+        >>> are_synonyms("left lung", "lung"), are_synonyms("Nodule/Mass", "nodule")
+        (False, False)
+    """
+    first, second = normalize_label(a), normalize_label(b)
+    if first.name != second.name:
+        return False
+    if first.name in _file()["anatomy"]:
+        return first.laterality == second.laterality
+    return {first.laterality, second.laterality} != {"left", "right"}
+
+
+def unknown_labels(labels: Iterable[str], dataset: str | None = None) -> dict[str, int]:
+    """How often each label occurs that the vocabulary does not know, the most frequent first; `a|b` are two labels.
+
+    Example:
+        >>> unknown_labels(["Effusion", "Efusion", "Efusion", "fluid?"])
+        {'Efusion': 2, 'fluid?': 1}
+    """
+    counted = Counter(
+        one for label in labels for one in label.split(SEVERAL) if not normalize_label(one, dataset).known
+    )
+    return dict(counted.most_common())
+
+
+@cache
+def vocabulary() -> Mapping[str, Finding]:
+    """All findings and parts of the chest by their shared name.
+
+    Example:
+        >>> vocabulary()["ground-glass opacity"].parent
+        'lung opacity'
+    """
+    return MappingProxyType(
+        {
+            name: Finding(name, tuple(entry.get("synonyms", ())), entry.get("parent"), entry["source"])
+            for section in ("findings", "anatomy")
+            for name, entry in _file()[section].items()
+        }
+    )
+
+
+@lru_cache(maxsize=16384)
+def _normalize(text: str, dataset: str | None) -> Label:
+    words = _words(text)
+    sides, degrees, places = _side_of(), _without_meaning("degrees"), _without_meaning("places")
+    found = {sides[word] for word in words if word in sides}
+    laterality = None if not found else found.pop() if len(found) == 1 else "bilateral"
+    unsided = [word for word in words if word not in sides]
+    graded = [word for word in unsided if word not in degrees]
+    placed = [word for word in graded if word not in places]
+    findings = _file()["findings"]
+    # An organ is another organ without its words of size and place: the lower abdomen is not the abdomen.
+    for kept, may_be_anatomy in ((words, True), (unsided, True), (graded, False), (placed, False)):
+        name = _look_up(kept, dataset)
+        if name is not None and (may_be_anatomy or name in findings):
+            # The left heart has an entry of its own, which the heart on the left is not.
+            sided = f"{laterality} {name}"
+            name = sided if sided in vocabulary() else name
+            return Label(name, None if sides.keys() & _words(name) else laterality, text, True)
+    return _unknown(text, laterality)
+
+
+def _unknown(text: str, laterality: str | None) -> Label:
+    return Label(" ".join(text.casefold().split()), laterality, text, False)
+
+
+def _look_up(words: list[str], dataset: str | None) -> str | None:
+    own, shared = _dataset_index(dataset), _index()
+    for key in (" ".join(words), " ".join([*words[:-1], *map(_singular, words[-1:])])):
+        name = own.get(key) or shared.get(key)
+        if name is not None:
+            return name
+    return None
+
+
+def _words(text: str) -> list[str]:
+    return re.sub(r"[\W_]+", " ", text.casefold()).split()
+
+
+def _key(text: str) -> str:
+    return " ".join(_words(text))
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies"):
+        return word[:-3] + "y"
+    return word[:-1] if word.endswith("s") and not word.endswith(("ss", "is", "us")) else word
+
+
+@cache
+def _file() -> dict[str, Any]:
+    text = files("grounding_rewards").joinpath("vocabulary.json").read_text(encoding="utf-8")
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+@cache
+def _index() -> dict[str, str]:
+    """The shared name by every word that counts in all datasets."""
+    index = {_key(word): name for name, entry in vocabulary().items() for word in (name, *entry.synonyms)}
+    for dataset in _file()["datasets"].values():
+        own = dataset.get("own_words", ())
+        index |= {_key(label): name for label, name in dataset["labels"].items() if label not in own}
+    return index
+
+
+@cache
+def _dataset_index(dataset: str | None) -> dict[str, str]:
+    labels = _file()["datasets"].get(dataset, {}).get("labels", {})
+    return {_key(label): name for label, name in labels.items()}
+
+
+@cache
+def _side_of() -> dict[str, str]:
+    return {word: side for side, words in _file()["sides"].items() for word in words}
+
+
+@cache
+def _without_meaning(kind: str) -> frozenset[str]:
+    return frozenset(_file()[kind])

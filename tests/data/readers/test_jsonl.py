@@ -1,0 +1,85 @@
+"""Our own folder, with all that is optional in it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from grounding_rewards.data.readers.jsonl import read_jsonl
+
+FILM = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 20, 25]], "labels": ["mass"]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def write(*lines):
+        text = "\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines)
+        (tmp_path / "annotations.jsonl").write_text(text + "\n", encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+def test_required_and_optional_keys(folder):
+    more = {
+        "id": 5,
+        "patient_id": 7,
+        "split": "train",
+        "phrases": ["a mass on the left"],
+        "ignore_boxes": [[0, 0, 5, 5]],
+        "resized_width": 420,
+        "prompt": "Where?",
+        "unknown": 1,
+    }
+    plain, full, negative = read_jsonl(folder(FILM, FILM | more, "", FILM | {"boxes": [], "labels": []}))
+    assert (plain.id, plain.boxes, plain.labels) == ("a.png", [[1.0, 2.0, 20.0, 25.0]], ["mass"])
+    assert (plain.split, plain.patient_id, plain.phrases, plain.extra) == (None, None, (), {})
+    assert (full.id, full.patient_id, full.split, full.phrases) == ("5", "7", "train", ("a mass on the left",))
+    assert full.ignored == ((0, 0, 5, 5),)
+    assert full.extra == {"resized_width": "420", "prompt": "Where?"}
+    assert negative.boxes == []
+
+
+def test_a_film_without_a_split_belongs_to_every_split(folder):
+    root = folder(FILM | {"split": "train"}, FILM | {"file": "b.png"}, FILM | {"file": "c.png", "split": "test"})
+    assert [film.file for film in read_jsonl(root, split="test")] == ["b.png", "c.png"]
+
+
+def test_no_film_of_the_split(folder):
+    with pytest.raises(ValueError, match="Expected one of train or None for split, got 'test'"):
+        list(read_jsonl(folder(FILM | {"split": "train"}), split="test"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("{", "a JSON object in line 2"),
+        ("[]", "a JSON object in line 2"),
+        (FILM | {"file": None}, "a text for file in line 2"),
+        (FILM | {"width": 0}, "positive numbers for width and height in line 2"),
+        (FILM | {"boxes": [[1, 2, 3]]}, r"four numbers per box for boxes in line 2 of .* \(id a.png\)"),
+        (FILM | {"boxes": [[1, 2, 3, "4"]]}, "four numbers per box for boxes in line 2"),
+        (FILM | {"boxes": None}, "four numbers per box for boxes in line 2"),
+        (FILM | {"labels": []}, "one text per box for labels in line 2"),
+        (FILM | {"phrases": ["a", "b"]}, "one text per box for phrases in line 2"),
+        (FILM | {"ignore_boxes": [1]}, "four numbers per box for ignore_boxes in line 2"),
+    ],
+)
+def test_bad_lines(folder, line, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_jsonl(folder(FILM, line)))
+
+
+def test_no_file(tmp_path):
+    with pytest.raises(ValueError, match=r"Expected annotations.jsonl"):
+        read_jsonl(tmp_path)
+
+
+def test_the_real_films(shared_dir):
+    root = shared_dir / "data" / "cxr_lungs"
+    lines = [json.loads(line) for line in (root / "annotations.jsonl").read_text(encoding="utf-8").splitlines()]
+    films = list(read_jsonl(root))
+    assert [(film.file, film.boxes, film.labels, film.width) for film in films] == [
+        (line["file"], line["boxes"], line["labels"], line["width"]) for line in lines
+    ]

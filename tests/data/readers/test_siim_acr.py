@@ -1,0 +1,121 @@
+"""SIIM-ACR: masks written as relative run lengths, column by column, become boxes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grounding_rewards.data.readers.siim_acr import mask_boxes, read_siim_acr
+
+SIDE = 6
+# The example of the competition's data page, shortened: the first run starts at pixel 387620 of the column-major film,
+# 378 columns of 1024 pixels and 548 rows, and the next one 996 pixels after the first has ended, one column on.
+EXAMPLE = "387620 23 996 33"
+
+
+def encode(film):
+    """Run lengths of a film of booleans, rows first, written independently of the reader: pixel by pixel."""
+    numbers, last, position = [], 0, 0
+    pixels = film.T.ravel().tolist()
+    while position < len(pixels):
+        start = position
+        while position < len(pixels) and pixels[position] == pixels[start]:
+            position += 1
+        if pixels[start]:
+            numbers += [start - last, position - start]
+            last = position
+    return numbers
+
+
+def parts(film):
+    """Boxes of connected parts by flooding, written independently of the reader."""
+    left = {(int(y), int(x)) for y, x in np.argwhere(film)}
+    boxes = []
+    while left:
+        front, part = [left.pop()], []
+        while front:
+            y, x = front.pop()
+            part.append((y, x))
+            near = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & left
+            left -= near
+            front += near
+        ys, xs = zip(*part, strict=True)
+        boxes.append([min(xs), min(ys), max(xs) + 1, max(ys) + 1])
+    return sorted(boxes)
+
+
+films = st.lists(st.booleans(), min_size=SIDE * SIDE, max_size=SIDE * SIDE).map(
+    lambda pixels: np.array(pixels).reshape(SIDE, SIDE)
+)
+
+
+@given(masks=st.lists(films, min_size=1, max_size=3))
+def test_boxes_of_any_masks(masks):
+    assert sorted(mask_boxes([encode(mask) for mask in masks], side=SIDE)) == parts(np.any(masks, axis=0))
+
+
+@pytest.fixture
+def root(tmp_path):
+    def write(*rows, header="ImageId, EncodedPixels"):
+        # The second name starts with a space, in every release
+        (tmp_path / "train-rle.csv").write_text("\n".join([header, *rows]) + "\n")
+        return tmp_path
+
+    return write
+
+
+def test_films(root):
+    # By hand: 387620 = 378 * 1024 + 548; 387620 + 23 + 996 = 388639 = 379 * 1024 + 543
+    a, b, c, d = read_siim_acr(
+        root(
+            f"a, {EXAMPLE}",
+            "b, -1",  # a negative with the space that some releases have
+            "c,-1",
+            "d, 0 2",  # two rows of one film, whose masks touch: one part
+            "d, 1025 2",
+        )
+    )
+    assert a.boxes == [[378, 543, 380, 576]]
+    assert (a.labels, a.width, a.height, a.split) == (["Pneumothorax"], 1024, 1024, "train")
+    assert (b.boxes, b.labels, c.boxes) == ([], [], [])
+    assert d.boxes == [[0, 0, 2, 3]]
+
+
+def test_rows_that_do_not_touch_are_two_boxes(root):
+    # Pixel (0, 0), and pixel 5 of column 10
+    (film,) = read_siim_acr(root("a,0 1", f"a,{10 * 1024 + 5} 1"))
+    assert film.boxes == [[0, 0, 1, 1], [10, 5, 11, 6]]
+
+
+def test_the_last_pixel(root):
+    (film,) = read_siim_acr(root(f"a,{1024 * 1024 - 1} 1"))
+    assert film.boxes == [[1023, 1023, 1024, 1024]]
+
+
+def test_images_are_found_below_their_study(root):
+    folder = root("a,-1", "b,-1")
+    (folder / "dicom-images-train" / "study" / "series").mkdir(parents=True)
+    (folder / "dicom-images-train" / "study" / "series" / "a.dcm").touch()
+    assert [film.file for film in read_siim_acr(folder)] == [
+        "dicom-images-train/study/series/a.dcm",
+        "dicom-images-train/b.dcm",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("a,1 2 3", r"pairs of skip and take inside 1024 x 1024 pixels in line 2 of .* \(id a\)"),
+        (f"a,{1024 * 1024 - 1} 2", "pairs of skip and take"),  # beyond the last pixel
+        ("a,5 -3", "pairs of skip and take"),
+        ("a,1 x", "line 2"),
+        ("a,", "at least one pixel in the mask, or -1"),
+        ("a,3 0", "at least one pixel in the mask, or -1"),
+        ("a,-1\na,1 2", "masks or -1 for a film, not both in line 2"),
+    ],
+)
+def test_a_bad_mask_is_named(root, row, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_siim_acr(root(row)))

@@ -1,0 +1,36 @@
+"""VinDr-PCXR, written to the published schema."""
+
+from __future__ import annotations
+
+import pytest
+
+from grounding_rewards.data.readers.vindr_pcxr import read_vindr_pcxr
+
+# The column of the reader is rad_ID here, and labels have slips that stay as they are.
+TRAIN = """\
+image_id,rad_ID,class_name,x_min,y_min,x_max,y_max
+a,R1,Diffuse aveolar opacity,10.5,20.5,300.5,400.5
+a,R1,Diagphramatic hernia,50,60,70,80
+b,R2,No finding,,,,
+"""
+TEST = "image_id,rad_ID,class_name,x_min,y_min,x_max,y_max\nc,R3,No finding,,,,\n"
+
+
+@pytest.mark.parametrize("folder", [".", "annotations"])
+def test_films(tmp_path, folder):
+    (tmp_path / folder).mkdir(exist_ok=True)
+    (tmp_path / folder / "annotations_train.csv").write_text(TRAIN)
+    (tmp_path / folder / "annotations_test.csv").write_text(TEST)
+    a, b, c = read_vindr_pcxr(tmp_path)
+    assert a.labels == ["Diffuse aveolar opacity", "Diagphramatic hernia"]
+    assert a.boxes == [[10.5, 20.5, 300.5, 400.5], [50, 60, 70, 80]]
+    assert (a.readers, a.read_by, a.patient_id, a.width) == (("R1", "R1"), ("R1",), None, None)
+    assert (b.boxes, b.read_by, b.file, b.split) == ([], ("R2",), "train/b.dicom", "train")
+    assert (c.file, c.split) == ("test/c.dicom", "test")
+    assert [film.id for film in read_vindr_pcxr(tmp_path, split="test")] == ["c"]
+
+
+def test_a_missing_table_is_named(tmp_path):
+    (tmp_path / "annotations_train.csv").write_text(TRAIN)
+    with pytest.raises(ValueError, match=r"Expected annotations_test\.csv or annotations/annotations_test\.csv"):
+        read_vindr_pcxr(tmp_path)
