@@ -11,7 +11,7 @@ import json
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any
 
@@ -27,11 +27,13 @@ from grounding_rewards.parsing import (
     BoxFormat,
     ParsedBoxes,
     RawBoxes,
+    format_boxes,
     get_box_format,
     read_boxes,
 )
-from grounding_rewards.rewards.base import BoxBatch, Explanation, Outcomes, check_choice
+from grounding_rewards.rewards.base import BoxBatch, Explanation, Outcomes, check_choice, positions
 from grounding_rewards.rewards.f_beta import MeanIoUReward
+from grounding_rewards.rewards.labels import LabelCodes
 from grounding_rewards.rewards.registry import make_box_reward
 
 #: What every call logs, each under the reward's name (``"R4/mean_iou"``): means over the completions of the call.
@@ -62,12 +64,15 @@ class ScoredCompletion:
         reason: one line for a person: why.
         parsed: the boxes that the text says, in original pixels, its status and what was rejected.
         explanation: matches, F-beta and quality.
+        reader: whose boxes of the column ``reader_boxes`` it was scored against, the best for the completion; None
+            where the row has one reference.
     """
 
     reward: float
     reason: str
     parsed: ParsedBoxes
     explanation: Explanation
+    reader: int | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,7 @@ class GroundingReward:
             if not isinstance(self.box_format, str):
                 # A mapping could be changed later, and has no hash.
                 object.__setattr__(self, "box_format", made)
+            self._refuse_lost_labels([made])
         if self.tokenizer is not None:
             object.__setattr__(self, "tokenizer", _tokenizer_of(self.tokenizer))
         check_choice(self, "on_unparseable", ("zero", "empty"))
@@ -116,16 +122,47 @@ class GroundingReward:
     def __name__(self) -> str:
         return self.name
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+    @property
+    def compares_labels(self) -> bool:
+        """Whether a box with the wrong label matches nothing, so that the dataset needs labels."""
+        return getattr(self.box_reward, "label_matching", "ignore") != "ignore"
+
+    def score(
+        self,
+        pred: ArrayLike,
+        gt: ArrayLike,
+        *,
+        ignore: ArrayLike | None = None,
+        pred_labels: Sequence[str | None] | None = None,
+        gt_labels: Sequence[str] | None = None,
+    ) -> float:
         """Reward of predicted boxes ``(n, 4)`` against ground truth ``(m, 4)``, in one common space.
+
+        Args:
+            pred: ``(n, 4)`` xyxy.
+            gt: ``(m, 4)`` xyxy.
+            ignore: ``(k, 4)`` xyxy: regions in which a prediction that matches nothing does not count.
+            pred_labels: n labels, None where a box has none; for a reward that compares labels.
+            gt_labels: m labels; for a reward that compares labels.
 
         Example:
             >>> get_reward("R3").score([[0, 0, 10, 8]], [[0, 0, 10, 10]])
             0.8
+            >>> labels = {"pred_labels": ["mass"], "gt_labels": ["nodule"]}
+            >>> get_reward("R3", label_matching="exact").score([[0, 0, 10, 8]], [[0, 0, 10, 10]], **labels)
+            0.0
         """
-        return float(self.box_reward.score(pred, gt))
+        return float(self._score_one(pred, gt, ignore, pred_labels, gt_labels).reward[0])
 
-    def explain(self, pred: ArrayLike, gt: ArrayLike) -> Explanation:
+    def explain(
+        self,
+        pred: ArrayLike,
+        gt: ArrayLike,
+        *,
+        ignore: ArrayLike | None = None,
+        pred_labels: Sequence[str | None] | None = None,
+        gt_labels: Sequence[str] | None = None,
+    ) -> Explanation:
         """Like :meth:`score`, with the matches and the parts that led to the number.
 
         Example:
@@ -133,7 +170,23 @@ class GroundingReward:
             >>> explained.tp, explained.fp, explained.fn, explained.matches, explained.ious
             (1, 1, 0, ((0, 0),), (0.8,))
         """
-        return _score_boxes(self.box_reward, BoxBatch.of([pred], "pred"), BoxBatch.of([gt], "gt")).explanation(0)
+        return self._score_one(pred, gt, ignore, pred_labels, gt_labels).explanation(0)
+
+    def _score_one(
+        self,
+        pred: ArrayLike,
+        gt: ArrayLike,
+        ignore: ArrayLike | None,
+        pred_labels: Sequence[str | None] | None,
+        gt_labels: Sequence[str] | None,
+    ) -> Outcomes:
+        return _score_boxes(
+            self.box_reward,
+            BoxBatch.of([pred], "pred"),
+            BoxBatch.of([gt], "gt"),
+            ignore=None if ignore is None else BoxBatch.of([ignore], "ignore"),
+            labels=self.box_reward.label_codes(pred_labels, gt_labels) if self.compares_labels else None,
+        )
 
     def __call__(
         self,
@@ -152,6 +205,11 @@ class GroundingReward:
             **columns: the dataset's columns, one entry per completion: ``boxes`` in original pixels, ``width`` and
                 ``height`` (or ``image``), ``resized_width`` and ``resized_height`` for formats in resized pixels,
                 ``box_format`` if the reward has none; or all of these in ``ground_truth``, one JSON string each.
+                ``labels``, one per box, for a reward that compares labels. Optional are ``ignore_boxes``, boxes in
+                original pixels in which a prediction that matches nothing is neither hit nor false positive, and
+                ``reader_boxes`` (with ``reader_labels``), one list of boxes per reader, an empty one for a reader who
+                drew nothing: the reward is then that of the reader who suits the completion best, the first of
+                several, and stands in for ``boxes`` in every row where it is not None.
                 ``completion_ids``, the token ids of the completions, are decoded where special tokens carry the boxes
                 and the reward has a tokenizer. Other columns are ignored.
 
@@ -159,8 +217,9 @@ class GroundingReward:
             n numbers in [0, 1].
 
         Raises:
-            ValueError: a column is missing, has another length, or holds something that is no box or size; or special
-                tokens carry the boxes, ``completion_ids`` are given, and there is no tokenizer to decode them.
+            ValueError: a column is missing, has another length, or holds something that is no box, label or size; the
+                reward compares labels, and the box format has none; or special tokens carry the boxes,
+                ``completion_ids`` are given, and there is no tokenizer to decode them.
 
         Warns:
             SpaceWarning: once, where the boxes on many films contradict the space or the order of the box format; it
@@ -195,13 +254,14 @@ class GroundingReward:
         """
         batch = self._score(completions, columns)
         return [
-            ScoredCompletion(float(batch.reward[k]), batch.reason(k), parsed, batch.explanation(k))
+            ScoredCompletion(float(batch.reward[k]), batch.reason(k), parsed, batch.explanation(k), batch.readers[k])
             for k, parsed in enumerate(batch.parsed())
         ]
 
     def _score(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> _ScoredBatch:
         columns = _with_ground_truth(columns, len(completions))
-        gt = _ground_truth_boxes(columns, len(completions))
+        references = _references(columns, len(completions), labelled=self.compares_labels)
+        ignore = _ignore_regions(columns, len(completions))
         formats = self._formats(columns, len(completions))
         texts = self._texts(completions, formats, columns)
         raws = [read_boxes(text, fmt) for text, fmt in zip(texts, formats, strict=True)]
@@ -210,13 +270,28 @@ class GroundingReward:
         pred = _predicted_boxes(raws, formats, columns)
         # numpy reads None as NaN
         scores = np.array(list(chain.from_iterable(raw.scores for raw in raws)), dtype=np.float64)
-        counted, counted_scores = _with_broken_boxes(raws, pred, scores)
-        outcomes = _score_boxes(self.box_reward, counted, gt, counted_scores)
-        # A film without findings rewards only the text that says so, not one that merely holds no box.
-        silent = ("empty", "unparseable") if self.on_unparseable == "empty" else ("empty",)
+        labels = None
+        if references.labels is not None:
+            labels = self.box_reward.label_codes(chain.from_iterable(raw.labels for raw in raws), references.labels)
+        counted, scores, labels = _with_broken_boxes(raws, pred, scores, labels)
+        # A film without findings rewards only the text that says so, not one that merely holds no box. Of a text with
+        # boxes nothing is left to count only where all of them lie in ignore regions: as if they were not written.
+        silent = ("empty", "boxes", "unparseable") if self.on_unparseable == "empty" else ("empty", "boxes")
         credited = np.array([raw.status in silent for raw in raws], dtype=bool)
+        gt, rows = references.boxes, references.rows
+        if rows is not None:
+            where = positions(counted.counts, rows)
+            counted, scores, credited = counted.take(rows), scores[where], credited[rows]
+            ignore = None if ignore is None else ignore.take(rows)
+            labels = None if labels is None else replace(labels, pred=labels.pred[where])
+        outcomes = _score_boxes(self.box_reward, counted, gt, scores, ignore=ignore, labels=labels)
         reward = np.where((outcomes.n > 0) | (outcomes.m > 0) | credited, outcomes.reward, 0.0)
-        return _ScoredBatch(raws, pred, outcomes, reward, formats, gt, columns)
+        readers: Sequence[int | None] = [None] * len(raws)
+        if rows is not None:
+            best = _first_best(reward, rows)
+            outcomes, reward, gt = outcomes.take(best), reward[best], gt.take(best)
+            readers = [references.readers[entry] for entry in best]
+        return _ScoredBatch(raws, pred, outcomes, reward, formats, gt, readers, columns)
 
     def _notice_wrong_space(self, batch: _ScoredBatch) -> None:
         if not self._auditor.wants(batch.formats):
@@ -235,7 +310,20 @@ class GroundingReward:
                 f"Expected a box format for reward {self.name}, got none. "
                 f'Build it with get_reward("{self.name}", box_format=...), or add a `box_format` column to the dataset.'
             )
-        return [_named_format(name) for name in names]
+        formats = [_named_format(name) for name in names]
+        self._refuse_lost_labels(formats)
+        return formats
+
+    def _refuse_lost_labels(self, formats: Sequence[BoxFormat]) -> None:
+        if not self.compares_labels:
+            return
+        for fmt in {id(fmt): fmt for fmt in formats}.values():
+            if not has_labels(fmt):
+                raise ValueError(
+                    f"Expected a box format with labels for label_matching={self.box_reward.label_matching!r}, "
+                    f"got {fmt.name}, in which no box would match. Use another format, or "
+                    'label_matching="ignore".'
+                )
 
     def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
         """What the model wrote, decoded anew where the trainer's text lacks the special tokens of the box format."""
@@ -291,7 +379,8 @@ def get_reward(
         tokenizer: the model's tokenizer or processor, for formats whose syntax is made of special tokens
             (``BoxFormat.stripped``): trainers take those out of the text, so ``completion_ids`` are decoded instead.
             :class:`grounding_rewards.training.GroundingGRPOTrainer` sets it by itself.
-        **params: parameters of the reward, such as ``beta``, ``iou_threshold``, ``no_box_bonus``, ``center_weight``.
+        **params: parameters of the reward, such as ``beta``, ``iou_threshold``, ``no_box_bonus``, ``center_weight``,
+            ``label_matching``.
 
     Returns:
         The reward, ready for ``GRPOTrainer(reward_funcs=...)``.
@@ -376,6 +465,18 @@ def _named_format(name: Any) -> BoxFormat:
     return get_box_format(name)
 
 
+@functools.cache
+def has_labels(fmt: BoxFormat) -> bool:
+    """Whether the label of a box that is written in this format can be read again.
+
+    Example:
+        >>> has_labels(get_box_format("qwen3-vl")), has_labels(get_box_format("llava"))
+        (True, False)
+    """
+    sizes = {"width": 100, "height": 100, "resized_width": 100, "resized_height": 100}
+    return read_boxes(format_boxes([[20, 20, 60, 60]], fmt, labels=["mass"], **sizes), fmt).labels == ["mass"]
+
+
 @dataclass(frozen=True)
 class _ScoredBatch:
     raws: list[RawBoxes]
@@ -384,6 +485,7 @@ class _ScoredBatch:
     reward: NDArray[np.float64]
     formats: list[BoxFormat]
     gt: BoxBatch
+    readers: Sequence[int | None]
     columns: Mapping[str, Any]
 
     def explanation(self, k: int) -> Explanation:
@@ -401,19 +503,28 @@ class _ScoredBatch:
 
     def reason(self, k: int) -> str:
         raw, n, m, tp = self.raws[k], int(self.pred.counts[k]), int(self.outcomes.m[k]), int(self.outcomes.tp[k])
+        ignored = int(self.outcomes.ignored[k].sum())
+        n -= ignored
         broken = int(self.outcomes.n[k]) - n
-        if n == 0 and raw.status != "empty":
+        if not ignored and n == 0 and raw.status != "empty":
             found = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
             return f"{raw.status}: {found or 'no complete box and no stated negative'}"
+        aside = [f"{ignored} {_boxes(ignored)} ignored"] if ignored else []
         if m == 0:
-            return "nothing to find, and says so" if n == 0 else f"{n} {_boxes(n)} where there is nothing to find"
-        if n == 0:
+            if n or broken:
+                stray = f"{n} {_boxes(n)}" if n else f"{broken} broken {_boxes(broken)}"
+                return ", ".join([f"{stray} where there is nothing to find", *aside])
+            if ignored:
+                return ", ".join(["nothing to find" if raw.status == "boxes" else raw.status, *aside])
+            return "nothing to find, and says so"
+        if n == 0 and not ignored:
             return f"says there is nothing, misses {m}"
         parts = [f"{tp} of {m} found"]
         if n > tp:
             parts.append(f"{n - tp} false {_boxes(n - tp)}")
         if broken:
             parts.append(f"{broken} broken {_boxes(broken)}")
+        parts += aside
         if tp:
             parts.append(f"mean IoU {self.outcomes.mean_iou[k]:.2f}")
         return ", ".join(parts)
@@ -424,8 +535,8 @@ def _boxes(count: int) -> str:
 
 
 def _with_broken_boxes(
-    raws: list[RawBoxes], pred: BoxBatch, scores: NDArray[np.float64]
-) -> tuple[BoxBatch, NDArray[np.float64]]:
+    raws: list[RawBoxes], pred: BoxBatch, scores: NDArray[np.float64], labels: LabelCodes | None
+) -> tuple[BoxBatch, NDArray[np.float64], LabelCodes | None]:
     """Add an invalid box for everything that stands beside complete boxes where a box belongs, and is none.
 
     It matches nothing and counts as a false positive, as a well-formed wrong box would: breaking a box never pays.
@@ -438,21 +549,32 @@ def _with_broken_boxes(
         dtype=np.int64,
     )
     if not broken.any():
-        return pred, scores
+        return pred, scores, labels
     ends = np.repeat(np.cumsum(pred.counts), broken)
     flat = np.insert(pred.flat, ends, np.nan, axis=0)
-    return BoxBatch(flat, pred.counts + broken), np.insert(scores, ends, np.nan)
+    if labels is not None:
+        labels = replace(labels, pred=np.insert(labels.pred, ends, np.nan))
+    return BoxBatch(flat, pred.counts + broken), np.insert(scores, ends, np.nan), labels
 
 
-def _score_boxes(box_reward: Any, pred: BoxBatch, gt: BoxBatch, scores: NDArray[np.float64] | None = None) -> Outcomes:
+def _score_boxes(
+    box_reward: Any,
+    pred: BoxBatch,
+    gt: BoxBatch,
+    scores: NDArray[np.float64] | None = None,
+    *,
+    ignore: BoxBatch | None = None,
+    labels: LabelCodes | None = None,
+) -> Outcomes:
     if hasattr(box_reward, "score_flat"):
-        return box_reward.score_flat(pred, gt, scores)
-    # Somebody's own reward gives the number; R3 gives the matches that are logged beside it.
-    outcomes = MeanIoUReward().score_flat(pred, gt)
+        return box_reward.score_flat(pred, gt, scores, ignore=ignore, labels=labels)
+    # Somebody's own reward gives the number; R3 gives the matches that are logged beside it, and says which boxes are
+    # ignored: they are taken out, so that a reward that knows nothing of ignore regions leaves them uncounted too.
+    outcomes = MeanIoUReward().score_flat(pred, gt, ignore=ignore)
     ends_p, ends_g = np.cumsum(pred.counts), np.cumsum(gt.counts)
     own = [
-        float(box_reward.score(pred.flat[end_p - n : end_p], gt.flat[end_g - m : end_g]))
-        for end_p, n, end_g, m in zip(ends_p, pred.counts, ends_g, gt.counts, strict=True)
+        float(box_reward.score(pred.flat[end_p - n : end_p][~ignored[:n]], gt.flat[end_g - m : end_g]))
+        for end_p, n, end_g, m, ignored in zip(ends_p, pred.counts, ends_g, gt.counts, outcomes.ignored, strict=True)
     ]
     if not np.isfinite(own).all():
         raise ValueError(
@@ -460,6 +582,22 @@ def _score_boxes(box_reward: Any, pred: BoxBatch, gt: BoxBatch, scores: NDArray[
             "TRL would skip such a sample: return 0 where the reward is undefined."
         )
     return Outcomes(**{**vars(outcomes), "reward": np.array(own, dtype=np.float64)})
+
+
+def _first_best(reward: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Which reader's entry has the greatest reward of each row; the first of several.
+
+    Args:
+        reward: ``(entries,)``.
+        rows: ``(entries,)``, the row of each entry, ascending and without a gap.
+
+    Example:
+        >>> _first_best(np.array([0.2, 0.5, 0.5, 0.0]), np.array([0, 0, 0, 1]))
+        array([1, 3])
+    """
+    # lexsort is stable: among equals the first stays in front
+    order = np.lexsort((-reward, rows))
+    return order[np.flatnonzero(np.diff(rows, prepend=-1))]
 
 
 def _predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> BoxBatch:
@@ -524,13 +662,116 @@ def _numbers(argument: str, values: Sequence[Any]) -> NDArray[np.float64]:
         ) from None
 
 
-def _ground_truth_boxes(columns: Mapping[str, Any], n: int) -> BoxBatch:
+@dataclass(frozen=True)
+class _References:
+    """What completions are scored against.
+
+    ``labels``, one per box, are None where they play no part. Where rows have several readers, each of these is an
+    entry of its own: ``rows`` says whose it is, ``readers`` which of the row's readers, None for a row without readers.
+    """
+
+    boxes: BoxBatch
+    labels: list[str] | None
+    rows: NDArray[np.intp] | None = None
+    readers: Sequence[int | None] = ()
+
+
+def _references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> _References:
+    by_reader = _column(columns, "reader_boxes", n)
     rows = _column(columns, "boxes", n)
-    if rows is None:
-        raise ValueError(
-            "Expected a column `boxes` with the reference boxes, got none. "
-            "Add it to the dataset as lists of [x1, y1, x2, y2] in original pixels, or pass `ground_truth`."
-        )
+    if by_reader is None:
+        if rows is None:
+            raise ValueError(
+                "Expected a column `boxes` with the reference boxes, got none. "
+                "Add it to the dataset as lists of [x1, y1, x2, y2] in original pixels, or pass `ground_truth`."
+            )
+        boxes = _box_rows(rows, lambda k: ("boxes", k))
+        if not labelled:
+            return _References(boxes, None)
+        labels = _column(columns, "labels", n)
+        if labels is None:
+            raise ValueError(
+                "Expected a column `labels` with the label of every reference box, got none. "
+                'Add it to the dataset, or use label_matching="ignore".'
+            )
+        return _References(boxes, _reference_labels(labels, boxes, lambda k: ("labels", k)))
+    return _references_of_readers(columns, by_reader, rows, labelled)
+
+
+def _references_of_readers(
+    columns: Mapping[str, Any], by_reader: Sequence[Any], rows: Sequence[Any] | None, labelled: bool
+) -> _References:
+    """One entry for each reader of a row, and one for a row without readers."""
+    n = len(by_reader)
+    labels_by_reader = _column(columns, "reader_labels", n) if labelled else None
+    labels = _column(columns, "labels", n) if labelled else None
+    owners: list[int] = []
+    numbers: list[int | None] = []
+    entries: list[Any] = []
+    entry_labels: list[Any] = []
+    for k, readers in enumerate(by_reader):
+        if readers is None:
+            if rows is None or rows[k] is None:
+                raise ValueError(f"Expected boxes in `reader_boxes` or `boxes`, got none in row {k}. Give one of them.")
+            owners.append(k)
+            numbers.append(None)
+            entries.append(rows[k])
+            entry_labels.append(None if labels is None else labels[k])
+            continue
+        if isinstance(readers, str) or not hasattr(readers, "__len__") or not len(readers):
+            raise ValueError(
+                f"Expected a list of box lists, one per reader, for `reader_boxes`, got {readers!r:.200} in row {k}. "
+                "A reader who drew nothing has an empty list; leave None where the row has no readers."
+            )
+        owners += [k] * len(readers)
+        numbers += range(len(readers))
+        entries += readers
+        of_readers = None if labels_by_reader is None else labels_by_reader[k]
+        if labelled and (of_readers is None or len(of_readers) != len(readers)):
+            raise ValueError(
+                f"Expected one list of labels per reader ({len(readers)}) for `reader_labels`, got {of_readers!r:.200} "
+                f"in row {k}. Give every reader's labels in the order of `reader_boxes`."
+            )
+        entry_labels += [None] * len(readers) if of_readers is None else list(of_readers)
+
+    def place(column: str, entry: int) -> tuple[str, int]:
+        return column if numbers[entry] is None else f"reader_{column}", owners[entry]
+
+    boxes = _box_rows(entries, functools.partial(place, "boxes"))
+    return _References(
+        boxes,
+        _reference_labels(entry_labels, boxes, functools.partial(place, "labels")) if labelled else None,
+        np.array(owners, dtype=np.intp),
+        numbers,
+    )
+
+
+def _ignore_regions(columns: Mapping[str, Any], n: int) -> BoxBatch | None:
+    rows = _column(columns, "ignore_boxes", n)
+    return (
+        None if rows is None else _box_rows([() if row is None else row for row in rows], lambda k: ("ignore_boxes", k))
+    )
+
+
+#: The column in which the k-th list stands, and its row: for what is said of a wrong one.
+_Place = Callable[[int], tuple[str, int]]
+
+
+def _reference_labels(rows: Sequence[Any], boxes: BoxBatch, place: _Place) -> list[str]:
+    """All labels, one per box; refused where there is not one for every box."""
+    for k, (row, count) in enumerate(zip(rows, boxes.counts, strict=True)):
+        good = not isinstance(row, str) and hasattr(row, "__len__") and len(row) == count
+        if not good or not all(isinstance(label, str) and label.strip() for label in row):
+            column, number = place(k)
+            raise ValueError(
+                f"Expected one label for each of {count} boxes for `{column}`, got {row!r:.200} in row {number}. "
+                'Name the finding of every box, or use label_matching="ignore".'
+            )
+    return list(chain.from_iterable(rows))
+
+
+def _box_rows(rows: Sequence[Any], place: _Place) -> BoxBatch:
+    """The boxes of a column, checked."""
     try:
         counts = np.array([len(row) for row in rows], dtype=np.int64)
         if any(isinstance(box, str) or len(box) != 4 for row in rows for box in row):
@@ -538,28 +779,30 @@ def _ground_truth_boxes(columns: Mapping[str, Any], n: int) -> BoxBatch:
         numbers = chain.from_iterable(chain.from_iterable(rows))
         flat = np.fromiter(numbers, dtype=np.float64, count=4 * int(counts.sum())).reshape(-1, 4)
     except (TypeError, ValueError):
-        raise ValueError(_bad_boxes(rows)) from None
+        raise ValueError(_bad_boxes(rows, place)) from None
     if not valid_boxes(flat).all():
         k = int(np.searchsorted(np.cumsum(counts), np.flatnonzero(~valid_boxes(flat))[0], side="right"))
+        column, number = place(k)
         raise ValueError(
-            f"Expected finite boxes with x1 < x2 and y1 < y2 for `boxes`, got {list(rows[k])!r:.200} in row {k}. "
-            "Boxes are [x1, y1, x2, y2] in original pixels, not x, y, width, height."
+            f"Expected finite boxes with x1 < x2 and y1 < y2 for `{column}`, got {list(rows[k])!r:.200} in row "
+            f"{number}. Boxes are [x1, y1, x2, y2] in original pixels, not x, y, width, height."
         )
     return BoxBatch(flat, counts)
 
 
-def _bad_boxes(rows: Sequence[Any]) -> str:
+def _bad_boxes(rows: Sequence[Any], place: _Place) -> str:
     for k, row in enumerate(rows):
         try:
             good = all(not isinstance(box, str) and len([float(value) for value in box]) == 4 for box in row)
         except (TypeError, ValueError):
             good = False
         if not good:
+            column, number = place(k)
             return (
-                f"Expected a list of [x1, y1, x2, y2] for `boxes`, got {row!r:.200} in row {k}. "
-                "A film without findings has an empty list."
+                f"Expected a list of [x1, y1, x2, y2] for `{column}`, got {row!r:.200} in row {number}. "
+                "Where there is no box, the list is empty."
             )
-    return "Expected numbers for `boxes`, got something else. Give every box as [x1, y1, x2, y2]."
+    return f"Expected numbers for `{place(0)[0]}`, got something else. Give every box as [x1, y1, x2, y2]."
 
 
 def _column(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | None:
@@ -606,7 +849,7 @@ def _metrics(batch: _ScoredBatch) -> dict[str, float]:
     n = max(len(raws), 1)
     negative = out.m == 0
     written = batch.pred.counts
-    hallucinated = int((negative & (written > 0)).sum())
+    hallucinated = int((negative & (out.n > 0)).sum())
     negatives = int(negative.sum())
     rejected = [reason for raw in raws for reason in raw.rejected]
     statuses = [raw.status for raw in raws]

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from grounding_rewards.data.images import image_sizes
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
+from grounding_rewards.scoring import has_labels
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -43,12 +45,15 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
     its labels are not as many as its boxes, its sizes are missing or contradict the image, its box format is
     unknown, or its ground truth, written in that box format and scored, does not earn the full reward:
     `no_box_bonus` on a film without boxes; on others every box is found again and the reward is what the
-    rounding of the format leaves of 1. A coarse format may leave little: one warning then says in how many rows the
-    right answer earns less than 0.9 of the full reward, and the least that it earns.
+    rounding of the format leaves of 1. Where a row has `reader_boxes`, this holds for the boxes of every reader. For a
+    reward that compares labels every box needs one, and it has to be read again too. A coarse format may leave
+    little: one warning then says in how many rows the right answer earns less than 0.9 of the full reward, and the
+    least that it earns.
 
     Args:
         dataset: Rows with the columns `prompt`, `boxes`, `width` and `height` (or `image`), and optionally
-            `labels`, `resized_width`, `resized_height`, `box_format` and `id`.
+            `labels`, `ignore_boxes`, `reader_boxes`, `reader_labels`, `resized_width`, `resized_height`,
+            `box_format` and `id`.
         reward: The reward to train with; its own box format goes before the rows'.
         name: What to call the dataset in the error.
 
@@ -67,14 +72,14 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
     _check_columns(dataset.column_names, name, needs_format=reward.box_format is None)
     rows = _all_rows(dataset, name)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row, reward)))}
-    sound = [number for number in range(len(rows)) if number not in problems]
-    scored = _score_gold([rows[number] for number in sound], reward)
-    for number, one in zip(sound, scored, strict=True):
-        if found := list(_gold_problems(rows[number], one, reward)):
-            problems[number] = found
+    gold = [one for number, row in enumerate(rows) if number not in problems for one in _references(number, row)]
+    scored = _score_gold([one.row for one in gold], reward)
+    for one, result in zip(gold, scored, strict=True):
+        if found := [one.reader + problem for problem in _gold_problems(one.row, result, reward)]:
+            problems.setdefault(one.number, []).extend(found)
     if problems:
         raise ValueError(_message(rows, problems, f"ground truth that earns the full reward {reward.__name__}", name))
-    _warn_of_coarse_rows(rows, scored, reward, name)
+    _warn_of_coarse_rows(gold, scored, reward, name, len(rows))
 
 
 def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
@@ -123,11 +128,107 @@ def row_problems(row: Row, reward: GroundingReward | None = None) -> Iterator[st
     labels = row.get("labels")
     if labels is not None and len(labels) != len(boxes):
         yield f"{len(labels)} labels for {len(boxes)} boxes"
+    yield from _box_problems(boxes, width, height)
+    yield from (f"ignore_boxes: {problem}" for problem in _list_problems(row.get("ignore_boxes"), width, height))
+    yield from _reader_problems(row, width, height)
+    if reward is not None:
+        yield from _format_problems(row, reward)
+        if reward.compares_labels:
+            yield from _label_problems(row)
+
+
+class _Reference(NamedTuple):
+    """What one answer to a row should be: the row with the boxes of one reader, where it has several."""
+
+    number: int
+    reader: str
+    row: Row
+
+
+def _references(number: int, row: Row) -> list[_Reference]:
+    if row.get("reader_boxes") is None:
+        return [_Reference(number, "", row)]
+    labels = row.get("reader_labels")
+    return [
+        _Reference(
+            number,
+            f"reader {index}: ",
+            {
+                **row,
+                "boxes": boxes,
+                "labels": None if labels is None else labels[index],
+                "reader_boxes": None,
+                "reader_labels": None,
+            },
+        )
+        for index, boxes in enumerate(row["reader_boxes"])
+    ]
+
+
+def _list_problems(boxes: Any, width: Any, height: Any) -> Iterator[str]:
+    if boxes is not None and not isinstance(boxes, Sequence):
+        yield f"{boxes!r} is not a list"
+    elif boxes is not None:
+        yield from _box_problems(boxes, width, height)
+
+
+def _box_problems(boxes: Sequence[Any], width: Any, height: Any) -> Iterator[str]:
     for index, box in enumerate(boxes):
         if problem := _box_problem(box, width, height):
             yield f"box {index} {problem}"
-    if reward is not None:
-        yield from _format_problems(row, reward)
+
+
+def _reader_problems(row: Row, width: Any, height: Any) -> Iterator[str]:
+    readers, labels = row.get("reader_boxes"), row.get("reader_labels")
+    if readers is None:
+        if labels is not None:
+            yield "reader_labels without reader_boxes"
+        return
+    if not isinstance(readers, Sequence) or not readers:
+        yield f"reader_boxes is {readers!r}, not a list with the boxes of each reader (None where there are no readers)"
+        return
+    if labels is not None and len(labels) != len(readers):
+        yield f"reader_labels of {len(labels)} readers for reader_boxes of {len(readers)}"
+        labels = None
+    for index, boxes in enumerate(readers):
+        if not isinstance(boxes, Sequence):
+            yield f"reader {index}: boxes is {boxes!r}, not a list"
+            continue
+        if labels is not None and (labels[index] is None or len(labels[index]) != len(boxes)):
+            yield f"reader {index}: {len(labels[index] or ())} labels for {len(boxes)} boxes"
+        yield from (f"reader {index}: {problem}" for problem in _box_problems(boxes, width, height))
+
+
+def _label_problems(row: Row) -> Iterator[str]:
+    """What the labels lack for a reward that compares them."""
+    column = "labels" if row.get("reader_boxes") is None else "reader_labels"
+    labels = row.get(column)
+    if labels is None:
+        yield f"{column} is missing, which the reward compares"
+        return
+    named = labels if column == "labels" else [label for of_reader in labels for label in of_reader or ()]
+    blank = sum(not isinstance(label, str) or not label.strip() for label in named)
+    if blank:
+        yield f"{blank} of {len(named)} in {column} {'is' if blank == 1 else 'are'} blank, which the reward compares"
+
+
+def gold_problems(rows: Sequence[Row], reward: GroundingReward) -> list[list[str]]:
+    """What each row's own ground truth loses when it is written in the box format and scored, one sentence each.
+
+    Args:
+        rows: Rows without any of the problems that :func:`row_problems` names, all with the same columns.
+        reward: As for :func:`check_dataset`.
+
+    Returns:
+        A list per row, empty where the row's own boxes earn the full reward up to the rounding of the format.
+
+    >>> import grounding_rewards as gr
+    >>> film = {"boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
+    >>> gold_problems([film], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
+    'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
+    """
+    scored = _score_gold(rows, reward)
+    return [list(_gold_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
 
 
 def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
@@ -210,6 +311,8 @@ def _format_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
     except ValueError as error:
         yield str(error)
         return
+    if reward.compares_labels and not has_labels(box_format):
+        yield f"the box format {box_format.name} has no labels, which the reward compares"
     if box_format.space.frame == "resized" and None in (
         row.get("resized_width"),
         row.get("resized_height"),
@@ -233,7 +336,7 @@ def _score_gold(rows: Sequence[Row], reward: GroundingReward) -> list[ScoredComp
     """What each row's own ground truth earns, written in the box format and read back."""
     if not rows:
         return []
-    columns = {key: [row.get(key) for row in rows] for key in rows[0] if key != "image_size"}
+    columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(chain(*rows)) if key != "image_size"}
     return reward.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
 
 
@@ -246,18 +349,32 @@ def _gold_problems(row: Row, scored: ScoredCompletion, reward: GroundingReward) 
         return
     if len(gt) and scored.reward >= 1.0 - _TOLERANCE:
         return
-    full = reward.score(gt, gt)
+    full = _full_reward(row, reward)
     earned = f"its own boxes written in {box_format.name} earn {scored.reward:.2g} of {full:.2g}"
     if scored.explanation.fn:
         for index in sorted(set(range(len(gt))) - {match[1] for match in scored.explanation.matches}):
-            yield f"box {index} {_loss(row, gt[index : index + 1], read[index : index + 1], box_format)}"
+            yield f"box {index} {_loss(row, gt[index : index + 1], read[index : index + 1], box_format)}" + (
+                f", label {row['labels'][index]!r} read back as {scored.parsed.labels[index]!r}"
+                if reward.compares_labels
+                else ""
+            )
         yield earned
     # Full marks are 1 for R1 to R5; somebody's own reward may have another maximum, but not none.
     elif len(gt) and full <= 0:
         yield f"its own boxes earn {full:.4g}, so that nothing could be learned from it"
     # What is lost beyond the rounding of the coordinates is lost in the text
-    elif scored.reward < reward.score(read, gt) - _TOLERANCE:
+    elif scored.reward < _reward(read, gt, scored.parsed.labels, row, reward) - _TOLERANCE:
         yield f"{earned} ({scored.reason})"
+
+
+def _full_reward(row: Row, reward: GroundingReward) -> float:
+    return _reward(row["boxes"], row["boxes"], row.get("labels"), row, reward)
+
+
+def _reward(boxes: Any, gt: Any, labels: Sequence[str | None] | None, row: Row, reward: GroundingReward) -> float:
+    if not reward.compares_labels:
+        return reward.score(boxes, gt)
+    return reward.score(boxes, gt, pred_labels=labels, gt_labels=row["labels"])
 
 
 def _loss(row: Row, box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
@@ -281,22 +398,24 @@ def _crop(row: Row, box_format: BoxFormat) -> Boxes | None:
 
 
 def _warn_of_coarse_rows(
-    rows: Sequence[Row], scored: Sequence[ScoredCompletion], reward: GroundingReward, name: str
+    gold: Sequence[_Reference], scored: Sequence[ScoredCompletion], reward: GroundingReward, name: str, rows: int
 ) -> None:
     """Say once what the rounding of the format costs, where it costs much although every box is found again."""
     coarse = [
-        (one.reward / full, number, full)
-        for number, (row, one) in enumerate(zip(rows, scored, strict=True))
-        if row["boxes"] and one.reward < _FINE_ENOUGH * (full := reward.score(row["boxes"], row["boxes"]))
+        (result.reward / full, index, full)
+        for index, (one, result) in enumerate(zip(gold, scored, strict=True))
+        if one.row["boxes"] and result.reward < _FINE_ENOUGH * (full := _full_reward(one.row, reward))
     ]
     if not coarse:
         return
-    _, number, full = min(coarse)
+    _, worst, full = min(coarse)
+    number, _, row = gold[worst]
+    count = len({gold[index].number for _, index, _ in coarse})
     warnings.warn(
-        f"The box format {_box_format(rows[number], reward).name} cannot hold some boxes of {name} closely: in "
-        f"{len(coarse)} of {len(rows)} rows the right answer earns less than {_FINE_ENOUGH:.0%} of the full reward "
-        f"{reward.__name__}, at worst {scored[number].reward:.2g} of {full:.2g} in row {number} "
-        f"(id {rows[number].get('id', '-')}), where a box has IoU {min(scored[number].explanation.ious):.2f} with "
+        f"The box format {_box_format(row, reward).name} cannot hold some boxes of {name} closely: in "
+        f"{count} of {rows} rows the right answer earns less than {_FINE_ENOUGH:.0%} of the full reward "
+        f"{reward.__name__}, at worst {scored[worst].reward:.2g} of {full:.2g} in row {number} "
+        f"(id {row.get('id', '-')}), where a box has IoU {min(scored[worst].explanation.ious):.2f} with "
         "itself.",
         stacklevel=3,
     )

@@ -32,6 +32,10 @@ class AveragePrecisionReward(BoxReward):
             in their order); ``"iou"``, the best IoU first; ``"tied"``.
         interpolation: ``"all"`` points, or the mean over ``"101"`` (COCO) or ``"11"`` (VOC 2007) recall levels. The
             levels are compared in float64 as the reference codes do.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``, see :class:`BoxReward`.
+        per_label: the mean of the AP of each label of the film, mAP, instead of one AP over all boxes. A label that is
+            predicted and not there has AP 0, and so have, together, predicted boxes without a label: a made-up finding
+            costs. Needs a ``label_matching`` that compares labels.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -43,12 +47,16 @@ class AveragePrecisionReward(BoxReward):
         (1.0, 0.5)
         >>> AveragePrecisionReward(ranking="tied").score([hit, junk], [hit])
         0.5
+        >>> r1_map = AveragePrecisionReward(label_matching="exact", per_label=True)
+        >>> r1_map.score([hit, junk], [hit, junk], pred_labels=["mass", "nodule"], gt_labels=["mass", "effusion"])
+        0.3333333333333333
 
     Source: specification §3; Lin et al., Microsoft COCO, ECCV 2014; Everingham et al., IJCV 2010.
     """
 
     ranking: str = "emission"
     interpolation: str = "all"
+    per_label: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,29 +64,72 @@ class AveragePrecisionReward(BoxReward):
         object.__setattr__(self, "interpolation", str(self.interpolation))
         check_choice(self, "ranking", RANKINGS)
         check_choice(self, "interpolation", INTERPOLATIONS)
+        if not isinstance(self.per_label, bool):
+            raise ValueError(f"Expected true or false for `per_label`, got {self.per_label!r}. Use one of them.")
+        if self.per_label and self.label_matching == "ignore":
+            raise ValueError(
+                "Expected label_matching 'exact' or 'synonyms' for `per_label`, got 'ignore'. "
+                "Without labels there is nothing to take the mean over: state label_matching."
+            )
 
     def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
         f1 = f_beta_score(batch.precision, batch.recall, 1.0)
-        if self.ranking == "tied":
+        if batch.pred_labels is not None and batch.gt_labels is not None and self.per_label:
+            ap = self._mean_over_labels(batch, batch.pred_labels, batch.gt_labels)
+        elif self.ranking == "tied":
             ap = batch.precision * batch.recall
         else:
-            ap = _average_precision(_ranked_hits(batch, self.ranking), batch.m, self.interpolation)
+            order = _order(batch, self.ranking)
+            counted = None if batch.ignored is None else _in_order(~batch.ignored, order)
+            ap = _average_precision(_in_order(batch.hit, order), batch.m, self.interpolation, counted)
         return f1, ap, ap
 
+    def _mean_over_labels(self, batch: MatchedBatch, said: Array, true: Array) -> Array:
+        """mAP = 1/|L| Σ_l AP_l over the labels L of ground truth and predictions, (b,)."""
+        b, n = said.shape
+        counts = np.ones((b, n), dtype=bool) if batch.ignored is None else ~batch.ignored
+        labelled = counts & ~np.isnan(said)
+        # One number for each label of each completion; the last of a completion stands for boxes without a label.
+        stride = int(max(np.nanmax(true), np.nanmax(said, initial=0.0))) + 2
+        first = np.arange(b)[:, None] * stride
+        truth, m = np.unique((first + true)[~np.isnan(true)].astype(np.int64), return_counts=True)
+        unlabelled = np.flatnonzero(batch.n > labelled.sum(axis=1)) * stride + stride - 1
+        named = np.unique(np.concatenate([truth, (first + said)[labelled].astype(np.int64), unlabelled]))
+        # Labels that are predicted only have AP 0: they count in |L| alone.
+        rows, codes = truth // stride, truth % stride
+        order = _order(batch, self.ranking)
+        same = _in_order(said, order)[rows] == codes[:, None]
+        hit = _in_order(batch.hit, order)[rows] & same
+        counted = _in_order(counts, order)[rows] & same
+        if self.ranking == "tied":
+            found = hit.sum(axis=1)
+            ap = ratio(found, counted.sum(axis=1)) * ratio(found, m)
+        else:
+            ap = _average_precision(hit, m, self.interpolation, counted)
+        return np.bincount(rows, weights=ap, minlength=b) / np.bincount(named // stride, minlength=b)
 
-def _ranked_hits(batch: MatchedBatch, ranking: str) -> np.ndarray:
-    if ranking == "emission":
-        return batch.hit
+
+def _order(batch: MatchedBatch, ranking: str) -> np.ndarray | None:
+    """The predictions, (b, n), from the surest on; None where they stand in that order."""
+    if ranking in ("emission", "tied"):
+        return None
     keys = batch.best_iou if ranking == "iou" else batch.scores
-    order = np.argsort(np.where(np.isnan(keys), np.inf, -keys), axis=1, kind="stable")
-    return np.take_along_axis(batch.hit, order, axis=1)
+    return np.argsort(np.where(np.isnan(keys), np.inf, -keys), axis=1, kind="stable")
 
 
-def _average_precision(hit: np.ndarray, m: np.ndarray, interpolation: str) -> Array:
-    """AP of (b, n) hits in ranked order; padding at the end only lowers precision at a recall already reached."""
+def _in_order(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
+    return values if order is None else np.take_along_axis(values, order, axis=1)
+
+
+def _average_precision(hit: np.ndarray, m: np.ndarray, interpolation: str, counted: np.ndarray | None = None) -> Array:
+    """AP of (b, n) hits in ranked order, of the predictions that count.
+
+    Padding at the end only lowers precision at a recall already reached.
+    """
     found = hit.cumsum(axis=1)
     # P_k = Σ_{i ≤ k} hit_i / k,  R_k = Σ_{i ≤ k} hit_i / m
-    precision = found / np.arange(1, hit.shape[1] + 1)
+    rank = np.arange(1, hit.shape[1] + 1) if counted is None else counted.cumsum(axis=1)
+    precision = ratio(found, rank)
     recall = ratio(found, m[:, None])
     # P̃(R_k) = max_{k' ≥ k} P_k'
     envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]

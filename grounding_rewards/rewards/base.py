@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import Boxes, as_box_array
 from grounding_rewards.matching import MATCHERS, match_batch
-from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
+from grounding_rewards.rewards.labels import LABEL_MATCHING, LabelCodes, LabelCounts
 
 Array = NDArray[np.float64]
 
@@ -28,13 +30,16 @@ class Explanation:
         reward: the number that the trainer gets, in [0, 1].
         f_beta: F-beta of the matches (R1, which has no β: F1).
         quality: the second factor: product, mean or curve of the matched IoUs; for R1 the average precision.
-        precision: tp / predictions; 0 without predictions.
+        precision: tp / predictions that count; 0 without any.
         recall: tp / ground-truth boxes; 0 without ground truth.
         tp: matched predictions.
-        fp: unmatched predictions.
+        fp: unmatched predictions, ignored ones left out.
         fn: unmatched ground-truth boxes.
         matches: ``(prediction, ground truth)`` index pairs, in the order of the predictions.
         ious: the IoU of each match.
+        ignored: indices of the predictions that lie in an ignore region, neither hit nor false positive.
+        per_label: the counts of each label, in the order in which ground truth, then predictions name them, predicted
+            boxes without a label last; empty under ``label_matching="ignore"``.
     """
 
     reward: float
@@ -47,6 +52,8 @@ class Explanation:
     fn: int
     matches: tuple[tuple[int, int], ...]
     ious: tuple[float, ...]
+    ignored: tuple[int, ...] = ()
+    per_label: tuple[LabelCounts, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,22 @@ class BoxBatch:
     def padded(self, rows: NDArray[np.intp]) -> Boxes:
         """Return (len(rows), most boxes, 4), filled up with NaN boxes, which overlap nothing."""
         return pad(self.flat, self.counts, rows)
+
+    def take(self, rows: NDArray[np.intp]) -> BoxBatch:
+        """Return the boxes of the chosen rows, which may repeat."""
+        return BoxBatch(self.flat[positions(self.counts, rows)], self.counts[rows])
+
+
+def positions(counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.int64]:
+    """Where the values of the chosen rows stand among the values of all rows, one after the other.
+
+    Example:
+        >>> positions(np.array([2, 0, 1]), np.array([2, 0, 0]))
+        array([2, 0, 1, 0, 1])
+    """
+    taken = counts[rows]
+    starts = (np.cumsum(counts) - counts)[rows]
+    return np.arange(taken.sum()) + np.repeat(starts - (np.cumsum(taken) - taken), taken)
 
 
 def pad(flat: Array, counts: NDArray[np.int64], rows: NDArray[np.intp]) -> Array:
@@ -91,7 +114,11 @@ class MatchedBatch:
 
     ``matched`` is (b, n) with the index of the ground truth or -1, ``iou`` (b, n) the IoU of the match or 0,
     ``best_iou`` (b, n) the best IoU with any ground truth, ``scores`` (b, n) the stated confidences or NaN,
-    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) the boxes.
+    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) the boxes. ``ignored`` (b, n) marks predictions that do not count, and
+    ``n`` leaves them out; None where there are none. ``gt_labels`` (b, m) are the numbers of the labels and
+    ``pred_labels`` (b, n) those for which the predictions count, see
+    :class:`grounding_rewards.rewards.labels.LabelCounts`, NaN without one; None where labels play no part. Boxes whose
+    labels do not agree have IoU 0 here.
     """
 
     pred: Boxes
@@ -102,6 +129,9 @@ class MatchedBatch:
     iou: Array
     best_iou: Array
     scores: Array
+    ignored: NDArray[np.bool_] | None = None
+    pred_labels: Array | None = None
+    gt_labels: Array | None = None
 
     @property
     def hit(self) -> NDArray[np.bool_]:
@@ -126,7 +156,10 @@ class MatchedBatch:
 
 @dataclass(frozen=True)
 class Outcomes:
-    """The rewards of many completions and what they are made of; the first dimension is the completion."""
+    """The rewards of many completions and what they are made of; the first dimension is the completion.
+
+    ``n`` counts the predictions that are not ``ignored``.
+    """
 
     reward: Array
     f_beta: Array
@@ -139,6 +172,17 @@ class Outcomes:
     tp: NDArray[np.int64]
     matched: NDArray[np.int64]
     iou: Array
+    ignored: NDArray[np.bool_]
+    pred_labels: Array | None = None
+    gt_labels: Array | None = None
+    label_names: tuple[str, ...] = ()
+
+    def take(self, rows: NDArray[np.intp]) -> Outcomes:
+        """The outcomes of the chosen completions."""
+        fields: dict[str, Any] = {
+            name: value[rows] if isinstance(value, np.ndarray) else value for name, value in vars(self).items()
+        }
+        return Outcomes(**fields)
 
     def explanation(self, k: int) -> Explanation:
         """The k-th completion as an :class:`Explanation`."""
@@ -155,7 +199,26 @@ class Outcomes:
             fn=int(self.m[k]) - tp,
             matches=tuple(pairs),
             ious=tuple(float(self.iou[k, i]) for i, _ in pairs),
+            ignored=tuple(np.flatnonzero(self.ignored[k]).tolist()),
+            per_label=self._label_counts(k),
         )
+
+    def _label_counts(self, k: int) -> tuple[LabelCounts, ...]:
+        if self.pred_labels is None or self.gt_labels is None:
+            return ()
+        hit = self.matched[k] >= 0
+        said = self.pred_labels[k]
+        true = self.gt_labels[k][~np.isnan(self.gt_labels[k])]
+        found, wrong = said[hit], said[~hit & ~self.ignored[k] & ~np.isnan(said)]
+        counts = []
+        for code in dict.fromkeys([*true.tolist(), *wrong.tolist()]):
+            tp = int((found == code).sum())
+            counts.append(
+                LabelCounts(self.label_names[int(code)], tp, int((wrong == code).sum()), int((true == code).sum()) - tp)
+            )
+        if unlabelled := int(self.n[k]) - len(found) - len(wrong):
+            counts.append(LabelCounts(None, 0, unlabelled, 0))
+        return tuple(counts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +229,10 @@ class BoxReward(ABC):
         iou_threshold: τ, the IoU from which a pair matches, in (0, 1].
         no_box_bonus: δ, the reward for writing no box where there is none, in [0, 1].
         matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
+        label_matching: ``"ignore"``, labels play no part; ``"exact"``, a box matches only a finding of the same label,
+            whatever the case and the white space; ``"synonyms"``, only one whose label
+            :func:`grounding_rewards.labels.are_synonyms` agrees with. Under the last two a predicted box without a
+            label matches nothing, and so is a false positive.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -174,37 +241,61 @@ class BoxReward(ABC):
     iou_threshold: float = 0.5
     no_box_bonus: float = 0.2
     matching: str = "greedy"
+    label_matching: str = "ignore"
 
     def __post_init__(self) -> None:
         check_number(self, "iou_threshold", above=0.0, at_most=1.0)
         check_number(self, "no_box_bonus", at_least=0.0, at_most=1.0)
         check_choice(self, "matching", MATCHERS)
+        check_choice(self, "label_matching", LABEL_MATCHING)
 
     @abstractmethod
     def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
         """Return F-beta, quality and reward, (b,) each, of completions that have both predictions and truth."""
 
-    def score(self, pred: ArrayLike, gt: ArrayLike) -> float:
+    def score(
+        self,
+        pred: ArrayLike,
+        gt: ArrayLike,
+        *,
+        ignore: ArrayLike | None = None,
+        pred_labels: Sequence[str | None] | None = None,
+        gt_labels: Sequence[str] | None = None,
+    ) -> float:
         """Reward of one completion.
 
         Args:
             pred: ``(n, 4)`` xyxy.
             gt: ``(m, 4)`` xyxy, in the same space.
+            ignore: ``(k, 4)`` xyxy, in the same space: regions in which a prediction that matches nothing does not
+                count, if at least τ of its area lies in one of them.
+            pred_labels: n labels, None where a box has none; needed unless ``label_matching`` is ``"ignore"``.
+            gt_labels: m labels; needed unless ``label_matching`` is ``"ignore"``.
 
         Returns:
             A finite number in [0, 1]; ``no_box_bonus`` if both are empty, 0 if one of them is.
 
         Raises:
-            ValueError: ``pred`` or ``gt`` is not (n, 4).
+            ValueError: an array is not (n, 4), or labels are needed and missing or not as many as the boxes.
 
         Example:
             >>> from grounding_rewards.rewards import MeanIoUReward
             >>> MeanIoUReward().score([[0, 0, 10, 8]], [[0, 0, 10, 10]])
             0.8
+            >>> MeanIoUReward().score([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]], ignore=[[45, 45, 70, 70]])
+            0.8
         """
-        return float(self.score_batch([pred], [gt]).reward[0])
+        return float(self._score_one(pred, gt, ignore, pred_labels, gt_labels).reward[0])
 
-    def explain(self, pred: ArrayLike, gt: ArrayLike) -> Explanation:
+    def explain(
+        self,
+        pred: ArrayLike,
+        gt: ArrayLike,
+        *,
+        ignore: ArrayLike | None = None,
+        pred_labels: Sequence[str | None] | None = None,
+        gt_labels: Sequence[str] | None = None,
+    ) -> Explanation:
         """Like :meth:`score`, with everything that led to the number.
 
         Example:
@@ -213,7 +304,39 @@ class BoxReward(ABC):
             >>> explained.matches, explained.ious, explained.fp
             (((0, 0),), (0.8,), 1)
         """
-        return self.score_batch([pred], [gt]).explanation(0)
+        return self._score_one(pred, gt, ignore, pred_labels, gt_labels).explanation(0)
+
+    def _score_one(
+        self,
+        pred: ArrayLike,
+        gt: ArrayLike,
+        ignore: ArrayLike | None,
+        pred_labels: Sequence[str | None] | None,
+        gt_labels: Sequence[str] | None,
+    ) -> Outcomes:
+        return self.score_flat(
+            BoxBatch.of([pred], "pred"),
+            BoxBatch.of([gt], "gt"),
+            ignore=None if ignore is None else BoxBatch.of([ignore], "ignore"),
+            labels=self.label_codes(pred_labels, gt_labels),
+        )
+
+    def label_codes(
+        self, pred_labels: Iterable[str | None] | None, gt_labels: Iterable[str | None] | None
+    ) -> LabelCodes | None:
+        """The labels of all boxes in the form that :meth:`score_flat` takes; None where labels play no part.
+
+        Raises:
+            ValueError: labels are needed and missing.
+        """
+        if self.label_matching == "ignore":
+            return None
+        if pred_labels is None or gt_labels is None:
+            raise ValueError(
+                f"Expected `pred_labels` and `gt_labels` for label_matching={self.label_matching!r}, got none. "
+                "Give one label per box, None for a predicted box that has none."
+            )
+        return LabelCodes.of(pred_labels, gt_labels, self.label_matching)
 
     def score_batch(self, preds: Sequence[ArrayLike], gts: Sequence[ArrayLike]) -> Outcomes:
         """Score many completions at once, each against its own ground truth.
@@ -226,7 +349,8 @@ class BoxReward(ABC):
             The outcomes, in the order of the completions.
 
         Raises:
-            ValueError: the lengths differ, or an array is not (n, 4).
+            ValueError: the lengths differ, an array is not (n, 4), or the reward compares labels, which
+                :meth:`score_flat` takes.
 
         Example:
             >>> from grounding_rewards.rewards import MeanIoUReward
@@ -240,13 +364,26 @@ class BoxReward(ABC):
             )
         return self.score_flat(BoxBatch.of(preds, "pred"), BoxBatch.of(gts, "gt"))
 
-    def score_flat(self, pred: BoxBatch, gt: BoxBatch, scores: Array | None = None) -> Outcomes:
+    def score_flat(
+        self,
+        pred: BoxBatch,
+        gt: BoxBatch,
+        scores: Array | None = None,
+        *,
+        ignore: BoxBatch | None = None,
+        labels: LabelCodes | None = None,
+    ) -> Outcomes:
         """Like :meth:`score_batch`, for boxes that already lie one after the other.
 
         Args:
             pred: the predictions of all completions.
             gt: their ground truth, in the same order.
             scores: ``(predictions,)`` stated confidences, NaN where none is stated; for R1's ``ranking="score"``.
+            ignore: the ignore regions of all completions, in the same order.
+            labels: the labels of all boxes, see :meth:`label_codes`.
+
+        Raises:
+            ValueError: labels are needed and missing, or are not as many as the boxes.
 
         Example:
             >>> from grounding_rewards.rewards import AveragePrecisionReward
@@ -256,6 +393,7 @@ class BoxReward(ABC):
             >>> by_score.score_flat(pred, gt, np.array([0.1, 0.9])).reward
             array([1.])
         """
+        labels = self._checked_labels(labels, pred, gt)
         b = len(pred.counts)
         longest = int(pred.counts.max(initial=0))
         matched = np.full((b, longest), -1, dtype=np.int64)
@@ -263,44 +401,107 @@ class BoxReward(ABC):
         parts = np.zeros((3, b))
         tp = np.zeros(b, dtype=np.int64)
         stated = np.full(len(pred.flat), np.nan) if scores is None else scores
+        covered = None if ignore is None or not len(ignore.flat) else self._covered(pred, ignore)
+        every = np.arange(b)
+        said = None if labels is None else pad(labels.pred, pred.counts, every)
         for rows in _chunks(pred.counts, gt.counts):
-            batch = self._match(pred, gt, stated, rows)
+            batch = self._match(pred, gt, stated, rows, covered, labels)
             width = batch.matched.shape[1]
             matched[rows, :width] = batch.matched
             iou[rows, :width] = batch.iou
             parts[:, rows] = self._combine(batch)
             tp[rows] = batch.tp
+            if said is not None:
+                said[rows, :width] = batch.pred_labels
         f_beta, quality, reward = parts
+        ignored = np.zeros((b, longest), dtype=bool) if covered is None else covered & (matched < 0)
+        n = pred.counts if covered is None else pred.counts - ignored.sum(axis=1)
         # Both empty: δ. One of them empty: 0, which a reward without a match is in any case.
-        reward = np.where((pred.counts == 0) & (gt.counts == 0), self.no_box_bonus, reward)
+        reward = np.where((n == 0) & (gt.counts == 0), self.no_box_bonus, reward)
         return Outcomes(
             reward=np.clip(reward, 0.0, 1.0),
             f_beta=f_beta,
             quality=quality,
-            precision=ratio(tp, pred.counts),
+            precision=ratio(tp, n),
             recall=ratio(tp, gt.counts),
             mean_iou=ratio(row_sums(iou), tp),
-            n=pred.counts,
+            n=n,
             m=gt.counts,
             tp=tp,
             matched=matched,
             iou=iou,
+            ignored=ignored,
+            pred_labels=said,
+            gt_labels=None if labels is None else pad(labels.gt, gt.counts, every),
+            label_names=() if labels is None else labels.names,
         )
 
-    def _match(self, pred: BoxBatch, gt: BoxBatch, scores: Array, rows: NDArray[np.intp]) -> MatchedBatch:
+    def _checked_labels(self, labels: LabelCodes | None, pred: BoxBatch, gt: BoxBatch) -> LabelCodes | None:
+        if self.label_matching == "ignore":
+            return None
+        if labels is None:
+            # says what is missing
+            return self.label_codes(None, None)
+        for argument, codes, boxes in (("pred_labels", labels.pred, pred.flat), ("gt_labels", labels.gt, gt.flat)):
+            if len(codes) != len(boxes):
+                raise ValueError(
+                    f"Expected one label per box ({len(boxes)}) for `{argument}`, got {len(codes)}. "
+                    "Give None for a predicted box that has none."
+                )
+        if np.isnan(labels.gt).any():
+            raise ValueError(
+                "Expected a label for every ground-truth box for `gt_labels`, got a blank one. "
+                'Name the finding, or use label_matching="ignore".'
+            )
+        return labels
+
+    def _covered(self, pred: BoxBatch, ignore: BoxBatch) -> NDArray[np.bool_]:
+        """Which predictions, (b, n), have at least τ of their area in one ignore region of their film."""
+        covered = np.zeros((len(pred.counts), int(pred.counts.max(initial=0))), dtype=bool)
+        for rows in _chunks(pred.counts, ignore.counts):
+            p, regions = pred.padded(rows), ignore.padded(rows)
+            # |P ∩ R| / |P|, COCO's rule for crowds: a prediction may be a part of what the region holds
+            share = pairwise_ioa(regions, p).max(axis=1)
+            covered[rows, : p.shape[1]] = share >= self.iou_threshold
+        return covered
+
+    def _match(
+        self,
+        pred: BoxBatch,
+        gt: BoxBatch,
+        scores: Array,
+        rows: NDArray[np.intp],
+        covered: NDArray[np.bool_] | None,
+        labels: LabelCodes | None,
+    ) -> MatchedBatch:
         p, g = pred.padded(rows), gt.padded(rows)
         iou = pairwise_iou(p, g)
+        said = true = agree = ignored = None
+        if labels is not None:
+            said, true = pad(labels.pred, pred.counts, rows), pad(labels.gt, gt.counts, rows)
+            agree = labels.agree(said[:, :, None], true[:, None, :])
+            iou = np.where(agree, iou, 0.0)
         matched = match_batch(iou, self.iou_threshold, matching=self.matching)
         own = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
+        if said is not None and true is not None and agree is not None:
+            counts_for = np.where(matched >= 0, matched, agree.argmax(axis=2))
+            said = np.where(agree.any(axis=2), np.take_along_axis(true, counts_for, axis=1), said)
+        n = pred.counts[rows]
+        if covered is not None:
+            ignored = covered[rows, : p.shape[1]] & (matched < 0)
+            n = n - ignored.sum(axis=1)
         return MatchedBatch(
             pred=p,
             gt=g,
-            n=pred.counts[rows],
+            n=n,
             m=gt.counts[rows],
             matched=matched,
             iou=np.where(matched >= 0, own, 0.0),
             best_iou=iou.max(axis=2),
             scores=pad(scores, pred.counts, rows),
+            ignored=ignored,
+            pred_labels=said,
+            gt_labels=true,
         )
 
 

@@ -46,6 +46,7 @@ class FBetaReward(BoxReward):
         iou_threshold: τ, in (0, 1].
         no_box_bonus: δ, in [0, 1].
         matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``, see :class:`BoxReward`.
     """
 
     beta: float = 1.5
@@ -117,6 +118,7 @@ class SplineIoUReward(FBetaReward):
         iou_threshold: τ, in (0, 1].
         no_box_bonus: δ, in [0, 1].
         matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``, see :class:`BoxReward`.
         center_weight: w, in [0, 1]; the specification suggests 0.15 where it is wanted.
         knots: ``(IoU, credit, slope)`` each, see :class:`grounding_rewards.quality.HermiteSpline`.
 
@@ -156,6 +158,7 @@ class PiecewiseIoUReward(FBetaReward):
         iou_threshold: τ, in (0, 1].
         no_box_bonus: δ, in [0, 1].
         matching: ``"hungarian"``, ``"thresholded_hungarian"`` or ``"greedy"``.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``, see :class:`BoxReward`.
         iou_breakpoints: IoUs inside (0, 1) at which the curve bends, increasing; below the first the credit is that
             of the first.
         quality_breakpoints: the credit at each of them, and at IoU 1: one more than ``iou_breakpoints``.

@@ -276,3 +276,107 @@ def test_films_are_checked_without_a_reward(row, named):
     with pytest.raises(ValueError, match="row 1 ") as caught:
         check_films(dataset_of({}, row))
     assert named in str(caught.value)
+
+
+SEVERAL = {
+    "reader_boxes": [[[10.0, 20.0, 60.0, 80.0]], [], [[12.0, 20.0, 60.0, 80.0], [70.0, 120.0, 90.0, 150.0]]],
+    "reader_labels": [["mass"], [], ["mass", "effusion"]],
+}
+REGIONS = {"ignore_boxes": [[70.0, 120.0, 90.0, 150.0]]}
+NONE = {"reader_boxes": None, "reader_labels": None, "ignore_boxes": None}
+
+
+class TestReferenceColumns:
+    """Ignore regions, several readers, and labels for rewards that compare them."""
+
+    @pytest.mark.parametrize("reward", gr.list_rewards())
+    @pytest.mark.parametrize("label_matching", ["ignore", "exact", "synonyms"])
+    def test_sound_rows_pass(self, reward, label_matching):
+        films = dataset_of(
+            {**NONE, **SEVERAL},
+            {**NONE, **REGIONS},
+            {**NONE, **SEVERAL, **REGIONS},
+            {**NONE, "ignore_boxes": []},
+            {**NONE, **REGIONS, "boxes": [], "labels": []},
+            # two readers who drew the same, in a region that nobody judged
+            {**NONE, **REGIONS, "reader_boxes": [REGIONS["ignore_boxes"]] * 2, "reader_labels": [["mass"]] * 2},
+        )
+        check_films(films)
+        check_dataset(films, gr.get_reward(reward, label_matching=label_matching, box_format="qwen3-vl"))
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            (
+                {"ignore_boxes": [[10.0, 20.0, 10.0, 80.0]]},
+                "ignore_boxes: box 0 is [10.0, 20.0, 10.0, 80.0], which has",
+            ),
+            (
+                {"ignore_boxes": [[10.0, 20.0, 30.0, 500.0]]},
+                "ignore_boxes: box 0 is [10.0, 20.0, 30.0, 500.0], outside",
+            ),
+            ({"reader_boxes": [], "reader_labels": []}, "reader_boxes is [], not a list with the boxes of each reader"),
+            ({"reader_boxes": [[[10.0, 20.0, 101.0, 80.0]]]}, "reader 0: box 0 is [10.0, 20.0, 101.0, 80.0], outside"),
+            ({"reader_boxes": [[], None], "reader_labels": [[], []]}, "reader 1: boxes is None, not a list"),
+            ({"reader_labels": [["mass"]]}, "reader_labels of 1 readers for reader_boxes of 3"),
+            ({"reader_labels": [["mass"], [], ["mass"]]}, "reader 2: 1 labels for 2 boxes"),
+            ({"reader_boxes": None}, "reader_labels without reader_boxes"),
+        ],
+    )
+    def test_bad_row_is_named(self, change, reason):
+        films = dataset_of({**SEVERAL, **REGIONS}, {**SEVERAL, **REGIONS, **change})
+        for check in (check_films, lambda films: check_dataset(films, R4)):
+            with pytest.raises(ValueError, match=re.escape(reason)) as caught:
+                check(films)
+            assert "row 1 (id film-1): " in str(caught.value)
+            assert "1 bad row of 2" in str(caught.value)
+
+    def test_the_boxes_of_every_reader_have_to_be_sayable(self):
+        small = [[10.0, 20.0, 10.02, 20.02]]
+        films = dataset_of({**SEVERAL}, {"reader_boxes": [SOUND["boxes"], small], "reader_labels": [["mass"]] * 2})
+        with pytest.raises(ValueError, match=r"row 1 \(id film-1\): reader 1: box 0 .* does not survive") as caught:
+            check_dataset(films, R4)
+        assert "reader 1: its own boxes written in qwen3-vl earn 0 of 1" in str(caught.value)
+        assert "reader 0" not in str(caught.value)
+
+    def test_a_coarse_row_counts_once(self):
+        """The row of `test_one_warning_says_what_the_grid_costs`, drawn by two readers."""
+        coarse = [[5.2, 10.4, 7.2, 14.4]]
+        films = dataset_of({"reader_boxes": None}, {"reader_boxes": [coarse, SOUND["boxes"], coarse]})
+        with pytest.warns(UserWarning, match=r"in 1 of 2 rows .* at worst 0\.68 of 1 in row 1 \(id film-1\)"):
+            check_dataset(films, gr.get_reward("R3", box_format="chexagent"))
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"labels": None}, "labels is missing, which the reward compares"),
+            ({"labels": [" "]}, "1 of 1 in labels is blank, which the reward compares"),
+            ({"labels": [None]}, "1 of 1 in labels is blank"),
+            ({**SEVERAL, "reader_labels": None}, "reader_labels is missing, which the reward compares"),
+            ({**SEVERAL, "reader_labels": [[""], [], ["mass", None]]}, "2 of 3 in reader_labels are blank"),
+        ],
+    )
+    def test_labels_that_the_reward_compares(self, change, reason):
+        films = dataset_of({**NONE}, {**NONE, **change})
+        check_dataset(films, R4)
+        with pytest.raises(ValueError, match=re.escape(reason)) as caught:
+            check_dataset(films, gr.get_reward("R4", label_matching="exact", box_format="qwen3-vl"))
+        assert "row 1 (id film-1): " in str(caught.value)
+        assert "row 0" not in str(caught.value)
+
+    def test_no_labels_at_all(self):
+        films = dataset_of({}).remove_columns("labels")
+        with pytest.raises(ValueError, match=r"row 0 .*labels is missing"):
+            check_dataset(films, gr.get_reward("R4", label_matching="exact", box_format="qwen3-vl"))
+
+    def test_a_label_that_the_format_cannot_hold(self):
+        films = dataset_of({"labels": ["mass"]}, {"labels": ["mass</ref> or so"]})
+        reward = gr.get_reward("R4", label_matching="exact", box_format="internvl")
+        with pytest.raises(ValueError, match=r"row 1 .*label 'mass</ref> or so' read back as 'mass'"):
+            check_dataset(films, reward)
+        check_dataset(films, gr.get_reward("R4", box_format="internvl"))
+
+    def test_a_format_without_labels(self):
+        films = dataset_of({"box_format": "qwen3-vl"}, {"box_format": "llava"})
+        with pytest.raises(ValueError, match=r"row 1 .*the box format llava has no labels, which the reward compares"):
+            check_dataset(films, gr.get_reward("R4", label_matching="exact"))

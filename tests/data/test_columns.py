@@ -67,3 +67,15 @@ def test_a_missing_image_is_named():
 def test_a_ratio_of_200_is_still_resized():
     rows = add_columns(films([(2, 400)]), PROCESSOR, None)
     assert (rows[0]["resized_width"], rows[0]["resized_height"]) == resized_size(PROCESSOR, 2, 400)
+
+
+def test_all_other_columns_stay_as_they_are():
+    columns = {
+        "boxes": [[[1.0, 2.0, 3.0, 4.0]], []],
+        "labels": [["mass"], []],
+        "ignore_boxes": [None, [[5.0, 6.0, 7.0, 8.0]]],
+        "reader_boxes": [[[[1.0, 2.0, 3.0, 4.0]], []], None],
+        "reader_labels": [[["mass"], []], None],
+    }
+    rows = add_columns(films([(512, 400), (400, 512)], **columns), PROCESSOR, "qwen2.5-vl")
+    assert {name: rows[name][:] for name in columns} == columns

@@ -39,20 +39,32 @@ def with_iou(iou, at=0):
 # an independent implementation, one completion at a time
 
 
-def by_the_book(name, pred, gt, beta=1.5, threshold=0.5, bonus=0.2):
+def share_inside(box, region):
+    """|P ∩ R| / |P|."""
+    width = min(box[2], region[2]) - max(box[0], region[0])
+    height = min(box[3], region[3]) - max(box[1], region[1])
+    return max(width, 0) * max(height, 0) / ((box[2] - box[0]) * (box[3] - box[1]))
+
+
+def by_the_book(name, pred, gt, beta=1.5, threshold=0.5, bonus=0.2, ignore=()):
     n, m = len(pred), len(gt)
-    if n == 0 and m == 0:
-        return bonus
+    iou = np.array([[scalar_iou(p, g) for g in gt] for p in pred]).reshape(n, m)
     if n == 0 or m == 0:
-        return 0.0
-    iou = np.array([[scalar_iou(p, g) for g in gt] for p in pred])
-    if name == "R5":
+        pairs = []
+    elif name == "R5":
         rows, columns = linear_sum_assignment(1 - iou)
         pairs = [(i, j) for i, j in zip(rows, columns, strict=True) if iou[i, j] >= threshold]
     else:
         pairs = [(i, j) for i, j in enumerate(greedy_by_the_book(iou, threshold)) if j >= 0]
+    matched = {i for i, _ in pairs}
+    counted = [i for i in range(n) if i in matched or not any(share_inside(pred[i], r) >= threshold for r in ignore)]
+    n = len(counted)
+    if n == 0 and m == 0:
+        return bonus
+    if n == 0 or m == 0:
+        return 0.0
     if name == "R1":
-        hits = [i in {i for i, _ in pairs} for i in range(n)]
+        hits = [i in matched for i in counted]
         precision = [sum(hits[: k + 1]) / (k + 1) for k in range(n)]
         recall = [0.0] + [sum(hits[: k + 1]) / m for k in range(n)]
         return sum(max(precision[k:]) * (recall[k + 1] - recall[k]) for k in range(n))
@@ -60,13 +72,13 @@ def by_the_book(name, pred, gt, beta=1.5, threshold=0.5, bonus=0.2):
         return 0.0
     p, r = len(pairs) / n, len(pairs) / m
     f = (1 + beta**2) * p * r / (beta**2 * p + r)
-    matched = [iou[i, j] for i, j in pairs]
+    ious = [iou[i, j] for i, j in pairs]
     spline = CubicHermiteSpline([0, 0.5, 0.8, 1], [0, 0.5, 0.8, 1], [1.5, 1.1, 0.9, 0.5])
     quality = {
-        "R2": lambda: math.prod(matched),
-        "R3": lambda: np.mean(matched),
-        "R4": lambda: np.mean(spline(matched)),
-        "R5": lambda: np.mean(np.interp(matched, [0, 0.3, 0.5, 0.7, 1], [0, 0, 0.3, 0.7, 1])),
+        "R2": lambda: math.prod(ious),
+        "R3": lambda: np.mean(ious),
+        "R4": lambda: np.mean(spline(ious)),
+        "R5": lambda: np.mean(np.interp(ious, [0, 0.3, 0.5, 0.7, 1], [0, 0, 0.3, 0.7, 1])),
     }[name]()
     return f * quality
 
@@ -76,12 +88,12 @@ def test_equal_to_the_book(pred, gt, name):
     reward = getattr(gr.rewards, name)
     if name == "R5":
         iou = np.array([[scalar_iou(p, g) for g in gt] for p in pred]).reshape(len(pred), len(gt))
-        if _assignment_is_ambiguous(iou):
+        if assignment_is_ambiguous(iou):
             return
     assert reward.score(pred, gt) == pytest.approx(by_the_book(name, pred, gt), abs=1e-12)
 
 
-def _assignment_is_ambiguous(iou):
+def assignment_is_ambiguous(iou):
     """Several assignments share the greatest total, so that two solvers may differ."""
     if iou.size == 0:
         return False
@@ -469,6 +481,12 @@ def test_unchanged_by_moving_and_scaling(pred, gt, shift, scale, reward):
         ("R3", {"box_format": "qwen9"}, "qwen3-vl"),
         ("R3", {"on_unparseable": "one"}, "empty"),
         ("R3", {"on_truncated": "cut"}, "keep"),
+        ("R4", {"label_matching": "fuzzy"}, "ignore, exact, synonyms"),
+        ("R4", {"label_matching": True}, "ignore, exact, synonyms"),
+        ("R4", {"label_matching": "exact", "per_label": True}, "label_matching"),  # R4 has no AP: lists what it has
+        ("R1", {"per_label": True}, "'exact' or 'synonyms'"),  # a mean over labels that nobody compares
+        ("R1", {"label_matching": "exact", "per_label": 1}, "per_label"),
+        ("R1", {"label_matching": "exact", "box_format": "llava"}, "llava, in which no box would match"),
     ],
 )
 def test_a_wrong_parameter_is_refused_with_what_is_legal(name, params, named):
@@ -477,7 +495,14 @@ def test_a_wrong_parameter_is_refused_with_what_is_legal(name, params, named):
     assert named in str(error.value)
 
 
-@pytest.mark.parametrize("reward", [*REWARDS, gr.get_reward("R4", beta=2, knots=[[0, 0, 1], [1, 1, 1]])])
+@pytest.mark.parametrize(
+    "reward",
+    [
+        *REWARDS,
+        gr.get_reward("R4", beta=2, knots=[[0, 0, 1], [1, 1, 1]]),
+        gr.get_reward("R1", label_matching="synonyms", per_label=True, box_format="qwen3-vl"),
+    ],
+)
 def test_a_reward_is_a_frozen_value(reward):
     copy = pickle.loads(pickle.dumps(reward))
     assert copy == reward

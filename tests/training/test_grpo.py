@@ -253,3 +253,25 @@ def test_hallucination_rate_is_exact_over_a_window(tiny_vlm, films, tmp_path):
 
 def test_build_rewards_keeps_reward_functions():
     assert build_rewards([token_reward(), "R4"])[0] is token_reward()
+
+
+def test_the_reference_columns_reach_the_reward(tiny_vlm, films, tmp_path, monkeypatch):
+    seen = []
+    score = gr.scoring.GroundingReward.__call__
+
+    def watched(self, completions, **columns):
+        seen.extend(zip(columns["boxes"], columns["ignore_boxes"], columns["reader_boxes"], strict=True))
+        return score(self, completions, **columns)
+
+    monkeypatch.setattr(gr.scoring.GroundingReward, "__call__", watched)
+    films = films.add_column("ignore_boxes", [boxes or None for boxes in films["boxes"]])
+    films = films.add_column("reader_boxes", [[boxes, []] for boxes in films["boxes"]])
+    films = films.add_column("reader_labels", [[labels, []] for labels in films["labels"]])
+    kwargs = {"label_matching": "exact", "per_label": True}
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R1", config(tmp_path), films, reward_kwargs=kwargs)
+    trainer.train()
+    assert trainer.state.global_step == 1
+    assert len(seen) == 4
+    assert all(ignore == (boxes or None) and readers == [boxes, []] for boxes, ignore, readers in seen)
+    for key in METRIC_KEYS:
+        assert f"R1/{key}" in logged(trainer)[0]

@@ -1,0 +1,127 @@
+"""Labels as numbers, so that those of many completions are compared at once.
+
+A label that is missing or blank is NaN, which agrees with nothing: a predicted box without a label matches no finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """What became of one label on one film.
+
+    A prediction counts for the label of the finding that it matches; an unmatched one for the first label of the film
+    that agrees with its own, and for its own where none does.
+
+    Attributes:
+        label: the finding, as it was compared; None for predicted boxes that state none.
+        tp: matched predictions.
+        fp: unmatched predictions, ignored ones left out.
+        fn: unmatched ground-truth boxes.
+    """
+
+    label: str | None
+    tp: int
+    fp: int
+    fn: int
+
+
+@dataclass(frozen=True)
+class LabelCodes:
+    """The labels of many completions, one after the other like their boxes, as numbers; NaN without a label.
+
+    ``names[code]`` is what the label is called, ``texts[code]`` how it was first written.
+    """
+
+    pred: Array
+    gt: Array
+    names: tuple[str, ...]
+    texts: tuple[str, ...]
+    label_matching: str
+
+    @staticmethod
+    def of(pred: Iterable[str | None], gt: Iterable[str | None], label_matching: str) -> LabelCodes:
+        """Number the labels, those that are the same under ``"exact"`` or ``"synonyms"`` alike.
+
+        Example:
+            >>> codes = LabelCodes.of(["Pleural  effusion", None, "mass"], ["pleural effusion"], "exact")
+            >>> codes.pred, codes.gt, codes.names
+            (array([ 0., nan,  1.]), array([0.]), ('pleural effusion', 'mass'))
+        """
+        identify = LABEL_RULES[label_matching]
+        names: list[str] = []
+        texts: list[str] = []
+        code_of_meaning: dict[Hashable, float] = {}
+        code_of: dict[str | None, float] = {None: np.nan}
+
+        def number(label: str) -> float:
+            name, meaning = identify(label)
+            if not name:
+                return np.nan
+            if meaning not in code_of_meaning:
+                code_of_meaning[meaning] = float(len(names))
+                names.append(name)
+                texts.append(label)
+            return code_of_meaning[meaning]
+
+        def codes(labels: Iterable[str | None]) -> Array:
+            numbers = []
+            for label in labels:
+                if label is not None and label not in code_of:
+                    code_of[label] = number(label)
+                numbers.append(code_of[label])
+            return np.array(numbers, dtype=np.float64)
+
+        gt_codes, pred_codes = codes(gt), codes(pred)
+        return LabelCodes(pred_codes, gt_codes, tuple(names), tuple(texts), label_matching)
+
+    def agree(self, pred: ArrayLike, gt: ArrayLike) -> NDArray[np.bool_]:
+        """Which labels let a prediction match, elementwise: equal ones, and under ``"synonyms"`` some others.
+
+        Example:
+            >>> codes = LabelCodes.of(["Effusion", "mass"], ["left pleural effusion"], "synonyms")
+            >>> codes.agree(codes.pred, codes.gt)
+            array([ True, False])
+        """
+        said, true = np.broadcast_arrays(pred, gt)
+        agreed = said == true
+        if self.label_matching == "exact":
+            return agreed
+        from grounding_rewards.labels import are_synonyms
+
+        # Not transitive (a label without a side agrees with both sides), so that equal numbers cannot say it.
+        unsettled = ~(agreed | np.isnan(said) | np.isnan(true))
+        k = len(self.texts)
+        pairs = (said[unsettled] * k + true[unsettled]).astype(np.int64)
+        distinct, which = np.unique(pairs, return_inverse=True)
+        table = [are_synonyms(self.texts[pair // k], self.texts[pair % k]) for pair in distinct.tolist()]
+        agreed[unsettled] = np.array(table, dtype=bool)[which]
+        return agreed
+
+
+def _by_text(label: str) -> tuple[str, Hashable]:
+    """The text without regard to case and to how much white space stands where."""
+    text = " ".join(label.casefold().split())
+    return text, text
+
+
+def _by_finding(label: str) -> tuple[str, Hashable]:
+    """The name in the shared vocabulary with its side; what the vocabulary does not know keeps its own words."""
+    # The vocabulary is a file that only this rule needs.
+    from grounding_rewards.labels import normalize_label
+
+    finding = normalize_label(label)
+    return finding.text, (finding.name, finding.laterality)
+
+
+#: What a label is called, and what makes two labels the same, under each rule of ``label_matching`` that compares them.
+LABEL_RULES: dict[str, Callable[[str], tuple[str, Hashable]]] = {"exact": _by_text, "synonyms": _by_finding}
+LABEL_MATCHING = ("ignore", *LABEL_RULES)

@@ -1,0 +1,200 @@
+"""Ignore regions: a prediction in one that matches nothing is neither hit nor false positive."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import grounding_rewards as gr
+from grounding_rewards.matching import MATCHERS
+from grounding_rewards.rewards.average_precision import INTERPOLATIONS, RANKINGS
+from grounding_rewards.rewards.base import BoxBatch
+from tests.conftest import box_lists, random_boxes, valid_box_lists
+from tests.rewards.test_rewards import NAMES, assignment_is_ambiguous, by_the_book
+from tests.test_overlap import scalar_iou
+
+GT = [[0, 0, 10, 10]]
+HIT = [0, 0, 10, 8]
+LONE = [50, 50, 60, 60]  # what one reader drew
+REGION = [[50, 50, 60, 60]]
+FAR = [[5000, 5000, 5100, 5100]]
+
+#: Every option that decides what a box earns.
+EVERY = [
+    *(
+        gr.get_reward("R1", ranking=ranking, interpolation=points, matching=matching)
+        for ranking, points, matching in product(RANKINGS, INTERPOLATIONS, MATCHERS)
+    ),
+    *(gr.get_reward(name, matching=matching) for name, matching in product(NAMES[1:], MATCHERS)),
+    *(gr.get_reward("R4", center_weight=0.5, iou_threshold=0.2, matching=matching) for matching in MATCHERS),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("pred", "gt", "ignore", "like"),
+    [
+        # one found, one where one reader drew: as if it had not been written
+        ([LONE, GT[0]], GT, REGION, ([GT[0]], GT)),
+        # any part of a region is as good: COCO's crowds
+        ([[52, 52, 54, 54], GT[0]], GT, REGION, ([GT[0]], GT)),
+        # half of it inside is enough at τ = 0.5, a little less is not
+        ([[45, 50, 55, 60], GT[0]], GT, REGION, ([GT[0]], GT)),
+        ([[44.9, 50, 54.9, 60], GT[0]], GT, REGION, None),
+        # as much in two regions together, in none of them enough
+        ([[40, 50, 60, 60], GT[0]], GT, [[40, 50, 49, 60], [51, 50, 60, 60]], None),
+        # a region inside a prediction that is far too large
+        ([[40, 40, 70, 70], GT[0]], GT, REGION, None),
+        # any number of boxes in one region
+        ([LONE, LONE, GT[0], LONE], GT, REGION, ([GT[0]], GT)),
+        # ground truth comes first: a box that matches is a hit, in a region or not
+        (GT, GT, GT, (GT, GT)),
+        # a duplicate of a matched box, inside a region that holds both
+        ([*GT, *GT], GT, [[0, 0, 20, 20]], (GT, GT)),
+        # nothing found, nothing false: a miss all the same
+        ([LONE], GT, REGION, ([], GT)),
+        # no findings: what is left says nothing, and earns what saying nothing earns
+        ([LONE], [], REGION, ([], [])),
+        ([LONE, [80, 80, 90, 90]], [], REGION, ([[80, 80, 90, 90]], [])),
+        # a region without a prediction in it
+        ([], [], REGION, ([], [])),
+        ([], GT, REGION, ([], GT)),
+        # a box without area lies in no region
+        ([[55, 55, 55, 58], GT[0]], GT, REGION, None),
+        ([[55, 55, np.nan, 58], GT[0]], GT, REGION, None),
+        # an empty list of regions
+        ([LONE, GT[0]], GT, [], None),
+    ],
+)
+def test_by_hand(name, pred, gt, ignore, like):
+    reward = gr.get_reward(name)
+    expected = reward.score(*like) if like else reward.score(pred, gt)
+    assert reward.score(pred, gt, ignore=ignore) == expected
+
+
+def test_the_share_that_has_to_lie_inside_is_the_threshold_of_the_match():
+    reward = gr.get_reward("R3", iou_threshold=0.3)
+    assert reward.score([[43, 50, 53, 60], HIT], GT, ignore=REGION) == pytest.approx(0.8)
+    assert reward.score([[42.9, 50, 52.9, 60], HIT], GT, ignore=REGION) < 0.8
+
+
+def test_explanation():
+    explained = gr.get_reward("R3").explain([LONE, HIT, [80, 80, 90, 90]], [*GT, [20, 20, 30, 30]], ignore=REGION)
+    assert explained.ignored == (0,)
+    assert (explained.tp, explained.fp, explained.fn) == (1, 1, 1)
+    assert (explained.precision, explained.recall) == (1 / 2, 1 / 2)
+    assert explained.matches == ((1, 0),)
+
+
+@given(valid_box_lists(), valid_box_lists(), valid_box_lists(max_size=3), st.sampled_from(NAMES))
+def test_equal_to_the_book(pred, gt, ignore, name):
+    iou = np.array([[scalar_iou(p, g) for g in gt] for p in pred]).reshape(len(pred), len(gt))
+    if name == "R5" and assignment_is_ambiguous(iou):
+        return
+    expected = by_the_book(name, pred, gt, ignore=ignore)
+    assert gr.get_reward(name).score(pred, gt, ignore=ignore) == pytest.approx(expected, abs=1e-12)
+
+
+def score(reward, pred, gt, ignore, scores):
+    batch = {"pred": BoxBatch.of([pred], "pred"), "gt": BoxBatch.of([gt], "gt")}
+    stated = np.array(scores[: len(pred)], dtype=float)
+    return reward.box_reward.score_flat(**batch, scores=stated, ignore=BoxBatch.of([ignore], "ignore"))
+
+
+CONFIDENCES = st.lists(st.sampled_from([0.1, 0.5, 0.9, np.nan]), min_size=6, max_size=6)
+
+
+@given(box_lists(), valid_box_lists(), valid_box_lists(max_size=3), valid_box_lists(1, 1), CONFIDENCES)
+def test_another_region_never_lowers_a_reward(pred, gt, ignore, more, scores):
+    for reward in EVERY:
+        before = score(reward, pred, gt, ignore, scores)
+        after = score(reward, pred, gt, [*ignore, *more], scores)
+        assert after.reward >= before.reward - 1e-12, reward
+        assert 0 <= after.reward <= 1
+        assert after.matched.tolist() == before.matched.tolist()
+
+
+@given(box_lists(), valid_box_lists(), CONFIDENCES)
+def test_a_region_far_from_all_boxes_changes_nothing(pred, gt, scores):
+    for reward in EVERY:
+        near, far = score(reward, pred, gt, [], scores), score(reward, pred, gt, FAR, scores)
+        assert far.explanation(0) == near.explanation(0), reward
+
+
+@given(box_lists(), valid_box_lists(max_size=3), st.sampled_from(EVERY))
+def test_on_a_film_without_findings_no_box_earns_more_than_none(pred, ignore, reward):
+    earned, silent = reward.score(pred, [], ignore=ignore), reward.score([], [], ignore=ignore)
+    left = len(pred) - len(reward.explain(pred, [], ignore=ignore).ignored)
+    assert silent == reward.score([], [])
+    assert earned == (silent if left == 0 else 0.0)
+
+
+@given(box_lists(), valid_box_lists(), valid_box_lists(max_size=3), CONFIDENCES)
+def test_greedily_an_ignored_box_is_as_if_it_had_not_been_written(pred, gt, ignore, scores):
+    for reward in (one for one in EVERY if one.box_reward.matching == "greedy"):
+        outcome = score(reward, pred, gt, ignore, scores)
+        kept = [i for i in range(len(pred)) if not outcome.ignored[0, i]]
+        alone = score(reward, [pred[i] for i in kept], gt, [], [scores[i] for i in kept])
+        assert outcome.reward == pytest.approx(alone.reward, abs=1e-12), reward
+
+
+def test_a_batch_gives_the_single_scores():
+    # as many cells as to need several chunks, and rows without regions, findings or predictions among them
+    rng = np.random.default_rng(3)
+    preds = [random_boxes(rng, 500 if k == 5 else int(rng.integers(0, 60))) for k in range(40)]
+    gts = [random_boxes(rng, int(rng.integers(0, 4)) * 10) for _ in preds]
+    regions = [random_boxes(rng, 700 if k == 5 else int(rng.integers(0, 3))) for k in range(40)]
+    for name in NAMES:
+        reward = gr.get_reward(name)
+        batch = reward.box_reward.score_flat(
+            BoxBatch.of(preds, "pred"), BoxBatch.of(gts, "gt"), ignore=BoxBatch.of(regions, "ignore")
+        )
+        for k in range(40):
+            assert batch.explanation(k) == reward.explain(preds[k], gts[k], ignore=regions[k])
+    assert any(batch.explanation(k).ignored for k in range(40))
+
+
+def test_crowds_as_in_pycocotools():
+    coco_module = pytest.importorskip("pycocotools.coco")
+    from pycocotools.cocoeval import COCOeval
+
+    rng = np.random.default_rng(2)
+    reward = gr.get_reward("R1", interpolation="101")
+    for _ in range(20):
+        # findings far apart, so that COCO's matching by confidence and ours by IoU pair the same boxes
+        m = int(rng.integers(1, 6))
+        gt = [[40.0 * k, 0, 40.0 * k + 20, 20] for k in range(m)]
+        crowds = [[50.0 * k, 100, 50.0 * k + 40, 160] for k in range(int(rng.integers(1, 4)))]
+        pred = [[x, y, x2 - rng.uniform(0, 14), y2] for x, y, x2, y2 in gt if rng.random() < 0.8]
+        pred += [[x, y, x + rng.uniform(5, 40), y + 25] for x, y in rng.uniform((0, 70), (180, 160), (6, 2))]
+        pred = [pred[i] for i in rng.permutation(len(pred))]
+        coco = coco_module.COCO()
+        drawn = [(box, 0) for box in gt] + [(box, 1) for box in crowds]
+        coco.dataset = {
+            "images": [{"id": 1}],
+            "categories": [{"id": 1}],
+            "annotations": [
+                {
+                    "id": k + 1,
+                    "image_id": 1,
+                    "category_id": 1,
+                    "bbox": [x, y, x2 - x, y2 - y],
+                    "area": 400,
+                    "iscrowd": crowd,
+                }
+                for k, ((x, y, x2, y2), crowd) in enumerate(drawn)
+            ],
+        }
+        coco.createIndex()
+        results = [
+            {"image_id": 1, "category_id": 1, "bbox": [x, y, x2 - x, y2 - y], "score": 1 - k / 100}
+            for k, (x, y, x2, y2) in enumerate(pred)
+        ]
+        evaluation = COCOeval(coco, coco.loadRes(results), "bbox")
+        evaluation.params.iouThrs = np.array([0.5])
+        evaluation.evaluate()
+        evaluation.accumulate()
+        expected = evaluation.eval["precision"][0, :, 0, 0, -1].mean()
+        assert reward.score(pred, gt, ignore=crowds) == pytest.approx(expected, abs=1e-12)
