@@ -21,12 +21,13 @@ RANK = {
     "parsing": 3,
     "rewards": 3,
     "audit": 4,
-    "scoring": 5,
-    "data": 6,
-    "report": 6,
-    "training": 7,
-    "evaluation": 8,
-    "cli": 9,
+    "dataset_columns": 5,
+    "scoring": 6,
+    "data": 7,
+    "report": 7,
+    "training": 8,
+    "evaluation": 9,
+    "cli": 10,
 }
 # R1 … R5 read text, so that `grounding_rewards.rewards.R4` is ready for TRL: its class is one layer up.
 EXCEPTIONS = {("rewards/__init__.py", "scoring")}
