@@ -26,7 +26,7 @@ help:
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[train,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[train,dicom,dev]'
 	touch $@
 
 # The core is tested as users get it: the built wheel, next to numpy, scipy and the test runner, and nothing else.

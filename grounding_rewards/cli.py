@@ -33,6 +33,8 @@ examples:
 
 #: Commands that a module of their own adds and runs, and what they are for.
 _COMMANDS = {
+    "prepare": ("grounding_rewards.data.prepare", "a downloaded dataset to a checked folder that trains"),
+    "doctor": ("grounding_rewards.report.doctor", "what is wrong with a dataset, before it costs a run"),
     "agreement": ("grounding_rewards.data.agreement", "how well several readers of the same films agree"),
 }
 

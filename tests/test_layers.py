@@ -24,10 +24,10 @@ RANK = {
     "dataset_columns": 5,
     "scoring": 6,
     "data": 7,
-    "report": 7,
-    "training": 8,
-    "evaluation": 9,
-    "cli": 10,
+    "report": 8,
+    "training": 9,
+    "evaluation": 10,
+    "cli": 11,
 }
 # R1 … R5 read text, so that `grounding_rewards.rewards.R4` is ready for TRL: its class is one layer up.
 EXCEPTIONS = {("rewards/__init__.py", "scoring")}

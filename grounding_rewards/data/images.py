@@ -35,8 +35,20 @@ def image_size(image: Any) -> tuple[int, int]:
         return image.size
     source = image["path"] if image["bytes"] is None else io.BytesIO(image["bytes"])
     with Image.open(source) as opened:
-        turned = opened.getexif().get(_EXIF_ORIENTATION, 1) in _TURNED
-        return (opened.height, opened.width) if turned else opened.size
+        return upright_size(opened)
+
+
+def upright_size(opened: Image) -> tuple[int, int]:
+    """Width and height of an opened image file after its EXIF rotation, without decoding its pixels.
+
+    >>> from PIL import Image
+    >>> upright_size(Image.new("L", (30, 20)))
+    (30, 20)
+    """
+    # Asked for its EXIF data, a PNG file without any in front of the pixels decodes them all to look behind.
+    exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
+    turned = exif.get(_EXIF_ORIENTATION, 1) in _TURNED
+    return (opened.height, opened.width) if turned else opened.size
 
 
 def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:

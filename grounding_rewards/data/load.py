@@ -1,9 +1,11 @@
-"""One argument names any dataset: drawn films, a folder of films, a saved dataset or a name on the hub."""
+"""One argument names any dataset: drawn films, a folder of films, a prepared or saved dataset or a name on the hub."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from grounding_rewards.data.prepare.manifest import MANIFEST, split_files
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -18,8 +20,9 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
     """Load one split with the columns that every part of the package uses.
 
     Args:
-        dataset: `"synthetic"`; a folder with `annotations.jsonl`; a folder written by `Dataset.save_to_disk`
-            or `DatasetDict.save_to_disk`; or the name of a dataset on the hub.
+        dataset: `"synthetic"`, or `"synthetic:<preset>"` for drawn radiographs; a folder that
+            `grounding-rewards prepare` wrote; a folder with `annotations.jsonl`; a folder written by
+            `Dataset.save_to_disk` or `DatasetDict.save_to_disk`; or the name of a dataset on the hub.
         split: Name of the split, for example `"train"`.
         films: Take the first so many films; None takes all (of drawn films, 1024).
 
@@ -32,10 +35,12 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
     >>> load_split("synthetic", "test", films=3).num_rows
     3
     """
-    if dataset == SYNTHETIC:
-        from grounding_rewards.data.synthetic import synthetic_dataset
+    name, _, preset = dataset.partition(":")
+    if name == SYNTHETIC:
+        from grounding_rewards.data.synthetic import radiograph_dataset, synthetic_dataset
 
-        return synthetic_dataset(split, films or _DEFAULT_SYNTHETIC_FILMS)
+        count = films or _DEFAULT_SYNTHETIC_FILMS
+        return radiograph_dataset(split, count, preset=preset) if preset else synthetic_dataset(split, count)
     loaded = _load_folder(Path(dataset), split) if Path(dataset).is_dir() else _load_from_hub(dataset, split)
     return loaded if films is None else loaded.select(range(min(films, loaded.num_rows)))
 
@@ -43,6 +48,8 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
 def _load_folder(folder: Path, split: str) -> Dataset:
     from datasets import DatasetDict, load_from_disk
 
+    if (folder / MANIFEST).is_file():
+        return _load_prepared(folder, split)
     if (folder / "annotations.jsonl").is_file():
         from grounding_rewards.data.films import load_films
 
@@ -51,8 +58,8 @@ def _load_folder(folder: Path, split: str) -> Dataset:
         loaded = load_from_disk(str(folder))
     except FileNotFoundError:
         raise ValueError(
-            f"Expected annotations.jsonl or a saved dataset in the folder for dataset, got {str(folder)!r} "
-            "without either. Point to the folder that holds annotations.jsonl."
+            f"Expected annotations.jsonl, a prepared or a saved dataset in the folder for dataset, got {str(folder)!r} "
+            "without any. Point to the folder that holds annotations.jsonl, or that `grounding-rewards prepare` wrote."
         ) from None
     if not isinstance(loaded, DatasetDict):
         return loaded
@@ -62,6 +69,13 @@ def _load_folder(folder: Path, split: str) -> Dataset:
             "Choose one of the dataset's own splits."
         )
     return loaded[split]
+
+
+def _load_prepared(folder: Path, split: str) -> Dataset:
+    from datasets import Dataset
+
+    # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
+    return Dataset.from_parquet(split_files(folder, split))
 
 
 def _load_from_hub(name: str, split: str) -> Dataset:

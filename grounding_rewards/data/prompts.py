@@ -2,10 +2,50 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grounding_rewards.parsing import BoxFormat, format_boxes
+from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format
+
+TASKS = ("detection", "finding", "phrase")
+"""All findings of a film; one finding, which may be absent; one phrase of a report."""
+
+# `{what}` is a list of findings, one finding, or a phrase.
+_WORDINGS: Mapping[str, tuple[str, ...]] = {
+    "detection": (
+        "Locate every finding of this list in the image: {what}.",
+        "Which of these findings does the image show, and where? {what}.",
+        "Look for the following and mark each one with a box: {what}.",
+        "Here is a list of findings: {what}. Mark all of them that the image shows.",
+    ),
+    "finding": (
+        "Locate every {what} in the image.",
+        "Does the image show {what}? Mark each one with a box.",
+        "Look for {what} and mark all that the image shows.",
+        "Where is {what} in the image?",
+    ),
+    "phrase": (
+        'Locate what this phrase describes in the image: "{what}"',
+        'A report of the image says: "{what}" Mark where.',
+        'Mark the region that belongs to the words "{what}"',
+        'Where in the image is this seen: "{what}"',
+    ),
+}
+
+# What stands for the numbers of a box, which the parser knows for placeholders.
+_PLACEHOLDERS: Mapping[str, tuple[str, str, str, str]] = {
+    "xyxy": ("x1", "y1", "x2", "y2"),
+    "yxyx": ("y1", "x1", "y2", "x2"),
+    "xywh": ("x", "y", "width", "height"),
+    "cxcywh": ("cx", "cy", "width", "height"),
+}
+
+_FRAMES: Mapping[str, str] = {
+    "film": "the width and the height of the image",
+    "padded": "the sides of the smallest square around the image, which stands in its middle",
+    "cropped": "the sides of the largest square in the middle of the image",
+}
 
 
 def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
@@ -26,6 +66,127 @@ def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
         raise ValueError("Expected at least one name for labels, got none. Name what the model should look for.")
     text = f"Locate every {', '.join(labels)} in this chest film and report the boxes in JSON format."
     return [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}]
+
+
+def wordings(task: str) -> int:
+    """How many ways there are to ask for a task.
+
+    Raises:
+        ValueError: Unknown task.
+
+    >>> wordings("detection")
+    4
+    """
+    return len(_task_wordings(task))
+
+
+def task_prompt(
+    task: str,
+    what: str | Sequence[str],
+    box_format: str | Mapping[str, Any] | BoxFormat,
+    *,
+    wording: int = 0,
+) -> list[dict[str, Any]]:
+    """The conversational prompt of a task, which states the format of the answer.
+
+    Whoever copies it as an answer earns nothing: its example holds placeholders, not numbers.
+
+    Args:
+        task: One of `TASKS`.
+        what: For `detection` the names of all findings to look for, else one finding or one phrase.
+        box_format: The format of the answer: its name, or what else `get_box_format` takes.
+        wording: Which of the `wordings(task)` ways to ask.
+
+    Raises:
+        ValueError: Unknown task, wording or box format, or nothing to look for.
+
+    >>> print(task_prompt("finding", "mass", "kimi-vl", wording=1)[0]["content"][1]["text"])
+    Does the image show mass? Mark each one with a box.
+    If there is nothing to mark, answer with []
+    Coordinates are fractions of the width and the height of the image, from 0 to 1 with 3 decimals, x from the left \
+and y from the top.
+    Otherwise answer with one entry for each finding, in this format, its name in place of finding:
+    [{"bbox_2d": [x1, y1, x2, y2], "label": "finding"}]
+    """
+    templates = _task_wordings(task)
+    if not 0 <= wording < len(templates):
+        raise ValueError(f"Expected 0 to {len(templates) - 1} for wording, got {wording}. Choose one of these.")
+    named = what if isinstance(what, str) else ", ".join(what)
+    if not named.strip():
+        raise ValueError(f"Expected something to look for as what, got {what!r}. Name a finding or a phrase.")
+    text = f"{templates[wording].format(what=named)}\n{format_instruction(box_format)}"
+    return [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}]
+
+
+def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
+    """What a model must be told to answer in a format that it does not know.
+
+    The example stands last, so that in formats with answer tags the last answer of the text is no negative.
+
+    Args:
+        box_format: Its name, or what else `get_box_format` takes.
+
+    Raises:
+        ValueError: Unknown box format.
+
+    >>> print(format_instruction("answer-list").splitlines()[-1])
+    <answer>[x1, y1, x2, y2]</answer>
+    """
+    fmt = get_box_format(box_format)
+    negative = f"answer with {fmt.layout.negative}" if fmt.layout.negative else "leave the answer empty"
+    lines = [f"If there is nothing to mark, {negative}", _coordinates(fmt)]
+    named = ", its name in place of finding" if "{label}" in fmt.layout.item else ""
+    lines.append(f"Otherwise answer with one entry for each finding{_joint(fmt)}, in this format{named}:")
+    return "\n".join([*lines, format_example(fmt, _PLACEHOLDERS[fmt.order])])
+
+
+def format_example(fmt: BoxFormat, values: Sequence[str]) -> str:
+    """An answer with one box, whose numbers are these four words.
+
+    >>> format_example(get_box_format("paligemma"), ["y1", "x1", "y2", "x2"])
+    '<locy1><locx1><locy2><locx2> finding'
+    """
+    layout = fmt.layout
+    # Widths such as {0:0>4} are for numbers; a placeholder stays as it is.
+    box = re.sub(r"\{(\d)[^}]*\}", lambda slot: values[int(slot[1])], layout.box)
+    label = '"finding"' if fmt.syntax.keyed else "finding"
+    return layout.answer.format(items=layout.item.format(key=fmt.keys[0], label=label, boxes=box))
+
+
+def _task_wordings(task: str) -> tuple[str, ...]:
+    if task not in _WORDINGS:
+        raise ValueError(f"Expected one of {', '.join(TASKS)} for task, got {task!r}. Choose one of these.")
+    return _WORDINGS[task]
+
+
+def _coordinates(fmt: BoxFormat) -> str:
+    """One sentence that says what the numbers mean."""
+    if fmt.syntax.patches:
+        side = fmt.syntax.patches
+        return (
+            f"The image is cut into {side} x {side} cells, numbered row by row from 0 with 4 digits: the first number "
+            "is the cell of the top left corner (x1), the second that of the bottom right corner (y1)."
+        )
+    corner = "x from the left and y from the top."
+    if fmt.space.frame == "original":
+        return f"Coordinates are pixels of the original image, {corner}"
+    if fmt.space.frame == "resized":
+        return f"Coordinates are pixels of the image as you see it, {corner}"
+    if fmt.space.unit == 1:
+        scale = f"Coordinates are fractions of {_FRAMES[fmt.space.frame]}, from 0 to 1 with {fmt.decimals} decimals"
+    else:
+        largest = round(fmt.space.unit) if fmt.largest is None else fmt.largest
+        kind = "whole numbers" if fmt.decimals == 0 else f"numbers with {fmt.decimals} decimals"
+        digits = re.search(r"\{0:0>(\d)\}", fmt.layout.box)
+        padded = f", each written with {digits[1]} digits" if digits else ""
+        scale = f"Coordinates are {kind} from 0 to {largest} over {_FRAMES[fmt.space.frame]}{padded}"
+    return f"{scale}, {corner}"
+
+
+def _joint(fmt: BoxFormat) -> str:
+    """What stands between two entries, where that is not the comma of a list."""
+    between = fmt.layout.between_items.strip()
+    return f' and "{between}" between two' if between and not fmt.syntax.keyed else ""
 
 
 def gold_answer(row: Mapping[str, Any], box_format: str | Mapping[str, Any] | BoxFormat) -> str:

@@ -1,12 +1,22 @@
-"""The gold answer is what the parser reads back."""
+"""The gold answer is what the parser reads back, and the prompt asks for just that."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from grounding_rewards.data.prompts import gold_answer, prompt_messages
-from grounding_rewards.parsing import list_box_formats, parse_boxes
+from grounding_rewards.data.prompts import (
+    _PLACEHOLDERS,
+    TASKS,
+    format_example,
+    format_instruction,
+    gold_answer,
+    prompt_messages,
+    task_prompt,
+    wordings,
+)
+from grounding_rewards.parsing import get_box_format, list_box_formats, parse_boxes
+from grounding_rewards.scoring import get_reward
 
 ROW = {
     "boxes": [[100.0, 40.0, 300.0, 200.0], [50.0, 10.0, 90.0, 90.0]],
@@ -47,3 +57,83 @@ def test_prompt_names_every_label():
 def test_prompt_without_labels_is_refused():
     with pytest.raises(ValueError, match="Expected at least one name for labels"):
         prompt_messages([])
+
+
+WHAT = {"detection": ["mass", "pleural effusion"], "finding": "mass", "phrase": "Small left pleural effusion."}
+DECLARED = [{"syntax": base, "order": order} for base in ("json", "brackets") for order in ("yxyx", "xywh", "cxcywh")]
+
+
+def text_of(prompt):
+    return prompt[0]["content"][1]["text"]
+
+
+@pytest.mark.parametrize("box_format", [*list_box_formats(), *DECLARED], ids=str)
+@pytest.mark.parametrize("task", TASKS)
+def test_a_copied_prompt_earns_nothing(task, box_format):
+    reward = get_reward("R4", box_format=box_format, no_box_bonus=1.0)
+    for wording in range(wordings(task)):
+        text = text_of(task_prompt(task, WHAT[task], box_format, wording=wording))
+        assert parse_boxes(text, box_format, **SIZES).status == "unparseable", text
+        sizes = {name: [value] * 2 for name, value in SIZES.items()}
+        assert reward([text] * 2, boxes=[ROW["boxes"], []], **sizes) == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("box_format", [*list_box_formats(), *DECLARED], ids=str)
+def test_the_example_of_the_instruction_is_what_the_parser_expects(box_format):
+    """With numbers in place of its placeholders it is read as one box, and its words for nothing as a negative."""
+    fmt = get_box_format(box_format)
+    numbers = ["0.10", "0.20", "0.50", "0.60"] if fmt.decimals else ["10", "20", "50", "60"]
+    if fmt.syntax.patches:
+        numbers = ["0033", "0100", "", ""]
+    parsed = parse_boxes(format_example(fmt, numbers), fmt, **SIZES)
+    assert (parsed.status, len(parsed.boxes), parsed.rejected) == ("boxes", 1, {})
+    assert format_instruction(fmt).endswith(format_example(fmt, _PLACEHOLDERS[fmt.order]))
+    assert fmt.layout.negative in format_instruction(fmt)
+    assert parse_boxes(fmt.layout.negative, fmt, **SIZES).status == "empty"
+
+
+@pytest.mark.parametrize(
+    ("box_format", "stated"),
+    [
+        ("qwen2.5-vl", "pixels of the image as you see it"),
+        ("qwen3-vl", "whole numbers from 0 to 1000 over the width and the height"),
+        ("gemini", '"box_2d": [y1, x1, y2, x2]'),
+        ("answer-list", "fractions of the width and the height of the image, from 0 to 1 with 3 decimals"),
+        ("llava", "the smallest square around the image"),
+        ("maira-2", "the largest square in the middle of the image"),
+        ("paligemma", "from 0 to 1023 over the width and the height of the image, each written with 4 digits"),
+        ("kosmos-2", "32 x 32 cells"),
+        ("paligemma", 'and ";" between two'),
+        ({"syntax": "json", "space": "pixel", "order": "xywh"}, "pixels of the original image"),
+        ({"syntax": "json", "keys": ["where"], "order": "xywh"}, '"where": [x, y, width, height]'),
+    ],
+    ids=str,
+)
+def test_the_instruction_says_what_the_numbers_mean(box_format, stated):
+    assert stated in format_instruction(box_format)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_wording_names_what_is_asked_for(task):
+    texts = [text_of(task_prompt(task, WHAT[task], "qwen3-vl", wording=k)) for k in range(wordings(task))]
+    named = WHAT[task] if isinstance(WHAT[task], str) else "mass, pleural effusion"
+    assert all(named in text for text in texts)
+    assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize(
+    ("task", "what", "wording", "message"),
+    [
+        ("segmentation", "mass", 0, "Expected one of detection, finding, phrase for task"),
+        ("finding", "mass", 4, "Expected 0 to 3 for wording, got 4"),
+        ("detection", [], 0, "Expected something to look for"),
+        ("phrase", "  ", 0, "Expected something to look for"),
+    ],
+)
+def test_prompts_that_cannot_be_asked_are_refused(task, what, wording, message):
+    with pytest.raises(ValueError, match=message):
+        task_prompt(task, what, "qwen3-vl", wording=wording)
+
+
+def test_braces_in_a_phrase_are_words():
+    assert "{0} {what}" in text_of(task_prompt("phrase", "{0} {what}", "qwen3-vl"))

@@ -12,6 +12,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
+from grounding_rewards.data.dicom import dicom_facts
+from grounding_rewards.data.images import upright_size
+
 Row = tuple[int, tuple[str, ...]]
 """Number of the line in the file, and the cells that were asked for, in the order in which they were asked for."""
 
@@ -276,24 +279,14 @@ def header_size(path: str | Path) -> Size:
 
 def _image_size(path: Path) -> Size:
     from PIL import Image
-    from PIL.ExifTags import Base
 
     with Image.open(path) as image:
-        # Asked for its EXIF data, a PNG file without any in front of the pixels decodes them all to look behind.
-        exif = image.getexif() if image.format != "PNG" or "exif" in image.info else {}
-        turned = exif.get(Base.Orientation, 1) in (5, 6, 7, 8)
-        return (image.height, image.width) if turned else image.size
+        return upright_size(image)
 
 
 def _dicom_size(path: Path) -> Size:
-    from pydicom import dcmread
-    from pydicom.errors import InvalidDicomError
-
-    try:
-        header = dcmread(path, stop_before_pixels=True, specific_tags=["Rows", "Columns"])
-    except InvalidDicomError as error:
-        raise OSError(str(error)) from error
-    return int(header.Columns), int(header.Rows)
+    facts = dicom_facts(path)
+    return facts.columns, facts.rows
 
 
 def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:

@@ -201,7 +201,7 @@ def test_size_in_a_dicom_header(tmp_path):
     film.save_as(tmp_path / "film.dicom", enforce_file_format=True, implicit_vr=False, little_endian=True)
     assert header_size(tmp_path / "film.dicom") == (30, 20)
     (tmp_path / "film.dcm").write_text("no DICOM")
-    with pytest.raises(ValueError, match=r"Expected an image at .*film\.dcm"):
+    with pytest.raises(ValueError, match=r"Expected a DICOM file for .*film\.dcm"):
         header_size(tmp_path / "film.dcm")
 
 

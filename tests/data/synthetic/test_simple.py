@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import subprocess
 import sys
@@ -39,6 +40,21 @@ def test_boxes_of_a_seed_stay_what_they_are():
         (("cardiomegaly", "mass", "pacemaker"), ((34, 48, 85, 88), (65, 49, 90, 77), (79, 23, 99, 38))),
         (("pacemaker",), ((80, 23, 97, 39),)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("seed", "size", "checksum"),
+    [
+        (0, 112, "6923856fa847afc8"),
+        (4, 112, "1fb32f535313eaea"),
+        (20_000_000, 112, "ed40367cb95d5981"),
+        (7, 224, "f939d598e3cff149"),
+    ],
+)
+def test_pixels_of_a_seed_stay_what_they_are(seed, size, checksum):
+    # Written down from this program: the demo's model was trained on these films, to the bit.
+    pixels = draw_film(seed, size).image.tobytes()
+    assert hashlib.sha256(pixels).hexdigest()[:16] == checksum
 
 
 def test_splits_never_share_a_seed():

@@ -1,0 +1,277 @@
+"""What can be wrong with reference boxes: one by one, and all of them in the same way.
+
+One box is judged against its film. A mistake in *all* boxes of a dataset (another order of the four numbers, another
+frame) shows only over many: as they are taken, many don't fit on their films, and nearly all do as something else.
+Nothing is concluded from one film.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from grounding_rewards.boxes import Boxes, cxcywh_to_xyxy, valid_boxes, xywh_to_xyxy
+
+#: Of the film's longer side: what rounding may put outside.
+EDGE = 1e-6
+# A film smaller than this may hold a box within its first pixel.
+_LEAST_SIDE = 16
+
+# Sides that boxes were drawn or written on, whatever the film: the common sizes of copies and of coordinates.
+_SIDES = (100.0, 224.0, 336.0, 448.0, 512.0, 640.0, 768.0, 896.0, 1000.0, 1024.0, 2048.0)
+_FEWEST_BOXES = 20
+# Another reading explains the boxes if so many don't fit as they are, and all but so few do then.
+_LEAST_UNFIT, _MOST_UNEXPLAINED = 0.1, 0.02
+# Of turned boxes that are a part of the whole, so many must be there.
+_FEWEST_TURNED = 10
+# All boxes in one corner: this part of both sides holds them.
+_CORNER = 0.6
+# A frame that holds them fits if the outermost boxes come this near to its right and to its lower edge.
+_FILLED = 0.85
+_LEAST_OUTSIDE = 0.3
+_REACHES = np.linspace(0, 20, 201)
+
+
+def _doubled(boxes: Boxes) -> Boxes:
+    """Undo the conversion from xywh of boxes that were xyxy already."""
+    return np.concatenate([boxes[..., :2], boxes[..., 2:] - boxes[..., :2]], axis=-1)
+
+
+def _swapped_axes(boxes: Boxes) -> Boxes:
+    return boxes[..., [1, 0, 3, 2]]
+
+
+class OtherOrder(NamedTuple):
+    """Another meaning of the four numbers; `fix` is what to do with them."""
+
+    name: str
+    to_xyxy: Callable[[Boxes], Boxes]
+    fix: str
+
+
+#: The likeliest mistake first.
+OTHER_ORDERS = (
+    OtherOrder(
+        "x, y, width, height",
+        xywh_to_xyxy,
+        "Convert once, where the annotations are read: boxes = [[x, y, x + w, y + h] for x, y, w, h in boxes].",
+    ),
+    OtherOrder(
+        "x1, y1, x1 + x2, y1 + y2 (corners that were converted from x, y, width, height although they were none)",
+        _doubled,
+        "Leave out the conversion from x, y, width, height: the boxes were corners before it.",
+    ),
+    OtherOrder(
+        "centre x, centre y, width, height",
+        cxcywh_to_xyxy,
+        "Convert once: boxes = [[x - w/2, y - h/2, x + w/2, y + h/2] for x, y, w, h in boxes].",
+    ),
+    OtherOrder(
+        "y1, x1, y2, x2 (or width and height of the films are exchanged)",
+        _swapped_axes,
+        "Exchange the axes: boxes = [[x1, y1, x2, y2] for y1, x1, y2, x2 in boxes]; if the image's own size disagrees "
+        "with width and height, exchange those instead.",
+    ),
+)
+
+
+def box_defect(box: Any, size: tuple[float, float] | None) -> str | None:
+    """The first thing that is wrong with a box, or None.
+
+    Args:
+        box: what the dataset gives for a box.
+        size: width and height of the film in pixels; None leaves aside what needs it.
+
+    Returns:
+        `not-finite`, `normalised-boxes`, `swapped-corners`, `no-area`, `off-film` (no part of it is on the film),
+        `partly-off-film`, or None.
+
+    Example:
+        >>> film = (100, 200)
+        >>> [box_defect(box, film) for box in ([0, 0, 100, 200], [9, 9, 4, 12], [90, 10, 110, 20], [0.1, 0.1, 0.5, 1])]
+        [None, 'swapped-corners', 'partly-off-film', 'normalised-boxes']
+    """
+    if not is_box(box):
+        return "not-finite"
+    x1, y1, x2, y2 = box
+    if size is not None and min(size) >= _LEAST_SIDE and min(box) >= 0 and 0 < max(box) <= 1:
+        return "normalised-boxes"
+    if x1 > x2 or y1 > y2:
+        return "swapped-corners"
+    if x1 == x2 or y1 == y2:
+        return "no-area"
+    if size is None:
+        return None
+    width, height = size
+    slack = EDGE * max(size)
+    if x1 >= width or y1 >= height or x2 <= 0 or y2 <= 0:
+        return "off-film"
+    if x1 < -slack or y1 < -slack or x2 > width + slack or y2 > height + slack:
+        return "partly-off-film"
+    return None
+
+
+def is_box(box: Any) -> bool:
+    """Whether this is four finite numbers.
+
+    >>> is_box([1, 2, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, float("nan")])
+    (True, False, False)
+    """
+    return (
+        isinstance(box, list | tuple)
+        and len(box) == 4
+        and all(isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) for value in box)
+    )
+
+
+class Diagnosis(NamedTuple):
+    """A mistake that all boxes share, or a part of them.
+
+    name: `box-order`, `wrong-frame` or `one-corner`.
+    shown_by: the boxes that show it.
+    of: the boxes that were looked at.
+    found: what was found, a sentence.
+    fix: what to do.
+    whole: whether it concerns all boxes, so that nothing else about them can be judged.
+    """
+
+    name: str
+    shown_by: int
+    of: int
+    found: str
+    fix: str
+    whole: bool = True
+
+
+@dataclass
+class BoxFit:
+    """How the boxes of many films fit, as they are and in other readings. Only counts are kept.
+
+    Example:
+        >>> fit = BoxFit()
+        >>> for k in range(30):
+        ...     fit.add([[300 + k, 200 + 2 * k, 60, 40]], (512, 512))
+        >>> fit.diagnose().found
+        'As x1, y1, x2, y2, 30 of 30 boxes do not fit on their films; 30 of 30 do as x, y, width, height.'
+    """
+
+    boxes: int = 0
+    unfit: int = 0
+    turned: int = 0
+    beyond: int = 0
+    in_corner: int = 0
+    fits: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
+    turned_fits: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
+    within: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 1, dtype=np.int64))
+    filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 1, 2), dtype=np.int64))
+    reaches: np.ndarray = field(default_factory=lambda: np.zeros(len(_REACHES), dtype=np.int64))
+
+    def add(self, boxes: Sequence[Any], size: tuple[float, float], resized: tuple[float, float] | None = None) -> None:
+        """Take the boxes of one film into account.
+
+        Args:
+            boxes: those that are four finite numbers count.
+            size: width and height of the film.
+            resized: of the film as the model sees it, where that is known.
+        """
+        array = np.array([box for box in boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)
+        if not len(array):
+            return
+        corner = np.array([*size, *size])
+        fit = _on_film(array, corner)
+        turned = (array[:, 0] > array[:, 2]) | (array[:, 1] > array[:, 3])
+        others = np.array([_on_film(order.to_xyxy(array), corner) for order in OTHER_ORDERS])
+        self.boxes += len(array)
+        self.unfit += int((~fit).sum())
+        self.turned += int(turned.sum())
+        self.fits += others.sum(axis=1)
+        self.turned_fits += (others & turned).sum(axis=1)
+        reach = array[:, 2:] / corner[:2]
+        self.reaches += np.bincount(np.searchsorted(_REACHES[:-1], reach.max(axis=1)), minlength=len(_REACHES))
+        self.in_corner += int((reach <= _CORNER).all(axis=1).sum())
+        self.beyond += int(((reach > 1.02).any(axis=1) & (array.min(axis=1) >= 0)).sum())
+        sides = np.array([[side, side] for side in _SIDES] + [resized or (math.nan, math.nan)])
+        parts = array[:, None, 2:] / sides
+        within = (parts <= 1.002).all(axis=-1)
+        self.within += within.sum(axis=0)
+        self.filling += (within[..., None] & (parts >= _FILLED)).sum(axis=0)
+
+    def __add__(self, other: BoxFit) -> BoxFit:
+        """Both together."""
+        return BoxFit(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+
+    @property
+    def reach(self) -> float:
+        """How far the furthest tenth of the boxes reaches at least, in parts of the film."""
+        place = int(np.searchsorted(np.cumsum(self.reaches), 0.9 * self.boxes))
+        return float(_REACHES[min(place, len(_REACHES) - 1)])
+
+    def diagnose(self) -> Diagnosis | None:
+        """The mistake that the boxes share, or None."""
+        return self._other_order() or self._other_frame()
+
+    def _other_order(self) -> Diagnosis | None:
+        if self.unfit >= max(2, _LEAST_UNFIT * self.boxes):
+            for order, fits in zip(OTHER_ORDERS, self.fits.tolist(), strict=True):
+                if fits >= (1 - _MOST_UNEXPLAINED) * self.boxes:
+                    found = (
+                        f"As x1, y1, x2, y2, {self.unfit} of {self.boxes} boxes do not fit on their films; "
+                        f"{fits} of {self.boxes} do as {order.name}."
+                    )
+                    return Diagnosis("box-order", self.unfit, self.boxes, found, order.fix)
+        if self.turned >= _FEWEST_TURNED:
+            order, fits = OTHER_ORDERS[0], int(self.turned_fits[0])
+            if fits >= (1 - _MOST_UNEXPLAINED) * self.turned:
+                found = (
+                    f"{self.turned} of {self.boxes} boxes have x2 < x1 or y2 < y1, and {fits} of them fit on their "
+                    f"films as {order.name}; a part of the rows seems to be written so."
+                )
+                fix = f"Find out which source these rows come from, and convert it alone. {order.fix}"
+                return Diagnosis("box-order", self.turned, self.boxes, found, fix, whole=False)
+        return None
+
+    def _other_frame(self) -> Diagnosis | None:
+        if self.boxes < _FEWEST_BOXES:
+            return None
+        cornered = self.in_corner >= (1 - _MOST_UNEXPLAINED) * self.boxes
+        outside = self.beyond >= _LEAST_OUTSIDE * self.boxes
+        if not (cornered or outside):
+            return None
+        frame = self._frame()
+        if outside:
+            found = f"{self.beyond} of {self.boxes} boxes reach past the right or lower edge of their films"
+            where = frame or f"a film about {self.reach:.1f} times as large"
+            fix = (
+                f"They seem to be drawn on {where}: multiply x by width / that width and y by height / that height, or "
+                "give the size of the film that they were drawn on in width and height."
+            )
+            return Diagnosis("wrong-frame", self.beyond, self.boxes, f"{found}; the numbers fit {where}.", fix)
+        found = f"{self.in_corner} of {self.boxes} boxes end within {_CORNER:.0%} of the width and of the height"
+        if frame is None:
+            fix = "Look at the films; if the findings lie elsewhere, find out on which size the boxes were drawn."
+            return Diagnosis("one-corner", self.in_corner, self.boxes, f"{found} of their films.", fix, whole=False)
+        fix = (
+            f"Scale the boxes from {frame} to the film: multiply x by width / that width and y by height / that height."
+        )
+        return Diagnosis("wrong-frame", self.in_corner, self.boxes, f"{found}; the numbers fit {frame}.", fix)
+
+    def _frame(self) -> str | None:
+        """The size that nearly all boxes fit in and some reach the edges of, in words."""
+        names = [*(f"a frame of {side:g} x {side:g}" for side in _SIDES), "the resized film"]
+        # The resized film is the likeliest, where it is known.
+        for k in (len(_SIDES), *range(len(_SIDES))):
+            fits = self.within[k] >= (1 - _MOST_UNEXPLAINED) * self.boxes
+            if fits and self.filling[k].min() >= max(2, 0.01 * self.boxes):
+                return names[k]
+        return None
+
+
+def _on_film(boxes: Boxes, corner: np.ndarray) -> np.ndarray:
+    """Which boxes are upright and on the film, up to a hundredth of it."""
+    parts = boxes / corner
+    return valid_boxes(boxes) & (parts[:, :2].min(axis=1) >= -0.01) & (parts[:, 2:].max(axis=1) <= 1.01)

@@ -1,0 +1,135 @@
+"""The dataset card: `README.md` of a prepared folder, from its manifest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+_SHOWN_SKIPPED = 50
+
+
+def card_text(manifest: Mapping[str, Any]) -> str:
+    """The card as Markdown, with the head that `datasets.load_dataset` reads the splits from.
+
+    Args:
+        manifest: As `manifest.json` holds it.
+    """
+    return "\n".join([*_head(manifest), "", *_source(manifest), "", *_counts(manifest), "", *_how(manifest), ""])
+
+
+def _head(manifest: Mapping[str, Any]) -> Iterator[str]:
+    yield "---"
+    yield "license: other"
+    # JSON is YAML, whatever stands in the words
+    yield f"license_name: {json.dumps(manifest['source']['licence'], ensure_ascii=False)}"
+    yield "configs:"
+    yield "- config_name: default"
+    yield "  data_files:"
+    for split, counts in manifest["splits"].items():
+        yield f"  - split: {split}"
+        yield "    path:"
+        yield from (f"    - {shard['file']}" for shard in counts["shards"])
+    yield "---"
+
+
+def _source(manifest: Mapping[str, Any]) -> Iterator[str]:
+    source, settings = manifest["source"], manifest["settings"]
+    yield f"# {source['title']}, prepared for the task {settings['task']}"
+    yield ""
+    yield "Films of patients: the licence of the source holds for this copy too. Keep it off public places."
+    yield ""
+    yield f"- Source: {source['url'] or source['title']}"
+    yield f"- Licence: {source['licence']}"
+    if source["note"]:
+        yield f"- Mind: {source['note']}"
+    yield f"- Made by `grounding-rewards prepare {settings['dataset']}`; what else it depends on is listed below."
+    yield '- Load it with `datasets.load_dataset("parquet", data_files=…, streaming=True)`, or name this folder as the'
+    yield "  `dataset` of a training run."
+
+
+def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
+    splits = manifest["splits"]
+    yield "## What is in it"
+    yield ""
+    yield from _table(
+        ("split", "films", "rows", "rows without boxes", "share", "boxes"),
+        [
+            (
+                split,
+                counts["films_with_rows"],
+                counts["rows"],
+                counts["negatives"],
+                f"{counts['negatives'] / max(counts['rows'], 1):.1%}",
+                sum(counts["boxes"].values()),
+            )
+            for split, counts in splits.items()
+        ],
+    )
+    yield ""
+    yield "Rows with a finding, and boxes of it:"
+    yield ""
+    yield from _table(
+        ("finding", *splits),
+        [
+            (label, *(f"{one['rows_with'].get(label, 0)} / {one['boxes'].get(label, 0)}" for one in splits.values()))
+            for label in manifest["vocabulary"]
+        ],
+    )
+    yield ""
+    yield _split_sentence(manifest)
+    if skipped := manifest["skipped"]:
+        yield ""
+        yield f"{len(skipped)} films were left out because they cannot be used:"
+        yield ""
+        yield from (f"- {film} ({split}): {reason}" for split, film, reason in skipped[:_SHOWN_SKIPPED])
+        if len(skipped) > _SHOWN_SKIPPED:
+            yield "- the others are in `manifest.json`"
+
+
+def _split_sentence(manifest: Mapping[str, Any]) -> str:
+    films, drawn = manifest["films"]["count"], manifest["films_without_own_split"]
+    without = manifest["films_without_patient"]
+    words = [f"Of {films} films {films - drawn} have the dataset's own split."]
+    if drawn:
+        words.append(f"The other {drawn} were drawn by a seeded hash of the patient, or stand where the patient does.")
+    if without:
+        words.append(
+            f"The patient of {without} films is not known: they were drawn by the film, and nobody can say whether a "
+            "patient is in two splits."
+        )
+    else:
+        words.append("No patient is in two splits.")
+    return " ".join(words)
+
+
+def _how(manifest: Mapping[str, Any]) -> Iterator[str]:
+    yield "## How it was made"
+    yield ""
+    yield from _table(("setting", "value"), [(name, _plain(value)) for name, value in manifest["settings"].items()])
+    yield ""
+    yield from _table(("package", "version"), list(manifest["versions"].items()))
+    yield ""
+    yield "## Files"
+    yield ""
+    yield "`grounding-rewards prepare --verify --out <this folder>` checks them; `manifest.json` holds the same."
+    yield ""
+    yield from _table(
+        ("file", "rows", "bytes", "sha256"),
+        [
+            (shard["file"], shard["rows"], shard["bytes"], f"`{shard['sha256']}`")
+            for counts in manifest["splits"].values()
+            for shard in counts["shards"]
+        ],
+    )
+
+
+def _plain(value: Any) -> str:
+    return f"`{json.dumps(value, ensure_ascii=False)}`"
+
+
+def _table(head: Sequence[Any], rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+    yield f"| {' | '.join(map(str, head))} |"
+    yield f"|{' --- |' * len(head)}"
+    for row in rows:
+        yield f"| {' | '.join(str(cell).replace('|', '&#124;') for cell in row)} |"

@@ -1,0 +1,187 @@
+"""What a prepared folder says of itself: `manifest.json` for programs, `README.md` for people; both checked here."""
+
+from __future__ import annotations
+
+import functools
+import importlib.metadata
+import json
+import operator
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.data.prepare.card import card_text
+from grounding_rewards.data.prepare.settings import PrepareSettings
+from grounding_rewards.data.prepare.shards import (
+    FOLDER,
+    Counts,
+    file_checksum,
+    read_footer,
+    shard_files,
+    write_text,
+)
+from grounding_rewards.data.prepare.sources import source_of
+from grounding_rewards.data.prepare.survey import Survey
+
+MANIFEST = "manifest.json"
+
+_PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
+
+
+def start(out: Path, settings: PrepareSettings, survey: Survey) -> dict[str, Any] | None:
+    """Make the folder ready, or go on in one that was left unfinished.
+
+    Returns:
+        The manifest, if the folder is finished; else None.
+
+    Raises:
+        ValueError: The folder holds other files, or was begun with other settings, films or versions.
+    """
+    begun = {"complete": False, **_identity(settings, survey)}
+    if not (out / MANIFEST).is_file():
+        if out.exists() and any(out.iterdir()):
+            raise ValueError(f"Expected a new or empty folder for out, got {str(out)!r} with files. Name another one.")
+        out.mkdir(parents=True, exist_ok=True)
+        write_text(out / MANIFEST, _as_json(begun))
+        return None
+    there = read_manifest(out)
+    # Other versions may write other bytes, which matters only where there is something left to write.
+    decisive = ("settings", "films") if there["complete"] else ("settings", "films", "versions")
+    changed = [name for name in decisive if there.get(name) != begun[name]]
+    if changed:
+        raise ValueError(
+            f"Expected the {changed[0]} that {str(out)!r} was begun with, got others: "
+            f"{_difference(there.get(changed[0]), begun[changed[0]])}. Name another folder, or remove this one."
+        )
+    for partial in (out / FOLDER).glob("*.partial"):
+        partial.unlink()
+    return there if there["complete"] else None
+
+
+def finish(out: Path, settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
+    """Write the manifest and the card from the shards that are there, and return the manifest."""
+    splits, skipped = {}, []
+    for split in _split_order(out):
+        files = shard_files(out, split)
+        footers = [Counts(read_footer(path)) for path in files]
+        counts = functools.reduce(operator.add, footers).as_json()
+        skipped += [[split, *film] for film in counts.pop("skipped")]
+        shards = [
+            {
+                "file": path.relative_to(out).as_posix(),
+                "rows": footer.rows,
+                "bytes": path.stat().st_size,
+                "sha256": file_checksum(path),
+            }
+            for path, footer in zip(files, footers, strict=True)
+        ]
+        splits[split] = {**counts, "shards": shards}
+    manifest = {
+        "complete": True,
+        **_identity(settings, survey),
+        "source": source_of(settings.dataset)._asdict(),
+        "vocabulary": list(survey.plan.vocabulary),
+        "boxes_drawn": survey.boxes,
+        "films_without_patient": survey.without_patient,
+        "films_without_own_split": survey.without_split if settings.splits_from == "dataset" else survey.films,
+        "splits": splits,
+        "skipped": skipped,
+    }
+    write_text(out / "README.md", card_text(manifest))
+    write_text(out / MANIFEST, _as_json(manifest))
+    return manifest
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """What `manifest.json` of a prepared folder holds.
+
+    Raises:
+        ValueError: There is none, or it cannot be read.
+    """
+    path = Path(folder) / MANIFEST
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} ({error}). "
+            "Point to what `grounding-rewards prepare` wrote."
+        ) from error
+
+
+def split_files(folder: str | Path, split: str) -> list[str]:
+    """The shards of a split of a prepared folder.
+
+    Raises:
+        ValueError: The folder is not finished, or has no such split.
+    """
+    manifest = read_manifest(folder)
+    if not manifest["complete"]:
+        raise ValueError(
+            f"Expected a folder that is finished, got {str(folder)!r}, whose preparation was interrupted. Run the same "
+            "command again: it goes on."
+        )
+    if split not in manifest["splits"]:
+        raise ValueError(
+            f"Expected one of {', '.join(manifest['splits'])} for the split of {str(folder)!r}, got {split!r}. "
+            "Choose one of these."
+        )
+    return [str(Path(folder) / shard["file"]) for shard in manifest["splits"][split]["shards"]]
+
+
+def verify_films(folder: str | Path) -> list[str]:
+    """What is wrong with the files of a prepared folder, one sentence each; nothing where every checksum is right.
+
+    Raises:
+        ValueError: There is no manifest.
+    """
+    folder = Path(folder)
+    manifest = read_manifest(folder)
+    if not manifest["complete"]:
+        return ["the preparation was interrupted; run the same command again"]
+    shards = [shard for counts in manifest["splits"].values() for shard in counts["shards"]]
+    problems = []
+    for shard in shards:
+        path = folder / shard["file"]
+        if not path.is_file():
+            problems.append(f"{shard['file']} is missing")
+        elif file_checksum(path) != shard["sha256"]:
+            problems.append(f"{shard['file']} was changed: its checksum is another one")
+    listed = {shard["file"] for shard in shards}
+    there = {path.relative_to(folder).as_posix() for path in (folder / FOLDER).glob("*")}
+    return problems + [f"{name} is not part of the dataset" for name in sorted(there - listed)]
+
+
+def _identity(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
+    """What must be the same when a preparation goes on."""
+    plain = json.loads(json.dumps(asdict(settings)))
+    return {"settings": plain, "films": {"count": survey.films, "digest": survey.digest}, "versions": _versions()}
+
+
+def _versions() -> dict[str, str | None]:
+    found: dict[str, str | None] = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def _split_order(out: Path) -> list[str]:
+    """The splits that have shards: train, validation and test first."""
+    found = {path.stem.rpartition("-")[0] for path in (out / FOLDER).glob("*.parquet")}
+    known = [name for name in ("train", "validation", "test") if name in found]
+    return known + sorted(found - set(known))
+
+
+def _difference(there: Any, given: Any) -> str:
+    if not isinstance(there, Mapping) or not isinstance(given, Mapping):
+        return f"{given!r} instead of {there!r}"
+    names = [name for name in {**there, **given} if there.get(name) != given.get(name)]
+    return "; ".join(f"{name} is {given.get(name)!r}, was {there.get(name)!r}" for name in names)
+
+
+def _as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

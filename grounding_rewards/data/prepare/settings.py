@@ -1,0 +1,122 @@
+"""What a preparation depends on: the same settings and the same films give the same bytes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from grounding_rewards.data.policies import POLICIES
+from grounding_rewards.data.prompts import TASKS
+from grounding_rewards.parsing import get_box_format
+
+SHARES: Mapping[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}
+"""Shares of the patients, where a dataset has no splits of its own."""
+
+SPLITS_FROM = ("dataset", "hash")
+IMAGE_FORMATS = ("png", "jpeg", "webp", "keep")
+BAD_FILMS = ("stop", "skip")
+
+# What `datasets` takes as the name of a split.
+_SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
+
+
+@dataclass(frozen=True)
+class PrepareSettings:
+    """Everything that decides what is written, but for the films.
+
+    Attributes:
+        dataset: Name of the reader, for the card.
+        box_format: How the model writes boxes: a name, or a mapping as `get_box_format` takes.
+        task: `detection` asks for all findings of a film, `finding` for one, `phrase` for what a phrase describes.
+        labels: The findings of interest; None takes all. Boxes of other findings are left out.
+        negatives: Of the rows of one finding (task `finding`), the share that asks for it where it is absent, in
+            [0, 1). Less where there are not that many films without it.
+        normalize_labels: Write the findings in the words of the shared vocabulary.
+        readers: How the boxes of several readers become one reference, of `POLICIES`; None where one person read.
+        splits_from: `dataset` takes the split of every film that has one, `hash` none.
+        shares: Names of the splits that patients are drawn into, and their shares, which sum to 1.
+        seed: Of the splits, the wording of prompts and the choice of negatives.
+        one_wording: Ask every time in the same words.
+        side: Longest side of a stored image in pixels; larger ones are shrunk. None leaves the size.
+        image_format: Of the stored images; `keep` copies files that need no change, with all that is in them.
+        window: The stored values of a 16-bit PNG or TIFF file that become black and white; None takes the smallest and
+            the largest of each film.
+        model: Folder or name of the model whose processor says `resized_width` and `resized_height`; None leaves these
+            columns to the trainer.
+        bad_films: `stop` at the first film that cannot be used, or `skip` it and list it in the card.
+        shard_megabytes: A shard is closed once it holds so much.
+
+    Raises:
+        ValueError: A value that is none of these.
+
+    >>> PrepareSettings("coco", "qwen3-vl", task="segmentation")
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected one of detection, finding, phrase for task, got 'segmentation'. Choose one of these.
+    """
+
+    dataset: str
+    box_format: str | Mapping[str, Any]
+    task: str = "detection"
+    labels: tuple[str, ...] | None = None
+    negatives: float = 0.5
+    normalize_labels: bool = False
+    readers: str | None = None
+    splits_from: str = "dataset"
+    shares: tuple[tuple[str, float], ...] = tuple(SHARES.items())
+    seed: int = 0
+    one_wording: bool = False
+    side: int | None = None
+    image_format: str = "png"
+    window: tuple[float, float] | None = None
+    model: str | None = None
+    bad_films: str = "stop"
+    shard_megabytes: float = 256.0
+
+    def __post_init__(self) -> None:
+        get_box_format(self.box_format)
+        choices = {
+            "task": TASKS,
+            "splits_from": SPLITS_FROM,
+            "image_format": IMAGE_FORMATS,
+            "bad_films": BAD_FILMS,
+            "readers": (None, *POLICIES),
+        }
+        for name, legal in choices.items():
+            if (value := getattr(self, name)) not in legal:
+                known = ", ".join(map(str, legal))
+                raise ValueError(f"Expected one of {known} for {name}, got {value!r}. Choose one of these.")
+        if not 0 <= self.negatives < 1:
+            raise ValueError(f"Expected 0 <= negatives < 1, got {self.negatives}. 0.5 asks as often in vain as not.")
+        if self.side is not None and self.side < 1:
+            raise ValueError(f"Expected at least 1 pixel for side, got {self.side}. 1024 is usual.")
+        if self.window is not None and not self.window[0] < self.window[1]:
+            raise ValueError(f"Expected low < high for window, got {self.window}. Give two stored values.")
+        if not self.shard_megabytes > 0:
+            raise ValueError(f"Expected more than 0 for shard_megabytes, got {self.shard_megabytes}. 256 is usual.")
+        check_shares(dict(self.shares))
+
+
+def check_split_name(name: str) -> None:
+    """Refuse a name of a split that cannot be the name of a file and of a split of `datasets`.
+
+    >>> check_split_name("fold 1")
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected letters, digits and _ for the name of a split, got 'fold 1'. Rename the split.
+    """
+    if not _SPLIT_NAME.fullmatch(name):
+        raise ValueError(f"Expected letters, digits and _ for the name of a split, got {name!r}. Rename the split.")
+
+
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Refuse shares that are not in [0, 1] or do not sum to 1."""
+    for name in shares:
+        check_split_name(name)
+    if not shares or min(shares.values()) < 0 or abs(sum(shares.values()) - 1) > 1e-9:
+        given = ", ".join(f"{name}={share:g}" for name, share in shares.items())
+        raise ValueError(
+            f"Expected shares that sum to 1 for shares, got {given or 'none'}. Write train=0.8,validation=0.1,test=0.1."
+        )

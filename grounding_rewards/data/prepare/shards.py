@@ -1,0 +1,184 @@
+"""Parquet files of bounded size, each written under another name first, and what their footers say of the rows."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+FOLDER = "data"
+"""Where the shards are, in the folder of a prepared dataset."""
+
+_FOOTER = b"grounding_rewards"
+_ROWS_PER_GROUP = 1000
+_BYTES_PER_GROUP = 32e6
+# Rows of one film repeat its image: it is written once per row group, as a dictionary entry.
+_DICTIONARY_BYTES = 2**30
+
+
+class ShardWriter:
+    """Writes the rows of one split, film by film, and goes on behind the shards that are already there.
+
+    Attributes:
+        films: How many films of the split are in finished shards, those that were skipped included.
+    """
+
+    def __init__(self, folder: Path, split: str, features: Any, max_bytes: float) -> None:
+        self._folder = folder / FOLDER
+        self._split, self._max_bytes = split, max_bytes
+        self._schema = features.arrow_schema
+        finished = shard_files(folder, split)
+        self._number = len(finished)
+        self.films = read_footer(finished[-1])["films"] if finished else 0
+        self._seen = self.films
+        self._rows: list[dict[str, Any]] = []
+        self._group_bytes = self._shard_bytes = 0
+        self._writer: Any = None
+        self._counts = Counts()
+
+    def add(self, rows: Sequence[Mapping[str, Any]], image_bytes: int) -> None:
+        """Add all rows of one film."""
+        self._rows += map(dict, rows)
+        self._seen += 1
+        self._shard_bytes += image_bytes
+        self._group_bytes += image_bytes * len(rows)
+        self._counts.add(rows)
+        if len(self._rows) >= _ROWS_PER_GROUP or self._group_bytes >= _BYTES_PER_GROUP:
+            self._write_group()
+        if self._shard_bytes >= self._max_bytes:
+            self.close()
+
+    def skip(self, film: str, reason: str) -> None:
+        """Take note of a film that is left out."""
+        self._seen += 1
+        self._counts.skipped.append([film, reason])
+
+    def close(self) -> None:
+        """Finish the shard that is being written, if there is one."""
+        if self._rows:
+            self._write_group()
+        elif self._writer is None and self._counts.skipped:
+            # Only films that are left out: they are listed in a shard without rows.
+            self._open()
+        if self._writer is None:
+            return
+        footer = {"films": self._seen, **self._counts.as_json()}
+        self._writer.add_key_value_metadata({_FOOTER: json.dumps(footer, ensure_ascii=False).encode()})
+        self._writer.close()
+        _publish(self._partial, self._path)
+        self._number += 1
+        self._writer, self._shard_bytes, self._counts = None, 0, Counts()
+
+    @property
+    def _path(self) -> Path:
+        return self._folder / f"{self._split}-{self._number:05d}.parquet"
+
+    @property
+    def _partial(self) -> Path:
+        return self._path.with_suffix(".partial")
+
+    def _open(self) -> None:
+        import pyarrow.parquet as pq
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._writer = pq.ParquetWriter(self._partial, self._schema, dictionary_pagesize_limit=_DICTIONARY_BYTES)
+
+    def _write_group(self) -> None:
+        import pyarrow as pa
+
+        if self._writer is None:
+            self._open()
+        self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
+        self._rows, self._group_bytes = [], 0
+
+
+class Counts:
+    """What the rows of a shard or of a split hold.
+
+    Attributes:
+        films: Films with rows.
+        rows: Rows.
+        negatives: Rows without boxes.
+        boxes: Boxes of each label.
+        rows_with: Rows with at least one box of each label.
+        skipped: Id and reason of each film that is left out.
+    """
+
+    def __init__(self, given: Mapping[str, Any] | None = None) -> None:
+        given = given or {}
+        self.films, self.rows = given.get("films_with_rows", 0), given.get("rows", 0)
+        self.negatives = given.get("negatives", 0)
+        self.boxes = Counter(given.get("boxes", {}))
+        self.rows_with = Counter(given.get("rows_with", {}))
+        self.skipped: list[list[str]] = list(given.get("skipped", []))
+
+    def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Count the rows of one film."""
+        self.films += 1
+        self.rows += len(rows)
+        for row in rows:
+            self.negatives += not row["boxes"]
+            self.boxes.update(row["labels"])
+            self.rows_with.update(set(row["labels"]))
+
+    def __add__(self, other: Counts) -> Counts:
+        both = Counts()
+        for name in vars(both):
+            setattr(both, name, getattr(self, name) + getattr(other, name))
+        return both
+
+    def as_json(self) -> dict[str, Any]:
+        """The counts as plain values that `Counts` takes."""
+        return {
+            "films_with_rows": self.films,
+            "rows": self.rows,
+            "negatives": self.negatives,
+            "boxes": dict(sorted(self.boxes.items())),
+            "rows_with": dict(sorted(self.rows_with.items())),
+            "skipped": self.skipped,
+        }
+
+
+def shard_files(folder: Path, split: str) -> list[Path]:
+    """The finished shards of a split, in order; what is behind a gap does not count."""
+    found: list[Path] = []
+    while (path := folder / FOLDER / f"{split}-{len(found):05d}.parquet").is_file():
+        found.append(path)
+    return found
+
+
+def read_footer(path: Path) -> dict[str, Any]:
+    """`films` of the split up to the end of this shard, and the counts of the shard, from the end of the file."""
+    import pyarrow.parquet as pq
+
+    return json.loads(pq.read_metadata(path).metadata[_FOOTER])
+
+
+def file_checksum(path: Path) -> str:
+    """The sha256 of a file in hexadecimal digits, without reading it into memory at once."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file as a whole or not at all."""
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    _publish(partial, path)
+
+
+def _publish(partial: Path, path: Path) -> None:
+    """Give a file its name once its bytes are on the disk."""
+    descriptor = os.open(partial, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(partial, path)

@@ -1,0 +1,104 @@
+"""Which split a film belongs to, so that a patient is in one split only."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+
+from grounding_rewards.data.prepare.settings import check_split_name
+from grounding_rewards.data.readers.base import FilmRecord
+
+_SHOWN = 5
+
+
+def hash_fraction(*words: object) -> float:
+    """A number in [0, 1) that depends on the words alone, the same on every machine and in every release.
+
+    >>> hash_fraction(0, "patient 7") == hash_fraction(0, "patient 7") != hash_fraction(1, "patient 7")
+    True
+    """
+    text = "\x1f".join(map(str, words))
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest()
+    return int.from_bytes(digest, "big") / 2**48
+
+
+def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
+    """The split of a patient, drawn by a hash of the name: no other patient moves when one is added.
+
+    Args:
+        name: The id of the patient, or of the film where the patient is not known.
+        shares: Names of splits and their shares, which sum to 1.
+        seed: Another seed draws anew.
+
+    >>> hashed_split("patient 7", {"train": 0.5, "test": 0.5}, seed=0)
+    'test'
+    """
+    fraction, reached = hash_fraction("split", seed, name), 0.0
+    for split, share in shares.items():
+        reached += share
+        if fraction < reached:
+            return split
+    # The shares sum to 1 up to rounding; what is left belongs to the last split that has any.
+    return next(split for split, share in reversed(list(shares.items())) if share)
+
+
+def film_split(
+    record: FilmRecord, patient_splits: Mapping[str, str], shares: Mapping[str, float], seed: int, *, own: bool
+) -> str:
+    """The split of a film: its own, else its patient's, else drawn by a hash of the patient or the film.
+
+    Args:
+        record: The film.
+        patient_splits: The splits that the dataset gives to patients, from `PatientSplits`.
+        shares: See `hashed_split`.
+        seed: See `hashed_split`.
+        own: False draws films that have a split of their own, too.
+    """
+    if own and record.split is not None:
+        return record.split
+    name = record.id if record.patient_id is None else record.patient_id
+    if own and record.patient_id in patient_splits:
+        return patient_splits[name]
+    return hashed_split(name, shares, seed)
+
+
+class PatientSplits:
+    """Collects the splits that a dataset gives to its patients, and finds patients in two of them.
+
+    >>> splits = PatientSplits()
+    >>> splits.add(FilmRecord("a", "a.png", [], [], patient_id="7", split="train"))
+    >>> splits.add(FilmRecord("b", "b.png", [], [], patient_id="7", split="test"))
+    >>> splits.check()
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected every patient in one split of the dataset, got 1 in several: 7 (train, test). Draw the splits \
+anew with splits_from="hash" (--splits-from hash).
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, str] = {}
+        self._several: dict[str, dict[str, None]] = {}
+
+    def add(self, record: FilmRecord) -> None:
+        """Take note of one film."""
+        if record.split is None:
+            return
+        check_split_name(record.split)
+        if record.patient_id is not None:
+            first = self.known.setdefault(record.patient_id, record.split)
+            if first != record.split:
+                self._several.setdefault(record.patient_id, {first: None})[record.split] = None
+
+    def check(self) -> None:
+        """Raise an error that names patients who are in two splits."""
+        if self._several:
+            raise ValueError(
+                "Expected every patient in one split of the dataset, got "
+                f"{len(self._several)} in several: {_named(self._several.items())}. "
+                'Draw the splits anew with splits_from="hash" (--splits-from hash).'
+            )
+
+
+def _named(several: Iterable[tuple[str, Mapping[str, None]]]) -> str:
+    names = [f"{patient} ({', '.join(splits)})" for patient, splits in several]
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")

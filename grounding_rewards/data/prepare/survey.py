@@ -1,0 +1,144 @@
+"""The first look at a dataset, at its tables alone: findings, patients, readers, and what makes it unusable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from grounding_rewards.data.policies import film_readers
+from grounding_rewards.data.prepare.settings import PrepareSettings
+from grounding_rewards.data.prepare.splits import PatientSplits
+from grounding_rewards.data.prepare.tasks import Plan, finding_row, is_present
+from grounding_rewards.data.readers.base import FilmRecord
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What must be known of all films before the first row can be written.
+
+    Attributes:
+        films: How many.
+        digest: Of all records, so that a run that goes on notices other films.
+        boxes: Boxes of each label, as drawn.
+        patient_splits: The dataset's own split of each patient who has one.
+        without_patient: Films whose patient is not known.
+        without_split: Films without a split of the dataset's own.
+        has_ignored: Whether any film has regions to ignore.
+        plan: For `tasks.task_rows`.
+    """
+
+    films: int
+    digest: str
+    boxes: dict[str, int]
+    patient_splits: dict[str, str]
+    without_patient: int
+    without_split: int
+    has_ignored: bool
+    plan: Plan
+
+
+def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Survey:
+    """Go through all records once.
+
+    Memory grows with the number of films by one number each, and by each patient that has a split of the dataset's own.
+
+    Args:
+        records: All films.
+        settings: The settings of the preparation.
+
+    Raises:
+        ValueError: No films, an id twice, a patient in two splits, several readers and no policy, a finding that no
+            film has, or no phrases for the task `phrase`.
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
+    # Films with a finding, and films with it that are no negatives; those with ignored regions never are.
+    present, unclear = Counter[str](), Counter[str]()
+    without_patient = without_split = films = ignored = 0
+    has_phrases = False
+    for record in records:
+        films += 1
+        digest.update(repr(record).encode("utf-8", "surrogatepass"))
+        _check_id(record, seen)
+        _check_counts(record)
+        _check_readers(record, settings)
+        splits.add(record)
+        boxes.update(record.labels)
+        if settings.task == "finding":
+            for label in set(record.labels):
+                state = is_present(finding_row(record, label, settings))
+                present[label] += state is True
+                unclear[label] += (state is not False) - bool(record.ignored)
+        without_patient += record.patient_id is None
+        without_split += record.split is None
+        ignored += bool(record.ignored)
+        has_phrases = has_phrases or bool(record.phrases)
+    if not films:
+        raise ValueError("Expected at least one film, got none. Check the root and the split.")
+    if settings.splits_from == "dataset":
+        splits.check()
+    if settings.task == "phrase" and not has_phrases:
+        raise ValueError(
+            f"Expected phrases for the task phrase, got none in {settings.dataset}. Choose detection or finding."
+        )
+    vocabulary = _vocabulary(boxes, settings.labels)
+    keep = {label: _keep(present[label], films - ignored - unclear[label], settings.negatives) for label in vocabulary}
+    return Survey(
+        films=films,
+        digest=digest.hexdigest(),
+        boxes=dict(sorted(boxes.items())),
+        patient_splits=splits.known if settings.splits_from == "dataset" else {},
+        without_patient=without_patient,
+        without_split=without_split,
+        has_ignored=ignored > 0,
+        plan=Plan(settings, vocabulary, keep),
+    )
+
+
+def _keep(present: int, absent: int, negatives: float) -> float:
+    """The share of the films without a finding that makes `negatives` the share of negative rows."""
+    # kept / (kept + present) = negatives
+    wanted = present * negatives / (1.0 - negatives)
+    return min(1.0, wanted / absent) if absent else 0.0
+
+
+def _vocabulary(boxes: Counter[str], labels: tuple[str, ...] | None) -> tuple[str, ...]:
+    known = tuple(sorted(boxes, key=lambda label: (label.casefold(), label)))
+    if not known:
+        raise ValueError("Expected at least one box in the dataset, got none. Check the root and the split.")
+    if labels is None:
+        return known
+    for label in labels:
+        if label not in boxes:
+            raise ValueError(f"Expected findings of the dataset for labels, got {label!r}. It has: {', '.join(known)}.")
+    return tuple(dict.fromkeys(labels))
+
+
+def _check_id(record: FilmRecord, seen: set[int]) -> None:
+    # A set of numbers takes a fraction of the memory of a set of names.
+    number = hash(record.id)
+    if number in seen:
+        raise ValueError(f"Expected one record per film, got a second one with the id {record.id!r}. Merge them.")
+    seen.add(number)
+
+
+def _check_counts(record: FilmRecord) -> None:
+    boxes = len(record.boxes)
+    for name, values in (("labels", record.labels), ("phrases", record.phrases), ("readers", record.readers)):
+        if len(values) != boxes and (values or name == "labels"):
+            raise ValueError(
+                f"Expected one of {name} for each of the {boxes} boxes of film {record.id}, got {len(values)}. "
+                "Correct the table."
+            )
+
+
+def _check_readers(record: FilmRecord, settings: PrepareSettings) -> None:
+    names = film_readers(record)
+    if settings.readers is None and len(names) > 1:
+        raise ValueError(
+            f"Expected a policy for readers, because {len(names)} people read film {record.id}, got none. Their boxes "
+            "side by side would count every finding several times: choose union, majority, consensus, any-of or ignore "
+            "(--readers)."
+        )

@@ -1,0 +1,129 @@
+"""From a film to the rows of a task: what is asked, and the boxes that answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from grounding_rewards.data.policies import film_readers, reference_boxes
+from grounding_rewards.data.prepare.settings import PrepareSettings
+from grounding_rewards.data.prepare.splits import hash_fraction
+from grounding_rewards.data.prompts import task_prompt, wordings
+from grounding_rewards.data.readers.base import FilmRecord
+
+
+class TaskRow(NamedTuple):
+    """One row before its image: boxes in the frame of the film's record.
+
+    id: the film's id; with the finding or the number of the phrase where a film has several rows.
+    what: what the prompt asks for: findings, one finding or a phrase.
+    phrase: the phrase; None in the other tasks.
+    The others are those of `policies.Reference`.
+    """
+
+    id: str
+    what: str | tuple[str, ...]
+    boxes: list[list[float]]
+    labels: list[str]
+    ignore_boxes: list[list[float]]
+    reader_boxes: list[list[list[float]]]
+    reader_labels: list[list[str]]
+    phrase: str | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the rows of one film depend on besides the film.
+
+    Attributes:
+        settings: The settings of the preparation.
+        vocabulary: The findings of interest, in the order of the prompt.
+        keep: For each finding the share of the films without it that are asked for it.
+    """
+
+    settings: PrepareSettings
+    vocabulary: tuple[str, ...]
+    keep: Mapping[str, float]
+
+
+def task_rows(record: FilmRecord, plan: Plan) -> Iterator[TaskRow]:
+    """The rows of one film, none where the task has nothing to ask.
+
+    Only boxes of the findings of interest count; the readers' policy is applied to what the prompt asks for.
+
+    Raises:
+        ValueError: Boxes, labels, phrases and readers of the film differ in number.
+    """
+    task = plan.settings.task
+    if task == "detection":
+        interest = frozenset(plan.vocabulary)
+        chosen = _boxes_where(record, lambda label, _: label in interest)
+        yield _row(chosen, plan.settings, record.id, plan.vocabulary)
+    elif task == "finding":
+        for label in plan.vocabulary:
+            row = finding_row(record, label, plan.settings)
+            state = is_present(row)
+            if state or (state is False and hash_fraction("negative", plan.settings.seed, row.id) < plan.keep[label]):
+                yield row
+    else:
+        for number, phrase in enumerate(dict.fromkeys(record.phrases)):
+            row = _phrase_row(record, f"{record.id}/{number}", phrase, plan)
+            if is_present(row):
+                yield row
+
+
+def finding_row(record: FilmRecord, label: str, settings: PrepareSettings) -> TaskRow:
+    """The row that asks a film for one finding, present or not.
+
+    >>> film = FilmRecord("a", "a.png", [[0, 0, 9, 9]], ["mass"])
+    >>> finding_row(film, "mass", PrepareSettings("coco", "qwen3-vl", task="finding")).id
+    'a/mass'
+    """
+    return _row(_boxes_where(record, lambda own, _: own == label), settings, f"{record.id}/{label}", label)
+
+
+def is_present(row: TaskRow) -> bool | None:
+    """Whether the finding is there, for any reader if each has boxes; None where it may be in an ignored region."""
+    if row.boxes or any(row.reader_boxes):
+        return True
+    return None if row.ignore_boxes else False
+
+
+def prompt_of(row: TaskRow, settings: PrepareSettings) -> list[dict[str, Any]]:
+    """The prompt of a row, in a wording that depends on its id and the seed."""
+    number = 0
+    if not settings.one_wording:
+        number = int(hash_fraction("wording", settings.seed, row.id) * wordings(settings.task))
+    return task_prompt(settings.task, row.what, settings.box_format, wording=number)
+
+
+def _phrase_row(record: FilmRecord, row_id: str, phrase: str, plan: Plan) -> TaskRow:
+    chosen = _boxes_where(record, lambda label, own: own == phrase and label in plan.vocabulary)
+    return _row(chosen, plan.settings, row_id, phrase)._replace(phrase=phrase)
+
+
+def _boxes_where(record: FilmRecord, keep: Callable[[str, str | None], bool]) -> FilmRecord:
+    """The film with only those boxes whose label and phrase are to be kept; who read it stays."""
+    phrases = record.phrases or (None,) * len(record.boxes)
+    chosen = [i for i, (label, phrase) in enumerate(zip(record.labels, phrases, strict=True)) if keep(label, phrase)]
+    return record._replace(
+        boxes=[record.boxes[i] for i in chosen],
+        labels=[record.labels[i] for i in chosen],
+        phrases=tuple(record.phrases[i] for i in chosen) if record.phrases else (),
+        readers=tuple(record.readers[i] for i in chosen) if record.readers else (),
+        read_by=tuple(film_readers(record)),
+    )
+
+
+def _row(record: FilmRecord, settings: PrepareSettings, row_id: str, what: str | tuple[str, ...]) -> TaskRow:
+    reference = reference_boxes(record, settings.readers or "union")
+    return TaskRow(
+        id=row_id,
+        what=what,
+        boxes=reference.boxes,
+        labels=reference.labels,
+        ignore_boxes=reference.ignore_boxes,
+        reader_boxes=reference.reader_boxes,
+        reader_labels=reference.reader_labels,
+    )

@@ -1,0 +1,72 @@
+"""What a prompt says about how boxes are to be written, and whether the box format agrees."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from grounding_rewards.parsing import BoxFormat
+
+_RANGE = r"\b0(?:\.0+)?\s*(?:-|–|to|and|\.\.+|…)\s*"
+
+
+class Claim(NamedTuple):
+    """Words of a prompt, and whether a box format is as they say; `kind` keeps claims about one thing together."""
+
+    kind: str
+    says: str
+    words: re.Pattern[str]
+    agrees: Callable[[BoxFormat], bool]
+
+
+def _order(order: str, words: str) -> Claim:
+    return Claim("order", order, re.compile(words, re.IGNORECASE), lambda fmt: fmt.order == order)
+
+
+def _space(says: str, words: str, *prefixes: str) -> Claim:
+    return Claim("space", says, re.compile(words, re.IGNORECASE), lambda fmt: fmt.space.name in prefixes)
+
+
+CLAIMS = (
+    _order("yxyx", r"\by_?(?:1|min|0)\W+x_?(?:1|min|0)\W+y_?(?:2|max|1)\W+x_?(?:2|max|1)\b"),
+    _order("xyxy", r"\bx_?(?:1|min|0)\W+y_?(?:1|min|0)\W+x_?(?:2|max|1)\W+y_?(?:2|max|1)\b"),
+    _order("xywh", r"\bx\W+y\W+w(?:idth)?\W+h(?:eight)?\b"),
+    _order("cxcywh", r"\b(?:cx|x_?center|center_?x)\W+(?:cy|y_?center|center_?y)\W+w(?:idth)?\W+h(?:eight)?\b"),
+    _space("0 to 1000", _RANGE + r"(?:1000|999)\b|thousandth", "norm1000", "norm999", "bin1000", "pad999"),
+    _space("0 to 1024", _RANGE + r"102[34]\b", "bin1024"),
+    _space("0 to 100", _RANGE + r"100\b|\bper ?cent", "norm100", "crop100"),
+    _space("0 to 1", _RANGE + r"1(?:\.0+)?(?!\.?\d)", "norm1", "pad1"),
+    _space(
+        "pixels", r"\b(?:in|as|absolute|image) pixels?\b|\bpixel coordinates", "pixel", "resized_pixel", "squash840"
+    ),
+    Claim("syntax", "JSON", re.compile(r"\bJSON\b", re.IGNORECASE), lambda fmt: fmt.syntax.keyed),
+    Claim("syntax", "<loc…> tokens", re.compile(r"<loc", re.IGNORECASE), lambda fmt: "<loc" in fmt.layout.box),
+    Claim("syntax", "<box> tags", re.compile(r"<box>", re.IGNORECASE), lambda fmt: "<box>" in fmt.layout.item),
+)
+
+
+def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
+    """What a prompt asks for that the box format does not read, one sentence each.
+
+    A prompt that names two orders, or two spaces, contradicts nothing in them: it may explain one by the other.
+
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> list(prompt_contradictions("Answer in JSON with [x, y, w, h].", get_box_format("qwen3-vl")))
+        ['the prompt asks for the order xywh, qwen3-vl has xyxy']
+    """
+    said: dict[str, list[Claim]] = {}
+    for claim in CLAIMS:
+        if claim.words.search(prompt):
+            said.setdefault(claim.kind, []).append(claim)
+    for kind, claims in said.items():
+        if not any(claim.agrees(box_format) for claim in claims):
+            says = " or ".join(claim.says for claim in claims)
+            yield f"the prompt asks for the {kind} {says}, {box_format.name} has {_own(kind, box_format)}"
+
+
+def _own(kind: str, box_format: BoxFormat) -> str:
+    if kind == "order":
+        return box_format.order
+    return box_format.space.name if kind == "space" else box_format.layout.item

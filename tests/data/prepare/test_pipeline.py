@@ -1,0 +1,380 @@
+"""Whole preparations: boxes follow images, the bytes do not depend on how the work was done, the result trains."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from grounding_rewards.data.checks import check_dataset
+from grounding_rewards.data.load import load_split
+from grounding_rewards.data.prepare import PrepareSettings, prepare_films, read_manifest, split_files, verify_films
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.scoring import get_reward
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+# About three films of noise: several shards in every test
+SMALL_SHARDS = 0.003
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """What `datasets` unpacks goes with the test."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+
+
+def options(**values):
+    return PrepareSettings(
+        **{"dataset": "jsonl", "box_format": "qwen3-vl", "shard_megabytes": SMALL_SHARDS, "side": 48, **values}
+    )
+
+
+def checksums(folder):
+    return {path.name: path.read_bytes() for path in sorted((folder / "data").iterdir())}
+
+
+def rows_of(folder):
+    return [row for split in read_manifest(folder)["splits"] for row in load_split(str(folder), split)]
+
+
+@pytest.mark.parametrize("side", [None, 48, 31])
+@pytest.mark.parametrize("task", ["detection", "finding"])
+def test_boxes_follow_images(make_films, tmp_path, side, task):
+    root, records = make_films(9)
+    prepare_films(lambda: records, root, tmp_path / "out", options(side=side, task=task))
+    rows = rows_of(tmp_path / "out")
+    assert sum(len(row["boxes"]) for row in rows) == sum(len(record.boxes) for record in records)
+    for row in rows:
+        pixels = np.asarray(row["image"]).astype(float)
+        assert pixels.shape == (row["height"], row["width"])
+        assert (row["original_width"], row["original_height"]) == (96, 64)
+        for x1, y1, x2, y2 in row["boxes"]:
+            # The rectangle is brighter than all around; its edge is where the box says, up to a pixel of blur.
+            inside = pixels[round(y1) + 1 : round(y2) - 1, round(x1) + 1 : round(x2) - 1]
+            assert inside.min() > 200
+            outline = [
+                *pixels[round(y1) - 3, round(x1) : round(x2)],
+                *pixels[round(y1) : round(y2), max(round(x1) - 3, 0)],
+            ]
+            assert np.mean(outline) < 150
+
+
+def test_boxes_of_a_film_that_is_stored_smaller_than_it_was_drawn_on(make_films, tmp_path):
+    """As with a 1024 pixel copy of a DICOM file: boxes count in the pixels of the record."""
+    root, _ = make_films(1)
+    record = FilmRecord("a", "0.png", [[96, 64, 192, 128]], ["mass"], width=192, height=128)
+    prepare_films(lambda: [record], root, tmp_path / "out", options(side=None))
+    (row,) = rows_of(tmp_path / "out")
+    assert row["boxes"] == [[48, 32, 96, 64]]
+    assert [row[name] for name in ("width", "height", "original_width", "original_height")] == [96, 64, 192, 128]
+
+
+def test_columns(make_films, tmp_path):
+    root, records = make_films(4)
+    prepare_films(lambda: records, root, tmp_path / "out", options())
+    rows = rows_of(tmp_path / "out")
+    assert sorted(rows[0]) == sorted(
+        [
+            *("prompt", "image", "boxes", "labels", "width", "height", "box_format", "id", "patient_id", "split"),
+            *("original_width", "original_height"),
+        ]
+    )
+    by_id = {row["id"]: row for row in rows}
+    assert by_id.keys() == {record.id for record in records}
+    assert by_id["film-1"]["labels"] == ["effusion"]
+    assert by_id["film-3"]["patient_id"] == "p1"
+    assert by_id["film-0"]["boxes"] == []
+    assert {row["box_format"] for row in rows} == {"qwen3-vl"}
+
+
+def test_columns_that_depend_on_the_films_and_the_task(make_films, tmp_path):
+    root, records = make_films(3)
+    phrased = [record._replace(phrases=("seen",) * len(record.boxes), ignored=((0, 0, 96, 64),)) for record in records]
+    box_format = {"syntax": "json", "space": "norm100"}
+    prepare_films(lambda: phrased, root, tmp_path / "out", options(task="phrase", box_format=box_format))
+    rows = rows_of(tmp_path / "out")
+    assert {row["phrase"] for row in rows} == {"seen"}
+    assert rows[0]["ignore_boxes"] == [[0, 0, 48, 32]]
+    assert "box_format" not in rows[0]
+
+
+def test_every_readers_boxes_are_kept(make_films, tmp_path):
+    root, records = make_films(3)
+    read = [
+        record._replace(readers=("R1", "R2")[: len(record.boxes)], read_by=("R1", "R2", "R3")) for record in records
+    ]
+    prepare_films(lambda: read, root, tmp_path / "out", options(readers="any-of"))
+    row = next(row for row in rows_of(tmp_path / "out") if row["id"] == "film-2")
+    assert row["reader_boxes"] == [[[6.0, 4.0, 20.0, 15.0]], [[25.0, 10.0, 45.0, 30.0]], []]
+    assert row["reader_labels"] == [["mass"], ["effusion"], []]
+
+
+@pytest.mark.parametrize("task", ["detection", "finding"])
+def test_order_and_shards_do_not_depend_on_the_processes(make_films, tmp_path, task):
+    root, records = make_films(20)
+    for processes in (1, 2):
+        folder = tmp_path / str(processes)
+        prepare_films(lambda: records, root, folder, options(task=task), processes=processes)
+    one, two = checksums(tmp_path / "1"), checksums(tmp_path / "2")
+    assert one == two
+    assert len([name for name in one if name.startswith("train")]) > 2
+    ids = [row["id"].partition("/")[0] for row in load_split(str(tmp_path / "1"), "train")]
+    numbers = [int(name.removeprefix("film-")) for name in ids]
+    assert numbers == sorted(numbers)
+
+
+class StoppedError(Exception):
+    """Stands for whatever ends a run early."""
+
+
+def interrupted(records, root, out, after, **values):
+    def stop(stage, done, of):
+        if stage == "writing films" and done == after:
+            raise StoppedError
+
+    with pytest.raises(StoppedError):
+        prepare_films(lambda: records, root, out, options(**values), progress=stop)
+
+
+def test_an_interrupted_run_goes_on_wherever_it_stopped(make_films, tmp_path):
+    root, records = make_films(20)
+    # One film that cannot be used, so that it is counted in the shard that it would be in
+    (root / "5.png").write_bytes(b"")
+    values = {"bad_films": "skip"}
+    prepare_films(lambda: records, root, tmp_path / "whole", options(**values))
+    whole, manifest = checksums(tmp_path / "whole"), read_manifest(tmp_path / "whole")
+    assert len(manifest["skipped"]) == 1
+
+    @settings(max_examples=8)
+    @given(st.lists(st.integers(1, 20), min_size=1, max_size=3))
+    def stopped_after(stops):
+        out = tmp_path / "parts"
+        shutil.rmtree(out, ignore_errors=True)
+        for after in stops:
+            interrupted(records, root, out, after, **values)
+        assert prepare_films(lambda: records, root, out, options(**values)) == manifest
+        assert checksums(out) == whole
+
+    stopped_after()
+
+
+def test_finished_shards_are_not_done_again(make_films, tmp_path):
+    root, records = make_films(20)
+    interrupted(records, root, tmp_path / "out", 15)
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/data").glob("*.parquet")}
+    assert done
+    first = read_first_films(tmp_path / "out")
+    for record in records:
+        if record.id in first:
+            (root / record.file).unlink()
+    prepare_films(lambda: records, root, tmp_path / "out", options())
+    assert all(path.stat().st_mtime_ns == changed for path, changed in done.items())
+
+
+def read_first_films(folder):
+    import pyarrow.parquet as pq
+
+    return {name for path in (folder / "data").glob("*.parquet") for name in pq.read_table(path)["id"].to_pylist()}
+
+
+KILLED = """
+import os, signal, sys
+from grounding_rewards.data.prepare import PrepareSettings, prepare_films
+from grounding_rewards.data.readers import get_reader
+
+def kill(stage, done, of):
+    if stage == "writing films" and done == int(after):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+if __name__ == "__main__":
+    root, out, after, processes, megabytes = sys.argv[1:]
+    settings = PrepareSettings("jsonl", "qwen3-vl", side=48, shard_megabytes=float(megabytes))
+    prepare_films(lambda: get_reader("jsonl")(root), root, out, settings, processes=int(processes), progress=kill)
+"""
+
+
+@pytest.mark.parametrize(("after", "processes"), [(3, 1), (14, 2)])
+def test_a_killed_run_goes_on(make_films, tmp_path, after, processes):
+    root, records = make_films(20)
+    write_annotations(root, records)
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    arguments = [str(word) for word in (root, tmp_path / "out", after, processes, SMALL_SHARDS)]
+    killed = subprocess.run(
+        [sys.executable, str(script), *arguments], env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert verify_films(tmp_path / "out") == ["the preparation was interrupted; run the same command again"]
+    with pytest.raises(ValueError, match=r"whose preparation was interrupted\. Run the same command again"):
+        load_split(str(tmp_path / "out"), "train")
+    from grounding_rewards.data.readers import get_reader
+
+    for folder in ("out", "whole"):
+        prepare_films(lambda: get_reader("jsonl")(str(root)), root, tmp_path / folder, options())
+    assert checksums(tmp_path / "out") == checksums(tmp_path / "whole")
+    assert verify_films(tmp_path / "out") == []
+
+
+def write_annotations(root, records):
+    lines = [
+        {"file": one.file, "id": one.id, "boxes": one.boxes, "labels": one.labels, "width": 96, "height": 64}
+        | ({"patient_id": one.patient_id} if one.patient_id else {})
+        for one in records
+    ]
+    (root / "annotations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_finished_folder_is_left_alone(make_films, tmp_path):
+    root, records = make_films(6)
+    first = prepare_films(lambda: records, root, tmp_path / "out", options())
+    shutil.rmtree(root)
+    assert prepare_films(lambda: records, root, tmp_path / "out", options()) == first
+
+
+@pytest.mark.parametrize(
+    ("changed", "films", "message"),
+    [
+        ({"side": 32}, 6, "Expected the settings .* side is 32, was 48"),
+        ({"seed": 1}, 6, "seed is 1, was 0"),
+        ({}, 7, "Expected the films .* count is 7, was 6"),
+    ],
+)
+def test_other_settings_and_films_need_another_folder(make_films, tmp_path, changed, films, message):
+    root, records = make_films(6)
+    interrupted(records, root, tmp_path / "out", 4)
+    _, records = make_films(films)
+    with pytest.raises(ValueError, match=message):
+        prepare_films(lambda: records, root, tmp_path / "out", options(**changed))
+
+
+def test_a_folder_with_other_files_is_refused(make_films, tmp_path):
+    root, records = make_films(2)
+    with pytest.raises(ValueError, match="Expected a new or empty folder for out"):
+        prepare_films(lambda: records, root, root, options())
+
+
+BAD = [
+    ("missing image", {"file": "gone.png"}, "Expected an image in .*gone.png"),
+    ("box outside", {"boxes": [[0, 0, 97, 10]], "labels": ["mass"]}, "outside the film of 48 x 32"),
+    ("xywh for xyxy", {"boxes": [[50, 20, 30, 30]], "labels": ["mass"]}, "has no area"),
+    ("another film", {"width": 64, "height": 96}, "its image is 96 x 64 pixels, which is not the shape of 64 x 96"),
+]
+
+
+@pytest.mark.parametrize(("fields", "message"), [row[1:] for row in BAD], ids=[row[0] for row in BAD])
+def test_bad_films_are_named_or_skipped(make_films, tmp_path, fields, message):
+    root, records = make_films(6)
+    records[4] = records[4]._replace(**fields)
+    with pytest.raises(ValueError, match=f"(?s)got film-4 .*{message}.*What is done is kept"):
+        prepare_films(lambda: records, root, tmp_path / "stopped", options())
+    manifest = prepare_films(lambda: records, root, tmp_path / "out", options(bad_films="skip"))
+    assert [film for _, film, _ in manifest["skipped"]] == ["film-4"]
+    assert "film-4" not in {row["id"] for row in rows_of(tmp_path / "out")}
+    assert "film-4" in (tmp_path / "out/README.md").read_text()
+
+
+def test_a_split_whose_films_are_all_bad(make_films, tmp_path):
+    root, records = make_films(4, split="train")
+    records[3] = records[3]._replace(file="gone.png", split="test", patient_id="other")
+    manifest = prepare_films(lambda: records, root, tmp_path / "out", options(bad_films="skip"))
+    assert manifest["splits"]["test"]["rows"] == 0
+    assert [split for split, _, _ in manifest["skipped"]] == ["test"]
+
+
+@pytest.mark.parametrize("task", ["detection", "finding", "phrase"])
+@pytest.mark.parametrize("box_format", ["qwen3-vl", "answer-list", "gemini"])
+def test_a_prepared_folder_passes_the_check_before_training(make_films, tmp_path, task, box_format):
+    root, records = make_films(12)
+    records = [record._replace(phrases=tuple(f"a {label}" for label in record.labels)) for record in records]
+    prepare_films(lambda: records, root, tmp_path / "out", options(side=None, task=task, box_format=box_format))
+    check_dataset(load_split(str(tmp_path / "out"), "train"), get_reward("R4"))
+
+
+def test_it_streams(make_films, tmp_path):
+    from datasets import load_dataset
+
+    root, records = make_films(10, split="train")
+    prepare_films(lambda: records, root, tmp_path / "out", options())
+    files = split_files(tmp_path / "out", "train")
+    assert len(files) > 1
+    stream = load_dataset("parquet", data_files=files, split="train", streaming=True)
+    rows = list(stream)
+    assert [row["id"] for row in rows] == [record.id for record in records]
+    assert rows[0]["image"].size == (48, 32)
+    assert rows[0]["prompt"][0]["content"][0]["type"] == "image"
+
+
+def test_datasets_reads_the_splits_from_the_card(make_films, tmp_path):
+    from datasets import load_dataset
+
+    root, records = make_films(30)
+    manifest = prepare_films(lambda: records, root, tmp_path / "out", options())
+    loaded = load_dataset(str(tmp_path / "out"))
+    assert {name: split.num_rows for name, split in loaded.items()} == {
+        name: counts["rows"] for name, counts in manifest["splits"].items()
+    }
+
+
+def test_rows_of_one_film_share_its_image(make_films, tmp_path):
+    root, records = make_films(6)
+    whole = options(side=None, shard_megabytes=256, splits_from="hash", shares=(("train", 1.0),))
+    prepare_films(lambda: records, root, tmp_path / "one", whole)
+    labels = [f"finding {k}" for k in range(20)]
+    many = [record._replace(boxes=[[8, 8, 40, 30]] * 20, labels=labels) for record in records]
+    values = {**vars(whole), "task": "finding"}
+    prepare_films(lambda: many, root, tmp_path / "many", PrepareSettings(**values))
+    one, twenty = (sum(map(len, checksums(tmp_path / name).values())) for name in ("one", "many"))
+    assert read_manifest(tmp_path / "many")["splits"]["train"]["rows"] == 120
+    assert twenty < 2 * one
+
+
+def test_real_films(shared_dir, tmp_path):
+    """Lungs on real films: every film in one split, boxes inside, the check before training passes."""
+    from grounding_rewards.data.readers import get_reader
+
+    root = shared_dir / "data" / "cxr_lungs"
+    lines = [json.loads(line) for line in (root / "annotations.jsonl").read_text().splitlines()]
+    manifest = prepare_films(
+        lambda: get_reader("jsonl")(str(root)), root, tmp_path / "out", options(side=128, image_format="jpeg")
+    )
+    assert sum(counts["rows"] for counts in manifest["splits"].values()) == len(lines)
+    assert manifest["vocabulary"] == sorted({label for line in lines for label in line["labels"]})
+    for split in manifest["splits"]:
+        check_dataset(load_split(str(tmp_path / "out"), split), get_reward("R4"))
+
+
+def test_resized_sizes_come_from_the_models_processor(make_films, tmp_path, monkeypatch):
+    class Qwen2VLImageProcessor:
+        size = {"shortest_edge": 28 * 28, "longest_edge": 1280 * 28 * 28}  # noqa: RUF012
+        patch_size, merge_size, do_resize = 14, 2, True
+
+    monkeypatch.setattr(
+        "grounding_rewards.data.prepare.pipeline._load_processor", lambda model: Qwen2VLImageProcessor()
+    )
+    root, records = make_films(3)
+    values = options(side=None, model="a model", box_format="qwen2.5-vl")
+    prepare_films(lambda: records, root, tmp_path / "out", values)
+    rows = rows_of(tmp_path / "out")
+    # By hand: 96 / 28 = 3.43 rounds to 3, 64 / 28 = 2.29 to 2.
+    assert {(row["resized_width"], row["resized_height"]) for row in rows} == {(84, 56)}
+
+
+def test_images_are_read_in_colour_depth_of_films(make_films, tmp_path):
+    root, records = make_films(1)
+    deep = np.linspace(0, 40_000, 96 * 64).reshape(64, 96).astype(np.uint16)
+    Image.fromarray(deep).save(root / "0.png")
+    records = [records[0]._replace(boxes=[[1, 1, 5, 5]], labels=["mass"])]
+    prepare_films(lambda: records, root, tmp_path / "out", options(side=None))
+    (row,) = rows_of(tmp_path / "out")
+    assert row["image"].mode == "L"
+    assert row["image"].getextrema() == (0, 255)

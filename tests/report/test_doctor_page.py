@@ -1,0 +1,230 @@
+"""The doctor's page is complete in itself and bounded, and its command tells CI what it found."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+pytest.importorskip("datasets", reason="needs the train extra")
+
+from grounding_rewards.data.doctor import Checkup, examine  # noqa: E402
+from grounding_rewards.data.film_rows import open_rows  # noqa: E402
+from grounding_rewards.report.doctor import add_arguments, print_checkup, run  # noqa: E402
+from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
+
+NASTY = '<script>alert("x")</script>'
+FILMS = 16
+
+
+def films(**change: object) -> list[dict]:
+    """Films with and without a box, of two splits; the first is changed."""
+    made = [
+        {
+            "file": f"{k}.png",
+            "width": 300 + k,
+            "height": 200,
+            "boxes": [[10 + 10 * k, 20, 90 + 10 * k, 150]] if k % 3 else [],
+            "labels": ["mass"] if k % 3 else [],
+            "split": "train" if k < 10 else "test",
+            "patient_id": str(k),
+        }
+        for k in range(FILMS)
+    ]
+    made[1].update(change)
+    return made
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write_films(made: list[dict]) -> str:
+        for k, film in enumerate(made):
+            Image.new("L", (300 + k, 200), 30 + k).save(tmp_path / film["file"])
+        (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, made)))
+        return str(tmp_path)
+
+    return write_films
+
+
+def command(*arguments: str) -> int:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    return run(parser.parse_args(arguments))
+
+
+def shown(checkup: Checkup) -> str:
+    out = io.StringIO()
+    print_checkup(checkup, Console(file=out, width=120))
+    return out.getvalue()
+
+
+class _Tags(HTMLParser):
+    """Collects tags and checks that they are closed in order."""
+
+    VOID = frozenset(("meta", "img"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.seen: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.seen.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def tags(page: str) -> list[str]:
+    parser = _Tags()
+    parser.feed(page)
+    assert parser.open == []
+    return parser.seen
+
+
+OFF_FILM = {"boxes": [[290, 20, 400, 90]]}
+BLANK = {"labels": [" "]}
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "code"),
+    [
+        ({}, (), 0),
+        ({}, ("--strict",), 0),
+        (OFF_FILM, (), 1),
+        (BLANK, (), 0),
+        (BLANK, ("--strict",), 1),
+        # the error is in the other split
+        (OFF_FILM, ("--split", "test"), 0),
+    ],
+)
+def test_exit_codes(write, capsys, change, options, code):
+    assert command(write(films(**change)), *options) == code
+    assert f"{6 if '--split' in options else FILMS} films: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [("nowhere",), (".", "--split", "x"), ("--box-format", "gpt-9", ".")])
+def test_a_wrong_argument_is_an_error_of_the_caller(tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="Expected"):
+        command(*arguments)
+
+
+def test_the_limit_is_a_number_of_tokens(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command(".", "--max-completion-length", "0")
+    assert stopped.value.code == 2
+    assert "from 1 up" in capsys.readouterr().err
+
+
+def test_the_help_teaches(capsys):
+    with pytest.raises(SystemExit):
+        command("--help")
+    text = capsys.readouterr().out
+    assert all(word in text for word in ("examples:", "exit code:", "annotations.jsonl", "--no-films", "--strict"))
+
+
+def test_the_terminal_names_where_why_and_what_to_do(write):
+    text = shown(examine(open_rows(write(films(**OFF_FILM)))))
+    assert "1 of 10 boxes (10 %)" in text
+    assert "train, row 1 (id 1.png): box 0 is [290, 20, 400, 90] on 301 x 200" in text
+    assert "Clip: " in text
+    assert "no box format: give --box-format" in text
+    assert "16 films: 1 error, no warnings." in text
+
+
+def test_markup_in_a_label_is_no_markup(write):
+    made = films(labels=["[red]mass[/red]"])
+    made[2]["labels"] = [NASTY]
+    made.append({**made[1], "file": "again.png"})
+    checkup = examine(open_rows(write(made)), thumbnails=32)
+    shown(checkup)
+    page = render_doctor_page(checkup)
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page
+    tags(page)
+
+
+def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
+    out = tmp_path / "report.html"
+    command(write(films(**OFF_FILM)), "--out", str(out))
+    page = out.read_text(encoding="utf-8")
+    assert not re.search(r'(?:src|href)="(?!data:|#)', page)
+    assert "http" not in page.replace('charset="utf-8"', "")
+    assert {"svg", "image", "table", "img"} <= set(tags(page))
+    assert "prefers-color-scheme: dark" in page
+    assert "@media print" in page
+
+
+def test_films_are_left_out_when_asked(write, tmp_path):
+    out = tmp_path / "report.html"
+    root = write(films(**OFF_FILM))
+    command(root, "--out", str(out), "--no-films")
+    assert "image/jpeg" not in out.read_text()
+    assert "<image" not in out.read_text()
+    assert "train, row 1" in out.read_text()
+    command(root, "--out", str(out))
+    assert "image/jpeg" in out.read_text()
+
+
+def test_the_sample_depends_on_the_seed_alone(write):
+    root = write(films())
+
+    def titles(seed: int) -> list[str]:
+        return [film.title for film in examine(open_rows(root), thumbnails=16, seed=seed).sample]
+
+    assert titles(1) == titles(1)
+    assert titles(1) != titles(2)
+    assert len(set(titles(1))) == 12
+
+
+def test_a_large_film_is_small_on_the_page(write, tmp_path):
+    made = films()
+    root = write(made)
+    noise = Image.effect_noise((3000, 2000), 80)
+    noise.save(tmp_path / "1.png")
+    page = render_doctor_page(examine(open_rows(root), thumbnails=256))
+    assert len(page) < 400_000
+
+
+def test_deep_films_are_shown(write, tmp_path):
+    root = write(films())
+    for k in range(FILMS):
+        Image.new("I;16", (300 + k, 200), 500 * k).save(tmp_path / f"{k}.png")
+    assert all(film.jpeg for film in examine(open_rows(root), thumbnails=32).sample)
+
+
+def test_a_film_that_cannot_be_read_is_no_end(write, tmp_path):
+    root = write(films())
+    (tmp_path / "1.png").write_bytes(b"no image")
+    checkup = examine(open_rows(root), thumbnails=32)
+    assert [finding.name for finding in checkup.findings] == ["missing-image"]
+    tags(render_doctor_page(checkup))
+
+
+def test_json_holds_the_findings(write, tmp_path):
+    out = tmp_path / "findings.json"
+    command(write(films(**OFF_FILM)), "--json", str(out))
+    content = json.loads(out.read_text())
+    assert (content["errors"], content["warnings"]) == (1, 0)
+    assert content["findings"][0]["name"] == "partly-off-film"
+    assert content["figures"]["films"] == {"train": 10, "test": 6}
+
+
+def test_a_dataset_without_a_single_sound_box_has_a_page(write):
+    made = films()
+    for film in made:
+        film["boxes"], film["labels"] = [], []
+    tags(render_doctor_page(examine(open_rows(write(made)), thumbnails=16)))

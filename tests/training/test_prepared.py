@@ -1,0 +1,54 @@
+"""From a folder of films over `grounding-rewards prepare` to steps of GRPO."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from grounding_rewards.data.load import load_split
+from grounding_rewards.data.prepare import PrepareSettings, prepare_films
+from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.training.arguments import parse_grpo_arguments
+from grounding_rewards.training.run import train_grpo
+
+pytestmark = pytest.mark.training
+
+
+def test_a_prepared_folder_trains(tiny_vlm, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    records = []
+    for k in range(8):
+        pixels = np.full((120, 160), 40, dtype=np.uint8)
+        pixels[20:80, 30:90] = 220
+        Image.fromarray(pixels).save(tmp_path / f"{k}.png")
+        boxes = [[30, 20, 90, 80]] * (k % 2)
+        records.append(FilmRecord(f"film-{k}", f"{k}.png", boxes, ["mass"] * len(boxes), split="train"))
+    settings = PrepareSettings("jsonl", "qwen2.5-vl", side=112, model=str(tiny_vlm))
+    prepare_films(lambda: records, tmp_path, tmp_path / "out", settings)
+    options = {
+        "model_name_or_path": tiny_vlm,
+        "output_dir": tmp_path / "run",
+        "dataset": tmp_path / "out",
+        "per_device_train_batch_size": 4,
+        "num_generations": 2,
+        "max_completion_length": 8,
+        "max_steps": 2,
+        "logging_steps": 1,
+        "report_to": "none",
+        "use_cpu": "true",
+        "bf16": "false",
+        "gradient_checkpointing": "false",
+        "disable_tqdm": "true",
+    }
+    trainer = train_grpo(
+        *parse_grpo_arguments([word for name, value in options.items() for word in (f"--{name}", str(value))])
+    )
+    assert trainer.state.global_step == 2
+    row = trainer.train_dataset[1]
+    assert row["image"].size == (112, 84)
+    assert row["boxes"] == [[21, 14, 63, 56]]
+    # By hand: of at least 112 x 112 pixels, so by sqrt(4 / 3) larger, and up to whole patches of 28.
+    stored = load_split(str(tmp_path / "out"), "train")[1]
+    assert (stored["resized_width"], stored["resized_height"]) == (140, 112)
+    assert (row["resized_width"], row["resized_height"]) == (140, 112)
