@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.data.doctor import Checkup, Finding, Model, examine
 from grounding_rewards.data.doctor_checks import CHECKS
 from grounding_rewards.data.film_rows import FilmRow, open_rows
-from grounding_rewards.parsing import get_box_format
+from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     model = Model(
-        None if arguments.box_format is None else get_box_format(arguments.box_format),
+        None if arguments.box_format is None else get_box_format(box_format_from_option(arguments.box_format)),
         None if arguments.model is None else _load_processor(arguments.model),
         arguments.max_completion_length,
     )
