@@ -507,9 +507,9 @@ def scan_lines(text: str, fmt: BoxFormat, found: Findings) -> None:
     >>> from grounding_rewards.parsing import get_box_format
     >>> from grounding_rewards.parsing.results import Findings
     >>> found = Findings()
-    >>> scan_lines("A mass:\\n132, 360, 999, 405", get_box_format("qwen3-vl"), found)
+    >>> scan_lines("A mass:\\n120, 340, 900, 400", get_box_format("qwen3-vl"), found)
     >>> found.coords
-    [132.0, 360.0, 999.0, 405.0]
+    [120.0, 340.0, 900.0, 400.0]
     """
     lines = itertools.islice(filter(None, text.splitlines()), MAX_BOXES)
     for match in filter(None, map(_LINE.fullmatch, (line.strip(_BEFORE_LABEL) for line in lines))):

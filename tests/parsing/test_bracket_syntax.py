@@ -113,14 +113,14 @@ BOXES = [
     ),
     # DeepSeek-VL2; DeepSeek-OCR with the label inside
     ("deepseek-vl2", "<|ref|>mass<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|><｜end▁of▁sentence｜>", P, ["mass"]),
-    ("deepseek-vl2", "<|det|>text [1,2,3,4]<|/det|>", P, ["text"]),
+    ("deepseek-vl2", "<|det|>title [1,2,3,4]<|/det|>", P, ["title"]),
     # GLM: brackets of any kind; JSON on request
     ("glm-4v", "It is at <|begin_of_box|>[[1,2,3,4],[5,6,7,8]]<|end_of_box|>", P + Q, [None, None]),
     ("glm-4v", "<|begin_of_box|><1,2,3,4><|end_of_box|>", P, [None]),
     ("glm-4v", "<|begin_of_box|>(1,2,3,4)<|end_of_box|>", P, [None]),
     ("glm-4v", '[{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]', P, ["mass"]),
     # CogVLM: zero-padded, several after semicolons, a word in brackets before
-    ("cogvlm", "[combobox] Search at the box [[001,002,003,004;005,006,007,008]]", P + Q, [None, None]),
+    ("cogvlm", "[button] Report at the box [[001,002,003,004;005,006,007,008]]", P + Q, [None, None]),
     # MiniCPM-V: blanks between the numbers
     ("minicpm-v", "<ref>mass</ref><box>1 2 3 4</box>", P, ["mass"]),
     # Shikra, Ferret
@@ -217,18 +217,18 @@ REJECTS = [
     ("answer-list", "<answer>[1,2],[3,4]</answer>", [], {"point": 2}),
     ("answer-list", "<answer>" + "[1,2,3,4]," * (MAX_BOXES + 5), P * MAX_BOXES, {"too_many_boxes": 1}),
     # an outer list that was abandoned
-    ("answer-list", "[245,[0.1,0.2,0.3,0.4]]", A, {"unclosed": 1}),
+    ("answer-list", "[0.7,[0.1,0.2,0.3,0.4]]", A, {"unclosed": 1}),
     # four corner points are a quadrilateral, not two boxes
     ("qwen2-vl", "<|quad_start|>(1,2),(3,4),(5,6),(7,8)<|quad_end|>", [], {"quad": 1}),
-    ("qwen2-vl", "click(start_box='<|box_start|>(371,60)<|box_end|>')", [], {"point": 1}),
+    ("qwen2-vl", "click(start_box='<|box_start|>(300,70)<|box_end|>')", [], {"point": 1}),
     ("qwen2-vl", "(1,2),(3,4),(5,6)", [], {"wrong_count": 1}),
     ("qwen2-vl", "(x1,y1),(x2,y2)", [], {"placeholder": 1}),
     # two points, nothing around them
     ("internvl", "[1,2], [3,4]", [], {"point": 2}),
     # the list is abandoned for a new label
-    ("deepseek-vl2", "<|ref|>a<|/ref|><|det|>[[220, <|ref|>b<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>", P, {"unclosed": 1}),
+    ("deepseek-vl2", "<|ref|>a<|/ref|><|det|>[[110, <|ref|>b<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>", P, {"unclosed": 1}),
     # eight tokens: a quadrilateral's corners in turn, not two boxes
-    ("florence-2", "<s><loc_275><loc_120><loc_348><loc_91><loc_357><loc_131><loc_284><loc_161></s>", [], {"quad": 1}),
+    ("florence-2", "<s><loc_200><loc_100><loc_300><loc_80><loc_310><loc_140><loc_210><loc_160></s>", [], {"quad": 1}),
     ("florence-2", "car<poly><loc_1><loc_2><loc_3><loc_4></poly>", [], {"quad": 1}),
     # three tokens before the end token, five
     ("florence-2", "mass<loc_1><loc_2><loc_3></s>", [], {"unclosed": 1}),
@@ -240,10 +240,10 @@ REJECTS = [
     ("kosmos-2", "<object><patch_index_99999><patch_index_0863></object>", [], {"number_too_large": 1}),
     ("kosmos-2", "<object><patch_index_0044><patch_index_1024></object>", [], {"number_too_large": 1}),
     # a point in box tags, points in tags of their own
-    ("locate-anything", "<box><950><30></box>", [], {"point": 1}),
+    ("locate-anything", "<box><900><40></box>", [], {"point": 1}),
     ("minicpm-v", "<point>12 30</point>", [], {"point": 1}),
-    ("glm-4v", '<points x1="745" y1="312"></points>', [], {"point": 1}),
-    ("chexagent", "<ref>ClassName</ref><box>(x1,y1),(x2,y2)</box>", [], {"placeholder": 1}),
+    ("glm-4v", '<points x1="700" y1="300"></points>', [], {"point": 1}),
+    ("chexagent", "<ref>Label</ref><box>(x1,y1),(x2,y2)</box>", [], {"placeholder": 1}),
     ("minicpm-v", "<box>1 2 3</box>", [], {"wrong_count": 1}),
 ]
 

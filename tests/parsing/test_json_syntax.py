@@ -159,7 +159,7 @@ TRUNCATED = [
     ('[{"bbox_2d": [1, 2, 3, 4]}, {"bbo', A),
     ("[", []),
     # four numbers of nine
-    ('{"label": "box", "bbox_3d": [0.85, 1.17, 2.6, 0.31, ', []),
+    ('{"label": "box", "bbox_3d": [0.5, 1.25, 2.5, 0.75, ', []),
     # a digit loop
     ('[{"bbox_2d": [1, 2, 3, 4]}, {"bbox_2d": [5, ' + "9" * 1000, A),
 ]
@@ -197,7 +197,7 @@ UNPARSEABLE = [
     # numbers in a sentence, without brackets
     ("The mass is at 1, 2, 3, 4", "nothing_stated"),
     # coordinates in code
-    ("x_min, y_min, x_max, y_max = 489, 155, 595, 259", "echoed_prompt"),
+    ("x_min, y_min, x_max, y_max = 100, 200, 300, 400", "echoed_prompt"),
     ("1, 2, 3", "nothing_stated"),
     ("Return a list of boxes, or [] if there is none.", "echoed_prompt"),
     ("If nothing is found return 'No Objects'.", "echoed_prompt"),
