@@ -55,7 +55,7 @@ test-core: $(CORE)/.installed
 	cd build/core && ../../$(CORE)/bin/python -m pytest -q -o addopts= $(CORE_TESTS)
 
 test-all: $(VENV)/.installed
-	$(BIN)/python -m pytest --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -m "not untraced" --cov --cov-report=term:skip-covered
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_rewards.py
