@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.evaluation.baselines import BoxAnswer, constant_answer, mean_boxes, whole_image_answer
 from grounding_rewards.evaluation.figures import FilmAnswers
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 _HEAVY = ("prompt", "image")
+_READERS = ("reader_boxes", "reader_labels")
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,10 @@ def baseline_answers(
 
     Returns:
         By name: ``constant box`` (the mean training box of each common label), ``nothing found``, ``whole
-        image``.
+        image``; and, where rows have the column ``reader_boxes``, ``another reader``: what one more radiologist
+        drew, scored against the one whose boxes are the reference.
     """
+    rows = list(_light(dataset))
     rules: dict[str, Callable[[Mapping[str, Any]], BoxAnswer]] = {}
     common = {} if training is None else mean_boxes(_light(training))
     if common:
@@ -136,14 +140,29 @@ def baseline_answers(
     label = next((labels[0] for labels in dataset["labels"] if labels), "finding")
     rules["nothing found"] = lambda row: (np.zeros((0, 4)), [])
     rules["whole image"] = lambda row: whole_image_answer(label, width=row["width"], height=row["height"])
+    if "reader_boxes" in dataset.column_names:
+        rules["another reader"] = _another_reader
+        # Against all readers, any one of them would be right.
+        dataset = dataset.remove_columns([name for name in _READERS if name in dataset.column_names])
     answers = {}
     for name, rule in rules.items():
-        texts = [[_write(reward, row, *rule(row))] for row in _light(dataset)]
+        texts = [[_write(reward, row, *rule(row))] for row in rows]
         answers[name] = [
             FilmAnswers(text, scored, (scored,))
             for (text,), (scored,) in zip(texts, score_texts(reward, dataset, texts), strict=True)
         ]
     return answers
+
+
+def _another_reader(row: Mapping[str, Any]) -> BoxAnswer:
+    """The first set of boxes that is not the reference; the reference where a film has no other."""
+    sets = row.get("reader_boxes") or []
+    labels = row.get("reader_labels") or [["finding"] * len(boxes) for boxes in sets]
+    reference = [list(map(float, box)) for box in row["boxes"]]
+    for boxes, names in zip(sets, labels, strict=True):
+        if [list(map(float, box)) for box in boxes] != reference:
+            return as_box_array(boxes), list(names)
+    return as_box_array(row["boxes"]), list(row["labels"])
 
 
 def _light(dataset: Dataset) -> Dataset:

@@ -42,6 +42,7 @@ _DEFINITIONS = {
     "right label": "greedy answers, share of the boxes at IoU 0.5 that bear the reference's label",
     "interval": "95 % percentile bootstrap over films, or over patients where they are known; paired for "
     "differences; without width where a share is 0 or 1 on every film",
+    "another reader": "where several radiologists read the films: the boxes of one more, against the reference's",
     "constant box": "the mean training box of each label that at least half of the films carry",
 }
 

@@ -73,3 +73,15 @@ def test_baselines_are_written_in_the_box_format_and_scored(films: Any) -> None:
 
 def test_without_training_films_there_is_no_constant_box(films: Any) -> None:
     assert "constant box" not in baseline_answers(films, None, get_reward("R3"))
+
+
+def test_another_reader_is_a_baseline_where_several_drew(films: Any) -> None:
+    # the second reader draws the left half of every box, and nothing that the first did not see
+    half = [[[x1, y1, (x1 + x2) / 2, y2] for x1, y1, x2, y2 in boxes] for boxes in films["boxes"]]
+    sets = [[boxes, other] for boxes, other in zip(films["boxes"], half, strict=True)]
+    labels = [[names, names] for names in films["labels"]]
+    read = films.add_column("reader_boxes", sets).add_column("reader_labels", labels)
+    answers = baseline_answers(read, None, get_reward("R3"))
+    figures = {row.name: row.figures for row in summarise(answers, read)}["another reader"]
+    assert figures["mean_iou"].value == pytest.approx(0.5, abs=0.01)
+    assert figures["hallucination_rate"].value == 0
