@@ -45,6 +45,8 @@ _PATIENCE = 3.0
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command and return its exit code: 0, 1 where `--strict` finds something, 2 for a wrong argument or file.
 
+    It is 130 after Ctrl-C.
+
     Example:
         >>> main(["inspect", "nowhere.jsonl", "--box-format", "qwen3-vl"])
         2
@@ -53,6 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command: Callable[[argparse.Namespace], int] = options.command
     try:
         return command(options)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on" if options.name == "prepare" else "interrupted", file=sys.stderr)
+        return 130
     except (ValueError, OSError) as error:
         print(f"grounding-rewards: {error}", file=sys.stderr)
         return 2
@@ -62,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="grounding-rewards", description="Rewards for vision-language models that answer with boxes."
     )
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(title="commands", required=True, dest="name", metavar="COMMAND")
     _add_inspect(commands)
     for name, (module, summary) in _COMMANDS.items():
         made = importlib.import_module(module)

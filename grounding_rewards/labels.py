@@ -21,6 +21,9 @@ from typing import Any, NamedTuple
 #: What stands between the findings of one box in PadChest-GR and in NIH's table of films.
 SEVERAL = "|"
 
+# A single letter at the start or end of a label; elsewhere it may be part of a name.
+_INITIALS: Mapping[str, str] = MappingProxyType({"l": "left", "r": "right"})
+
 # No name of a finding is as long as this, and a cache should not keep the essays that models write in their place.
 _LONGEST = 200
 
@@ -69,9 +72,9 @@ def normalize_label(text: str, dataset: str | None = None) -> Label:
     """Look a label or a short phrase up in the shared vocabulary.
 
     Case, hyphens, underscores, spacing and the s of the plural make no difference. Where the words as they are have no
-    entry, they are looked up without the side (`left`, `bilateral`, `RLL`, …), then without words of degree (`small`,
-    `severe`, …), then without words of place (`lower lobe`, `basal`, …). Nothing else is left out: `no effusion` and
-    `effusion or mass` are unknown.
+    entry, they are looked up without the side (`left`, `bilateral`, `RLL`, …, and a single `L` or `R` at the start or
+    end), then without words of degree (`small`, `severe`, …), then without words of place (`lower lobe`, `basal`, …).
+    Nothing else is left out: `no effusion` and `effusion or mass` are unknown.
 
     Args:
         text: what a dataset or a model calls a finding.
@@ -80,6 +83,9 @@ def normalize_label(text: str, dataset: str | None = None) -> Label:
 
     Returns:
         A :class:`Label`; with `known=False` where the vocabulary has no such finding.
+
+    Raises:
+        ValueError: `text` is no text.
 
     Example:
         >>> normalize_label("Left pleural effusion")
@@ -91,6 +97,8 @@ def normalize_label(text: str, dataset: str | None = None) -> Label:
 
     Source: `vocabulary.json`.
     """
+    if not isinstance(text, str):
+        raise ValueError(f"Expected a text for `text`, got {text!r}. Leave out what has no label.")
     return _normalize(text, dataset) if len(text) <= _LONGEST else _unknown(text, None)
 
 
@@ -149,6 +157,8 @@ def vocabulary() -> Mapping[str, Finding]:
 @lru_cache(maxsize=16384)
 def _normalize(text: str, dataset: str | None) -> Label:
     words = _words(text)
+    if _look_up(words, dataset) is None:
+        words = _without_initials(words)
     sides, degrees, places = _side_of(), _without_meaning("degrees"), _without_meaning("places")
     found = {sides[word] for word in words if word in sides}
     laterality = None if not found else found.pop() if len(found) == 1 else "bilateral"
@@ -165,6 +175,17 @@ def _normalize(text: str, dataset: str | None) -> Label:
             name = sided if sided in vocabulary() else name
             return Label(name, None if sides.keys() & _words(name) else laterality, text, True)
     return _unknown(text, laterality)
+
+
+def _without_initials(words: list[str]) -> list[str]:
+    """The words with a single L or R at their start or end written out.
+
+    >>> _without_initials(["l", "effusion"]), _without_initials(["level", "l", "x"]), _without_initials(["l"])
+    (['left', 'effusion'], ['level', 'l', 'x'], ['l'])
+    """
+    if len(words) < 2:
+        return words
+    return [_INITIALS.get(words[0], words[0]), *words[1:-1], _INITIALS.get(words[-1], words[-1])]
 
 
 def _unknown(text: str, laterality: str | None) -> Label:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 
 import pytest
@@ -157,6 +158,10 @@ def test_parents_and_sources_exist():
         ("RLL consolidation", "consolidation", "right"),
         ("consolidation, LUL", "consolidation", "left"),
         ("RML atelectasis", "atelectasis", "right"),
+        ("L pleural effusion", "pleural effusion", "left"),
+        ("effusion, R", "pleural effusion", "right"),
+        ("l. lung", "lung", "left"),
+        ("R atrium", "right atrium", None),  # the side is part of the name
         ("lingular opacity", "lung opacity", "left"),
         ("right upper lobe nodule", "nodule", "right"),
         ("patchy opacities in both lungs", "lung opacity", "bilateral"),
@@ -187,6 +192,8 @@ def test_sides_degrees_and_places_are_read_off(text, name, side):
         "possible pneumonia",
         "resolved pneumothorax",
         "left lower lobe",  # a place alone
+        "effusion l mass",  # a letter that stands at neither end
+        "L",
         "lower abdomen",  # another place than the abdomen
         "large heart",  # an organ with a size is a finding that nobody listed under this name
         "pneumothoraxx",
@@ -244,6 +251,18 @@ def test_a_name_with_its_side_means_the_same_when_it_is_read_again(name):
     again = normalize_label(normalize_label(f"left {name}").text)
     assert again[:2] == normalize_label(f"left {name}")[:2]
     assert normalize_label(name) == Label(name, None, name, True)
+
+
+@pytest.mark.parametrize("label", [None, 3, float("nan"), ["effusion"]])
+def test_what_is_no_text_is_refused(label):
+    with pytest.raises(ValueError, match="Expected a text for `text`, got"):
+        normalize_label(label)
+
+
+def test_no_word_of_the_vocabulary_has_a_single_letter_for_a_side_at_its_ends():
+    words = [word for name, finding in vocabulary().items() for word in (name, *finding.synonyms)]
+    words += [label for dataset in FILE["datasets"].values() for label in dataset["labels"]]
+    assert not [word for word in words if re.search(r"(?i)^[lr]\b(?!$)|(?<!^)\b[lr]$", word)]
 
 
 def test_unknown_labels_are_counted():

@@ -4,19 +4,19 @@ Definitions:
 
 * A pair is two readers of one film. A film with three readers has three pairs; one with a single reader has none.
 * Within a pair and a label, the boxes of one reader are assigned to those of the other so that the total IoU is
-  greatest (:func:`grounding_rewards.matching.hungarian_match`).
-* ``F1@τ = 2·hits / (boxes of one + boxes of the other)``, a hit being an assigned pair of boxes with IoU ≥ τ. Both sums
+  greatest.
+* F1@τ = 2·hits / (boxes of one + boxes of the other), a hit being an assigned pair of boxes with IoU ≥ τ. Both sums
   run over all pairs of readers, and for all labels together also over the labels. So a box counts as missed in a pair
   with a reader who drew nothing, and two readers who both drew nothing count nothing.
 * The mean IoU is over assigned pairs of boxes that overlap at all.
 * A finding is a label on a film, drawn by at least one reader; the shares say by how many.
-* The intervals are 95 % percentile intervals over films, drawn with replacement. (:mod:`evaluation.bootstrap` has the
-  same for evaluations; this keeps memory flat over many films and figures.)
+* The intervals are 95 % percentile intervals over films, drawn with replacement.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -175,6 +175,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--root", required=True, metavar="FOLDER", help="folder of the dataset")
     parser.add_argument("--split", metavar="NAME", help="one split; default: all")
     parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the reader, may be repeated; a wrong name lists the right ones",
+    )
+    parser.add_argument(
         "--iou",
         type=float,
         nargs="+",
@@ -190,8 +197,11 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from grounding_rewards.data.readers import get_reader
+    from grounding_rewards.data.readers.options import reader_options
 
-    films = get_reader(arguments.dataset)(arguments.root, split=arguments.split)
+    reader = get_reader(arguments.dataset)
+    read = functools.partial(reader, arguments.root, split=arguments.split)
+    films = read(**reader_options(reader, arguments.option))
     agreement = measure_agreement(films, iou_thresholds=arguments.iou)
     if arguments.json is not None:
         arguments.json.write_text(
@@ -272,6 +282,7 @@ def _figures(sums: Array) -> Array:
     return np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator > 0)
 
 
+# evaluation.bootstrap has the same for evaluations; this keeps memory flat over many films and figures.
 def _intervals(
     tables: Sequence[tuple[NDArray[np.int64], Array]], films: int, drawn: int, resamples: int, seed: int
 ) -> list[tuple[Array, Array]]:

@@ -31,9 +31,13 @@ _LEAST_UNFIT, _MOST_UNEXPLAINED = 0.1, 0.02
 _FEWEST_TURNED = 10
 # All boxes in one corner: this part of both sides holds them.
 _CORNER = 0.6
+# In one quarter of the film by mistake, no chance: so many boxes, of so many films or labels.
+_CERTAIN_BOXES, _CERTAIN_FILMS, _CERTAIN_LABELS = 30, 10, 2
+_QUARTERS = ("upper left", "upper right", "lower left", "lower right")
 # A frame that holds them fits if the outermost boxes come this near to its right and to its lower edge.
 _FILLED = 0.85
 _LEAST_OUTSIDE = 0.3
+_LOOK = "Look at the films; if the findings lie elsewhere, find out on which size the boxes were drawn."
 _REACHES = np.linspace(0, 20, 201)
 
 
@@ -138,6 +142,7 @@ class Diagnosis(NamedTuple):
     found: what was found, a sentence.
     fix: what to do.
     whole: whether it concerns all boxes, so that nothing else about them can be judged.
+    certain: of `one-corner`, whether it can hardly be chance.
     """
 
     name: str
@@ -146,6 +151,7 @@ class Diagnosis(NamedTuple):
     found: str
     fix: str
     whole: bool = True
+    certain: bool = False
 
 
 @dataclass
@@ -165,19 +171,30 @@ class BoxFit:
     turned: int = 0
     beyond: int = 0
     in_corner: int = 0
+    films: int = 0
+    # Two are enough to know that there are several.
+    labels: frozenset[str] = frozenset()
+    quarters: np.ndarray = field(default_factory=lambda: np.zeros(len(_QUARTERS), dtype=np.int64))
     fits: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
     turned_fits: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
     within: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 1, dtype=np.int64))
     filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 1, 2), dtype=np.int64))
     reaches: np.ndarray = field(default_factory=lambda: np.zeros(len(_REACHES), dtype=np.int64))
 
-    def add(self, boxes: Sequence[Any], size: tuple[float, float], resized: tuple[float, float] | None = None) -> None:
+    def add(
+        self,
+        boxes: Sequence[Any],
+        size: tuple[float, float],
+        resized: tuple[float, float] | None = None,
+        labels: Sequence[Any] = (),
+    ) -> None:
         """Take the boxes of one film into account.
 
         Args:
             boxes: those that are four finite numbers count.
             size: width and height of the film.
             resized: of the film as the model sees it, where that is known.
+            labels: of the boxes, as far as they have any.
         """
         array = np.array([box for box in boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)
         if not len(array):
@@ -187,6 +204,10 @@ class BoxFit:
         turned = (array[:, 0] > array[:, 2]) | (array[:, 1] > array[:, 3])
         others = np.array([_on_film(order.to_xyxy(array), corner) for order in OTHER_ORDERS])
         self.boxes += len(array)
+        self.films += 1
+        if len(self.labels) < _CERTAIN_LABELS:
+            self.labels |= {label for label in labels if isinstance(label, str)}
+        self.quarters += _in_quarters(array / corner)
         self.unfit += int((~fit).sum())
         self.turned += int(turned.sum())
         self.fits += others.sum(axis=1)
@@ -203,7 +224,7 @@ class BoxFit:
 
     def __add__(self, other: BoxFit) -> BoxFit:
         """Both together."""
-        return BoxFit(**{one.name: getattr(self, one.name) + getattr(other, one.name) for one in fields(self)})
+        return BoxFit(**{one.name: _joined(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)})
 
     @property
     def reach(self) -> float:
@@ -211,9 +232,9 @@ class BoxFit:
         place = int(np.searchsorted(np.cumsum(self.reaches), 0.9 * self.boxes))
         return float(_REACHES[min(place, len(_REACHES) - 1)])
 
-    def diagnose(self) -> Diagnosis | None:
-        """The mistake that the boxes share, or None."""
-        return self._other_order() or self._other_frame()
+    def diagnose(self, *, corners: bool = True) -> Diagnosis | None:
+        """The mistake that the boxes share, or None; `corners` decides whether boxes in one corner are one."""
+        return self._other_order() or self._other_frame(corners)
 
     def _other_order(self) -> Diagnosis | None:
         if self.unfit >= max(2, _LEAST_UNFIT * self.boxes):
@@ -235,13 +256,13 @@ class BoxFit:
                 return Diagnosis("box-order", self.turned, self.boxes, found, fix, whole=False)
         return None
 
-    def _other_frame(self) -> Diagnosis | None:
+    def _other_frame(self, corners: bool) -> Diagnosis | None:
         if self.boxes < _FEWEST_BOXES:
             return None
-        cornered = self.in_corner >= (1 - _MOST_UNEXPLAINED) * self.boxes
+        cornered = corners and self.in_corner >= (1 - _MOST_UNEXPLAINED) * self.boxes
         outside = self.beyond >= _LEAST_OUTSIDE * self.boxes
         if not (cornered or outside):
-            return None
+            return self._one_quarter() if corners else None
         frame = self._frame()
         if outside:
             found = f"{self.beyond} of {self.boxes} boxes reach past the right or lower edge of their films"
@@ -253,12 +274,25 @@ class BoxFit:
             return Diagnosis("wrong-frame", self.beyond, self.boxes, f"{found}; the numbers fit {where}.", fix)
         found = f"{self.in_corner} of {self.boxes} boxes end within {_CORNER:.0%} of the width and of the height"
         if frame is None:
-            fix = "Look at the films; if the findings lie elsewhere, find out on which size the boxes were drawn."
-            return Diagnosis("one-corner", self.in_corner, self.boxes, f"{found} of their films.", fix, whole=False)
+            fix = _LOOK
+            return self._one_quarter() or Diagnosis(
+                "one-corner", self.in_corner, self.boxes, f"{found} of their films.", fix, whole=False
+            )
         fix = (
             f"Scale the boxes from {frame} to the film: multiply x by width / that width and y by height / that height."
         )
         return Diagnosis("wrong-frame", self.in_corner, self.boxes, f"{found}; the numbers fit {frame}.", fix)
+
+    def _one_quarter(self) -> Diagnosis | None:
+        k = int(self.quarters.argmax())
+        count = int(self.quarters[k])
+        if count < (1 - _MOST_UNEXPLAINED) * self.boxes:
+            return None
+        of_many = self.films >= _CERTAIN_FILMS, len(self.labels) >= _CERTAIN_LABELS
+        # A wrong frame leads to the upper left; elsewhere one kind of finding may well be at home, such as a pacemaker.
+        certain = self.boxes >= _CERTAIN_BOXES and (any(of_many) if k == 0 else all(of_many))
+        found = f"{count} of {self.boxes} boxes lie in the {_QUARTERS[k]} quarter of their films."
+        return Diagnosis("one-corner", count, self.boxes, found, _LOOK, whole=False, certain=certain)
 
     def _frame(self) -> str | None:
         """The size that nearly all boxes fit in and some reach the edges of, in words."""
@@ -269,6 +303,17 @@ class BoxFit:
             if fits and self.filling[k].min() >= max(2, 0.01 * self.boxes):
                 return names[k]
         return None
+
+
+def _joined(mine: Any, other: Any) -> Any:
+    return mine | other if isinstance(mine, frozenset) else mine + other
+
+
+def _in_quarters(parts: Boxes) -> np.ndarray:
+    """How many boxes, (n, 4) in parts of the film, lie wholly in each of :data:`_QUARTERS`."""
+    left, right = parts[:, [0, 2]].max(axis=1) <= 0.5, parts[:, [0, 2]].min(axis=1) >= 0.5
+    upper, lower = parts[:, [1, 3]].max(axis=1) <= 0.5, parts[:, [1, 3]].min(axis=1) >= 0.5
+    return np.array([left & upper, right & upper, left & lower, right & lower]).sum(axis=1)
 
 
 def _on_film(boxes: Boxes, corner: np.ndarray) -> np.ndarray:

@@ -20,7 +20,7 @@ from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.box_defects import BoxFit, Diagnosis, box_defect
 from grounding_rewards.data.checks import gold_problems
 from grounding_rewards.data.doctor_checks import CHECKS, SEVERITIES
-from grounding_rewards.data.film_rows import FilmRow, RowSource
+from grounding_rewards.data.film_rows import IGNORED, Drawing, FilmRow, RowSource
 from grounding_rewards.data.label_variants import label_variants
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.data.resize import has_resized_size, resized_size
@@ -33,7 +33,7 @@ from grounding_rewards.data.row_defects import (
     find_small_boxes,
     find_unreadable,
     find_wrong_size,
-    label_of,
+    image_scale,
     shown,
     trusted_size,
 )
@@ -147,9 +147,10 @@ class Figures:
 
     Attributes:
         films: by split.
-        negatives: films without a box.
-        boxes: all that are listed.
-        per_film: how many films have so many boxes; those with :data:`MOST_BOXES` or more together.
+        negatives: films without a box; where there are `reader_boxes`, films on which no reader drew any.
+        boxes: all that a right answer may hold: those of each reader, or else `boxes`.
+        per_film: how many films have so many boxes, of the reader who drew most; those with :data:`MOST_BOXES` or more
+            together.
         areas: histogram over :data:`AREA_EDGES` of the share of the film.
         aspects: histogram over :data:`ASPECT_EDGES` of width through height.
         sides: histogram over :data:`SIDE_EDGES` of the shorter side, in pixels that the model sees.
@@ -270,7 +271,7 @@ def examine(
         A :class:`Checkup`. Nothing in a row makes it raise.
     """
     model = model or Model()
-    patient = _Patient(source.has_prompts, model, thumbnails, random.Random(seed))
+    patient = _Patient(source, model, thumbnails, random.Random(seed))
     rows = source.open()
     for row in track(rows, source.total) if track else rows:
         patient.add(row)
@@ -294,16 +295,30 @@ class _Seen(NamedTuple):
     prompt: int
 
 
+class _Gold(NamedTuple):
+    """A right answer that waits to be weighed: its row, whose it is, its box format, and its columns."""
+
+    row: FilmRow
+    drawing: Drawing
+    box_format: BoxFormat
+    columns: dict[str, Any]
+
+
 class _Patient:
     """The dataset under examination: counters only, but for a few bytes per film."""
 
-    def __init__(self, has_prompts: bool, model: Model, thumbnails: int, chance: random.Random) -> None:
-        self._has_prompts = has_prompts
+    def __init__(self, source: RowSource, model: Model, thumbnails: int, chance: random.Random) -> None:
+        self._has_prompts = source.has_prompts
+        self._unfinished = source.unfinished
+        self._scales: dict[str, _Bucket] = {}
+        self._rounded_scales: Counter[float] = Counter()
         self._model = model
         self._thumbnails = thumbnails
         self._chance = chance
         self._figures = Figures()
+        # By check, and by split and drawing.
         self._buckets: dict[str, dict[str, _Bucket]] = {}
+        self._listed = 0
         self._with_boxes: dict[str, list[Example]] = {}
         self._fits: dict[str, BoxFit] = {}
         self._by_id: dict[str, _Seen] = {}
@@ -311,7 +326,7 @@ class _Patient:
         self._split_of_patient: dict[str, str] = {}
         self._leaked: set[str] = set()
         self._formats: dict[str, BoxFormat | None] = {}
-        self._gold: list[tuple[FilmRow, dict[str, Any]]] = []
+        self._gold: list[_Gold] = []
         self._sample: list[FilmPicture] = []
         self._assumed_resize = self._estimated_length = self._has_patients = self._has_format = False
 
@@ -328,7 +343,14 @@ class _Patient:
         self._weigh_gold()
         diagnoses = self._diagnose()
         by_split = {split: found for splits, found in diagnoses.items() for split in splits}
-        findings = [*self._diagnosed(diagnoses), *self._counted(by_split), *self._of_labels(), *self._of_negatives()]
+        findings = [
+            *self._of_folder(),
+            *self._diagnosed(diagnoses),
+            *self._counted(by_split),
+            *self._of_scales(),
+            *self._of_labels(),
+            *self._of_negatives(),
+        ]
         findings.sort(key=lambda finding: (SEVERITIES.index(finding.severity), list(CHECKS).index(finding.name)))
         return Checkup(
             name, tuple(findings), self._unchecked(), tuple(self._assumptions()), self._figures, tuple(self._sample)
@@ -347,20 +369,25 @@ class _Patient:
         if self._has_prompts:
             problems += find_prompt_problems(row, box_format)
         self._has_format |= box_format is not None
+        self._weigh_scale(row)
         if row.size is not None:
             seen = self._seen_size(row)
             problems += find_small_boxes(row, seen)
             self._count_boxes(row, seen)
+            self._listed += sum(len(drawing.boxes) for drawing in row.drawings)
             sound = all(CHECKS[problem.name].severity != "error" for problem in problems)
-            if box_format is not None and sound and (not row.boxes or len(row.labels) in (0, len(row.boxes))):
+            if box_format is not None and sound:
                 self._expect_gold(row, box_format, seen)
         return problems
 
     def _note(self, row: FilmRow, problem: Problem) -> None:
-        bucket = self._buckets.setdefault(problem.name, {}).setdefault(row.split, _Bucket())
+        bucket = self._buckets.setdefault(problem.name, {}).setdefault(_group(row, problem.drawing), _Bucket())
+        self._fill(bucket, row, problem.detail)
+
+    def _fill(self, bucket: _Bucket, row: FilmRow, detail: str) -> None:
         bucket.count += 1
         if len(bucket.examples) < EXAMPLES:
-            bucket.examples.append(self._example(row, problem.detail))
+            bucket.examples.append(self._example(row, detail))
 
     def _example(self, row: FilmRow, detail: str) -> Example:
         return Example(row.split, row.number, row.id, detail, self._picture(row) if self._thumbnails else None)
@@ -368,7 +395,9 @@ class _Patient:
     def _picture(self, row: FilmRow) -> FilmPicture:
         width, height = row.size or row.image_size or (1, 1)
         title = f"{row.split} {row.number} · {row.id}"
-        return FilmPicture(row.thumbnail(self._thumbnails), width, height, row.boxes, row.labels, title)
+        boxes = [box for drawing in row.drawings for box in drawing.boxes]
+        labels = [_caption(drawing, k) for drawing in row.drawings for k in range(len(drawing.boxes))]
+        return FilmPicture(row.thumbnail(self._thumbnails), width, height, boxes, labels, title)
 
     def _draw_lot(self, row: FilmRow) -> None:
         """Every film has the same chance to be shown, however many there are (Vitter's algorithm R)."""
@@ -440,60 +469,63 @@ class _Patient:
 
     def _count_boxes(self, row: FilmRow, seen: tuple[float, float]) -> None:
         figures = self._figures
-        figures.boxes += len(row.boxes)
-        figures.negatives += not row.boxes
-        figures.per_film[min(len(row.boxes), MOST_BOXES)] += 1
-        for label in row.labels:
-            if isinstance(label, str) and (label in figures.labels or len(figures.labels) < _MOST_LABELS):
+        counts = [len(drawing.boxes) for drawing in row.answers]
+        figures.boxes += sum(counts)
+        figures.negatives += not any(counts)
+        figures.per_film[min(max(counts), MOST_BOXES)] += 1
+        labels = [label for drawing in row.answers for label in drawing.labels or () if isinstance(label, str)]
+        for label in labels:
+            if label in figures.labels or len(figures.labels) < _MOST_LABELS:
                 figures.labels[label] += 1
-        for label in {label for label in row.labels if isinstance(label, str)}:
+        for label in set(labels):
             if label in figures.labels:
                 figures.label_films[row.split, label] += 1
         size = trusted_size(row)
-        if size is None or not row.boxes:
+        if size is None:
             return
-        plain = [k for k, box in enumerate(row.boxes) if box_defect(box, size) != "normalised-boxes"]
-        self._fits.setdefault(row.split, BoxFit()).add([row.boxes[k] for k in plain], size, _resized(row))
-        if plain and len(self._with_boxes.setdefault(row.split, [])) < EXAMPLES:
-            found = f"box {plain[0]} is {shown(row.boxes[plain[0]])} on {size[0]:g} x {size[1]:g}"
-            self._with_boxes[row.split].append(self._example(row, found))
-        sound = [k for k in plain if box_defect(row.boxes[k], size) is None]
-        if sound:
-            _measure(
-                figures, as_box_array([row.boxes[k] for k in sound]), [label_of(row, k) for k in sound], size, seen
-            )
+        for drawing in row.drawings:
+            self._fit_boxes(row, drawing, size)
+        for drawing in row.answers:
+            sound = [k for k, box in enumerate(drawing.boxes) if box_defect(box, size) is None]
+            if sound:
+                boxes = as_box_array([drawing.boxes[k] for k in sound])
+                _measure(figures, boxes, [drawing.label(k) for k in sound], size, seen)
+
+    def _fit_boxes(self, row: FilmRow, drawing: Drawing, size: tuple[float, float]) -> None:
+        plain = [k for k, box in enumerate(drawing.boxes) if box_defect(box, size) != "normalised-boxes"]
+        if not plain:
+            return
+        group = _group(row, drawing.name)
+        self._fits.setdefault(group, BoxFit()).add(
+            [drawing.boxes[k] for k in plain], size, _resized(row), [drawing.label(k) for k in plain]
+        )
+        if len(self._with_boxes.setdefault(group, [])) < EXAMPLES:
+            found = f"box {plain[0]} is {shown(drawing.boxes[plain[0]])} on {size[0]:g} x {size[1]:g}"
+            self._with_boxes[group].append(self._example(row, drawing.prefix + found))
 
     def _expect_gold(self, row: FilmRow, box_format: BoxFormat, seen: tuple[float, float]) -> None:
-        columns: dict[str, Any] = {
-            "boxes": [list(box) for box in row.boxes],
-            "labels": list(row.labels) or None,
-            "width": row.size[0] if row.size else None,
-            "height": row.size[1] if row.size else None,
-            "resized_width": seen[0],
-            "resized_height": seen[1],
-            "box_format": box_format,
-        }
-        if columns["labels"] is not None:
-            columns["labels"] = [str(label) for label in columns["labels"]]
-        self._gold.append((row, columns))
+        for drawing in row.answers:
+            self._gold.append(_Gold(row, drawing, box_format, _gold_columns(row, drawing, seen)))
         if len(self._gold) >= _CHUNK:
             self._weigh_gold()
 
     def _weigh_gold(self) -> None:
         """Write the right answers of the rows that wait, measure them, and see what they earn."""
-        by_format: dict[int, list[tuple[FilmRow, dict[str, Any]]]] = {}
-        for row, columns in self._gold:
-            by_format.setdefault(id(columns["box_format"]), []).append((row, columns))
+        by_format: dict[int, list[_Gold]] = {}
+        for one in self._gold:
+            by_format.setdefault(id(one.box_format), []).append(one)
         for group in by_format.values():
-            box_format = group[0][1]["box_format"]
-            rows = [{key: value for key, value in columns.items() if key != "box_format"} for _, columns in group]
-            for (row, _), columns in zip(group, rows, strict=True):
-                for problem in self._find_long_answer(gold_answer(columns, box_format)):
-                    self._note(row, problem)
-            reward: GroundingReward = get_reward("R4", box_format=box_format)
-            for (row, _), found in zip(group, gold_problems(rows, reward), strict=True):
-                if found:
-                    self._note(row, Problem("gold-reward", "; ".join(found)))
+            reward: GroundingReward = get_reward("R4", box_format=group[0].box_format)
+            lost = gold_problems([one.columns for one in group], reward)
+            # A film counts once, however many readers it has.
+            details: dict[tuple[int, str], tuple[FilmRow, list[str]]] = {}
+            for one, found in zip(group, lost, strict=True):
+                long = list(self._find_long_answer(gold_answer(one.columns, one.box_format)))
+                for problem in [*long, *([Problem("gold-reward", "; ".join(found))] if found else [])]:
+                    said = details.setdefault((id(one.row), problem.name), (one.row, []))[1]
+                    said.append(one.drawing.prefix + problem.detail)
+            for (_, name), (row, said) in details.items():
+                self._note(row, Problem(name, "; ".join(said)))
         self._gold.clear()
 
     def _find_long_answer(self, answer: str) -> Iterator[Problem]:
@@ -512,13 +544,15 @@ class _Patient:
         return len(tokenizer(answer, add_special_tokens=False)["input_ids"]) + 1
 
     def _diagnose(self) -> dict[tuple[str, ...], Diagnosis]:
-        """The mistakes that all boxes of a split share; splits without one of their own are judged together."""
+        """The mistakes that all boxes of a split and reader share; the others are judged together."""
         diagnoses: dict[tuple[str, ...], Diagnosis] = {}
-        for split, fit in self._fits.items():
-            found = fit.diagnose()
-            if found is not None and found.whole:
-                diagnoses[split,] = found
-        rest = tuple(split for split in self._fits if (split,) not in diagnoses)
+        for group, fit in self._fits.items():
+            is_ignored = group.endswith(f", {IGNORED}")
+            # Regions to ignore may well be in one corner, such as a marker of the side.
+            found = fit.diagnose(corners=not is_ignored)
+            if found is not None and (found.whole or found.certain):
+                diagnoses[group,] = found
+        rest = tuple(group for group in self._fits if (group,) not in diagnoses and not group.endswith(f", {IGNORED}"))
         together = sum((self._fits[split] for split in rest), BoxFit())
         if found := together.diagnose():
             diagnoses[rest] = found
@@ -537,9 +571,10 @@ class _Patient:
                 example for splits in here for split in splits for example in self._diagnosed_examples(split, name)
             ]
             check = CHECKS[name]
+            is_doubtful = name == "one-corner" and not any(one.certain for one in here.values())
             yield Finding(
                 name,
-                check.severity,
+                "warning" if is_doubtful else check.severity,
                 check.title,
                 count,
                 of,
@@ -569,7 +604,7 @@ class _Patient:
             examples = tuple(example for bucket in buckets for example in bucket.examples)[:EXAMPLES]
             check = CHECKS[name]
             of = {
-                "boxes": self._figures.boxes,
+                "boxes": self._listed,
                 "films": self._figures.rows,
                 "patients": len(self._split_of_patient),
             }[check.unit]
@@ -582,6 +617,52 @@ class _Patient:
             counted = "about " if self._estimated_length else ""
             return f"The longest takes {counted}{self._figures.longest_gold} tokens."
         return ""
+
+    def _of_folder(self) -> Iterator[Finding]:
+        if self._unfinished:
+            check, found = CHECKS["unfinished-folder"], self._unfinished
+            yield Finding(
+                "unfinished-folder", check.severity, check.title, 1, 0, check.unit, found, check.why, check.fix, ()
+            )
+
+    def _weigh_scale(self, row: FilmRow) -> None:
+        if row.image_size is None or trusted_size(row) is None:
+            return
+        assert row.size is not None
+        detail = (
+            f"width {row.size[0]:g}, height {row.size[1]:g}; the image is {row.image_size[0]} x {row.image_size[1]}"
+        )
+        self._fill(self._scales.setdefault(image_scale(row.image_size, row.size), _Bucket()), row, detail)
+        self._rounded_scales[round(row.image_size[0] / row.size[0], 2)] += 1
+
+    def _of_scales(self) -> Iterator[Finding]:
+        """Images of another size than declared, unless all films are smaller copies or most are."""
+        films = sum(bucket.count for bucket in self._scales.values())
+        alike = max(
+            (sum(self._rounded_scales[round(scale + step, 2)] for step in (0, 0.01)) for scale in self._rounded_scales),
+            default=0,
+        )
+        are_most_exact = self._scales.get("same", _Bucket()).count > films / 2
+        doubtful = {"larger": True, "near": True, "near-copy": alike < films, "smaller": are_most_exact}
+        buckets = [self._scales[kind] for kind, is_doubtful in doubtful.items() if is_doubtful and kind in self._scales]
+        if not buckets:
+            return
+        check = CHECKS["image-scale"]
+        count = sum(bucket.count for bucket in buckets)
+        examples = tuple(example for bucket in buckets for example in bucket.examples)[:EXAMPLES]
+        found = f"{films - count} of {films} images are of the declared size or plain copies."
+        yield Finding(
+            "image-scale",
+            check.severity,
+            check.title,
+            count,
+            films,
+            check.unit,
+            found,
+            check.why,
+            check.fix,
+            examples,
+        )
 
     def _of_labels(self) -> Iterator[Finding]:
         groups = label_variants(self._figures.labels)
@@ -636,6 +717,27 @@ class _Patient:
             )
         if self._estimated_length:
             yield f"A token is {CHARACTERS_PER_TOKEN:g} characters of an answer; give --model for the real number."
+
+
+def _group(row: FilmRow, drawing: str) -> str:
+    """Boxes that one hand may have written in another way: of a split, and of a reader where there are several."""
+    return f"{row.split}, {drawing}" if drawing else row.split
+
+
+def _caption(drawing: Drawing, index: int) -> str:
+    label = drawing.label(index)
+    return ": ".join(filter(None, (drawing.name, "" if label is None else str(label))))
+
+
+def _gold_columns(row: FilmRow, drawing: Drawing, seen: tuple[float, float]) -> dict[str, Any]:
+    return {
+        "boxes": [list(box) for box in drawing.boxes],
+        "labels": [str(label) for label in drawing.labels] if drawing.labels else None,
+        "width": row.size[0] if row.size else None,
+        "height": row.size[1] if row.size else None,
+        "resized_width": seen[0],
+        "resized_height": seen[1],
+    }
 
 
 def _measure(

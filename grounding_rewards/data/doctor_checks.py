@@ -22,6 +22,13 @@ class Check(NamedTuple):
 
 
 CHECKS = {
+    "unfinished-folder": Check(
+        "error",
+        "folder",
+        "A prepared folder that is not finished",
+        "Training refuses it: films are missing, and nobody would notice.",
+        "Run the same `grounding-rewards prepare` again: it goes on.",
+    ),
     "unreadable-row": Check(
         "error",
         "films",
@@ -44,7 +51,7 @@ CHECKS = {
         "",
     ),
     "one-corner": Check(
-        "warning",
+        "error",
         "boxes",
         "All boxes in one corner of the film",
         "Boxes that were drawn on a smaller copy look like this, and findings of one kind may.",
@@ -121,6 +128,14 @@ CHECKS = {
         "Boxes are then moved and stretched against what the model sees.",
         "Give in width and height the size on which the boxes were drawn. A smaller copy of the film is no mistake; a "
         "cropped, padded or squeezed one is, unless its boxes went with it.",
+    ),
+    "image-scale": Check(
+        "warning",
+        "films",
+        "Images of another size than declared, unlike the others",
+        "If the boxes were drawn on the image, or the image was cropped or padded, every box is moved.",
+        "Where the boxes were drawn on the image, give its size in width and height. Where they were drawn on a larger "
+        "original, nothing is wrong.",
     ),
     "duplicate-boxes": Check(
         "warning",

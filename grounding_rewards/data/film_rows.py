@@ -10,21 +10,46 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from grounding_rewards.data.films import ANNOTATIONS
 from grounding_rewards.data.images import image_size
+from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 
 #: The split of a row that names none.
 NO_SPLIT = "all"
+#: The name of the drawing of regions that no reward looks at.
+IGNORED = "ignore_boxes"
 
 # With 64 films a batch of a megabyte each, a batch is no burden.
 _BATCH = 64
 _SHARD = re.compile(r"(?P<split>.+?)-\d+(-of-\d+)?")
+
+
+class Drawing(NamedTuple):
+    """Boxes that were drawn on a film together.
+
+    name: empty for the column `boxes`; `reader 0` and so on for `reader_boxes`; :data:`IGNORED` for `ignore_boxes`.
+    boxes: as they are given.
+    labels: as they are given; None where there are none.
+    """
+
+    name: str
+    boxes: Sequence[Any]
+    labels: Sequence[Any] | None = None
+
+    @property
+    def prefix(self) -> str:
+        """What to say before a word about these boxes."""
+        return f"{self.name}: " if self.name else ""
+
+    def label(self, index: int) -> Any:
+        """The label of a box; None where it has none."""
+        return self.labels[index] if self.labels is not None and index < len(self.labels) else None
 
 
 @dataclass(frozen=True)
@@ -107,6 +132,35 @@ class FilmRow:
         return given if isinstance(given, list | tuple) else ()
 
     @cached_property
+    def readers(self) -> tuple[Drawing, ...]:
+        """What each reader drew; none where the column `reader_boxes` is no list of lists."""
+        boxes, labels = self.columns.get("reader_boxes"), self.columns.get("reader_labels")
+        if not isinstance(boxes, list | tuple):
+            return ()
+        named = labels if isinstance(labels, list | tuple) and len(labels) == len(boxes) else [None] * len(boxes)
+        return tuple(
+            Drawing(f"reader {k}", one, named[k] if isinstance(named[k], list | tuple) else None)
+            for k, one in enumerate(boxes)
+            if isinstance(one, list | tuple)
+        )
+
+    @cached_property
+    def answers(self) -> tuple[Drawing, ...]:
+        """What a right answer may be: the boxes of any reader, or else `boxes`."""
+        return self.readers or (self._drawn,)
+
+    @cached_property
+    def drawings(self) -> tuple[Drawing, ...]:
+        """All boxes of the row: `boxes`, those of each reader, and regions that are ignored."""
+        ignored = self.columns.get("ignore_boxes")
+        regions = (Drawing(IGNORED, ignored),) if isinstance(ignored, list | tuple) else ()
+        return (self._drawn, *self.readers, *regions)
+
+    @property
+    def _drawn(self) -> Drawing:
+        return Drawing("", self.boxes, self.labels if self.columns.get("labels") is not None else None)
+
+    @cached_property
     def prompt(self) -> str | None:
         """The words of the prompt, of all its messages; None where the row has no prompt."""
         given = self.columns.get("prompt")
@@ -139,12 +193,14 @@ class RowSource:
         total: how many rows there are; None where that is not known beforehand.
         has_prompts: whether the rows bring their own prompts; a folder with annotations.jsonl gets them when it is
             loaded.
+        unfinished: why a prepared folder is not finished; empty where it is.
     """
 
     name: str
     open: Callable[[], Iterator[FilmRow]]
     total: int | None
     has_prompts: bool = True
+    unfinished: str = ""
 
 
 def open_rows(dataset: str, splits: Sequence[str] = ()) -> RowSource:
@@ -172,7 +228,9 @@ def open_rows(dataset: str, splits: Sequence[str] = ()) -> RowSource:
         return _jsonl_source(path, splits)
     shards = _shards(path)
     if shards:
-        return _parquet_source(dataset, shards, splits)
+        return replace(_parquet_source(dataset, shards, splits), unfinished=_why_unfinished(path))
+    if unfinished := _why_unfinished(path):
+        return RowSource(dataset, lambda: iter(()), 0, unfinished=unfinished)
     return _datasets_source(dataset, splits)
 
 
@@ -248,6 +306,23 @@ def _shards(path: Path) -> dict[str, list[Path]]:
     for file in sorted(path.glob("**/*.parquet")):
         shards.setdefault(_split_of(file), []).append(file)
     return shards
+
+
+def _why_unfinished(folder: Path) -> str:
+    """Why training refuses a prepared folder; empty where it does not, or the folder was not prepared."""
+    if not (folder / MANIFEST).is_file():
+        return ""
+    try:
+        manifest = read_manifest(folder)
+    except ValueError:
+        return f"{MANIFEST} cannot be read."
+    if not isinstance(manifest, dict) or "complete" not in manifest:
+        return ""
+    if not manifest["complete"]:
+        return f"{MANIFEST} says that the preparation was not completed."
+    files = [shard["file"] for counts in manifest["splits"].values() for shard in counts["shards"]]
+    lost = [file for file in files if not (folder / file).is_file()]
+    return f"{len(lost)} of {len(files)} shards are missing, the first is {lost[0]}." if lost else ""
 
 
 def _split_of(path: Path) -> str:

@@ -10,29 +10,39 @@ import numpy as np
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.box_defects import box_defect
 from grounding_rewards.data.doctor_checks import LEAST_SIDE, NEAR_DUPLICATE
-from grounding_rewards.data.film_rows import FilmRow
+from grounding_rewards.data.film_rows import IGNORED, Drawing, FilmRow
 from grounding_rewards.data.prompt_claims import prompt_contradictions
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BoxFormat
 
+# A copy is seldom larger than this part of the film.
+_NEAR = 0.95
+
 
 class Problem(NamedTuple):
-    """A defect of one row: the name of its check, and what is there."""
+    """A defect of one row: the name of its check, what is there, and in which drawing if not in `boxes`."""
 
     name: str
     detail: str
+    drawing: str = ""
 
 
 def find_unreadable(row: FilmRow) -> Iterator[Problem]:
     """Rows that are no rows.
 
     >>> list(find_unreadable(FilmRow("train", 0, {"boxes": "none"})))
-    [Problem(name='unreadable-row', detail="boxes is 'none', not a list")]
+    [Problem(name='unreadable-row', detail="boxes is 'none', not a list", drawing='')]
     """
     if row.damage is not None:
         yield Problem("unreadable-row", row.damage)
-    elif not isinstance(row.columns.get("boxes"), list | tuple):
+        return
+    readers, ignored = row.columns.get("reader_boxes"), row.columns.get(IGNORED)
+    if not isinstance(row.columns.get("boxes"), list | tuple):
         yield Problem("unreadable-row", f"boxes is {row.columns.get('boxes')!r:.60}, not a list")
+    elif readers is not None and not (readers and len(row.readers) == len(readers)):
+        yield Problem("unreadable-row", f"reader_boxes is {readers!r:.60}, not a list with the boxes of each reader")
+    elif ignored is not None and not isinstance(ignored, list | tuple):
+        yield Problem("unreadable-row", f"{IGNORED} is {ignored!r:.60}, not a list")
 
 
 def find_wrong_size(row: FilmRow) -> Iterator[Problem]:
@@ -57,30 +67,43 @@ def find_bad_boxes(row: FilmRow) -> Iterator[Problem]:
     """Boxes that are none, turned, empty, or off the film; one problem per box.
 
     >>> list(find_bad_boxes(FilmRow("train", 0, {"boxes": [[5, 5, 2, 9]], "width": 40, "height": 60})))
-    [Problem(name='swapped-corners', detail='box 0 is [5, 5, 2, 9]')]
+    [Problem(name='swapped-corners', detail='box 0 is [5, 5, 2, 9]', drawing='')]
     """
     size = trusted_size(row)
     film = "" if size is None else f" on {size[0]:g} x {size[1]:g}"
-    for index, box in enumerate(row.boxes):
-        name = box_defect(box, size)
-        if name is not None:
-            on_film = film if name in ("off-film", "partly-off-film", "normalised-boxes") else ""
-            yield Problem(name, f"box {index} is {shown(box)}{on_film}")
+    for drawing in row.drawings:
+        for index, box in enumerate(drawing.boxes):
+            name = box_defect(box, size)
+            if name is not None:
+                on_film = film if name in ("off-film", "partly-off-film", "normalised-boxes") else ""
+                yield Problem(name, f"{drawing.prefix}box {index} is {shown(box)}{on_film}", drawing.name)
 
 
 def find_bad_labels(row: FilmRow) -> Iterator[Problem]:
     """Labels that are too many, too few or blank.
 
     >>> list(find_bad_labels(FilmRow("train", 0, {"boxes": [[0, 0, 9, 9]], "labels": []})))
-    [Problem(name='label-count', detail='0 labels for 1 boxes')]
+    [Problem(name='label-count', detail='0 labels for 1 boxes', drawing='')]
     """
-    if row.columns.get("labels") is None:
-        return
-    if len(row.labels) != len(row.boxes):
-        yield Problem("label-count", f"{len(row.labels)} labels for {len(row.boxes)} boxes")
-    for index, label in enumerate(row.labels):
-        if not isinstance(label, str) or not label.strip():
-            yield Problem("blank-label", f"label {index} is {label!r:.40}")
+    if wrong := list(_wrong_label_counts(row)):
+        yield Problem("label-count", "; ".join(wrong))
+    for drawing in row.drawings:
+        for index, label in enumerate(drawing.labels or ()):
+            if not isinstance(label, str) or not label.strip():
+                yield Problem("blank-label", f"{drawing.prefix}label {index} is {label!r:.40}", drawing.name)
+
+
+def _wrong_label_counts(row: FilmRow) -> Iterator[str]:
+    of_readers = row.columns.get("reader_labels")
+    if of_readers is not None and not row.readers:
+        yield "reader_labels without reader_boxes"
+    elif of_readers is not None and not (isinstance(of_readers, list | tuple) and len(of_readers) == len(row.readers)):
+        yield f"reader_labels is {of_readers!r:.60}, not the labels of each of {len(row.readers)} readers"
+        of_readers = None
+    for drawing in row.drawings:
+        is_labelled = drawing.labels is not None or (of_readers is not None and drawing in row.readers)
+        if is_labelled and len(drawing.labels or ()) != len(drawing.boxes):
+            yield f"{drawing.prefix}{len(drawing.labels or ())} labels for {len(drawing.boxes)} boxes"
 
 
 def find_duplicate_boxes(row: FilmRow) -> Iterator[Problem]:
@@ -88,33 +111,38 @@ def find_duplicate_boxes(row: FilmRow) -> Iterator[Problem]:
 
     >>> film = {"boxes": [[0, 0, 50, 50], [0, 0, 50, 50], [0, 0, 50, 51]], "labels": ["mass", "mass", "cyst"]}
     >>> list(find_duplicate_boxes(FilmRow("train", 0, film)))
-    [Problem(name='duplicate-boxes', detail='boxes 0 and 1 are [0, 0, 50, 50]')]
+    [Problem(name='duplicate-boxes', detail='boxes 0 and 1 are [0, 0, 50, 50]', drawing='')]
     """
-    sound = [index for index, box in enumerate(row.boxes) if box_defect(box, None) is None]
+    for drawing in row.answers:
+        yield from _duplicates(drawing)
+
+
+def _duplicates(drawing: Drawing) -> Iterator[Problem]:
+    given = drawing.boxes
+    sound = [index for index, box in enumerate(given) if box_defect(box, None) is None]
     if len(sound) < 2:
         return
-    boxes = as_box_array([row.boxes[index] for index in sound])
+    boxes = as_box_array([given[index] for index in sound])
     iou = np.triu(pairwise_iou(boxes, boxes), k=1)
     reported = set()
     for first, second in zip(*np.nonzero(iou > NEAR_DUPLICATE), strict=True):
         a, b = sound[first], sound[second]
-        if b in reported or label_of(row, a) != label_of(row, b):
+        if b in reported or drawing.label(a) != drawing.label(b):
             continue
         reported.add(b)
         if (boxes[first] == boxes[second]).all():
-            yield Problem("duplicate-boxes", f"boxes {a} and {b} are {shown(row.boxes[a])}")
+            detail = f"{drawing.prefix}boxes {a} and {b} are {shown(given[a])}"
+            yield Problem("duplicate-boxes", detail, drawing.name)
         else:
-            overlap = f"IoU {iou[first, second]:.3f}"
-            yield Problem(
-                "near-duplicate-boxes", f"boxes {a} and {b}, {overlap}: {shown(row.boxes[a])}, {shown(row.boxes[b])}"
-            )
+            both = f"IoU {iou[first, second]:.3f}: {shown(given[a])}, {shown(given[b])}"
+            yield Problem("near-duplicate-boxes", f"{drawing.prefix}boxes {a} and {b}, {both}", drawing.name)
 
 
 def find_prompt_problems(row: FilmRow, box_format: BoxFormat | None) -> Iterator[Problem]:
     """A prompt that is missing, or asks for what the box format does not read.
 
     >>> list(find_prompt_problems(FilmRow("train", 0, {"prompt": ""}), None))
-    [Problem(name='prompt-missing', detail="prompt is ''")]
+    [Problem(name='prompt-missing', detail="prompt is ''", drawing='')]
     """
     if not row.prompt:
         yield Problem("prompt-missing", f"prompt is {row.columns.get('prompt')!r:.60}")
@@ -127,22 +155,42 @@ def find_small_boxes(row: FilmRow, seen: tuple[float, float]) -> Iterator[Proble
 
     >>> film = {"boxes": [[0, 0, 90, 12], [0, 0, 90, 90]], "width": 3000, "height": 3000}
     >>> list(find_small_boxes(FilmRow("train", 0, film), (896, 896)))
-    [Problem(name='small-boxes', detail='box 0 is 26.9 x 3.6 pixels of 896 x 896')]
+    [Problem(name='small-boxes', detail='box 0 is 26.9 x 3.6 pixels of 896 x 896', drawing='')]
     """
     size = trusted_size(row)
     if size is None:
         return
-    for index, box in enumerate(row.boxes):
-        if box_defect(box, size) is None:
-            width, height = (box[2] - box[0]) * seen[0] / size[0], (box[3] - box[1]) * seen[1] / size[1]
-            if min(width, height) < LEAST_SIDE:
-                found = f"box {index} is {width:.1f} x {height:.1f} pixels of {seen[0]:g} x {seen[1]:g}"
-                yield Problem("small-boxes", found)
+    for drawing in row.answers:
+        for index, box in enumerate(drawing.boxes):
+            if box_defect(box, size) is None:
+                width, height = (box[2] - box[0]) * seen[0] / size[0], (box[3] - box[1]) * seen[1] / size[1]
+                if min(width, height) < LEAST_SIDE:
+                    found = f"box {index} is {width:.1f} x {height:.1f} pixels of {seen[0]:g} x {seen[1]:g}"
+                    yield Problem("small-boxes", drawing.prefix + found, drawing.name)
 
 
-def _has_shape(image: tuple[float, float], size: tuple[float, float]) -> bool:
-    """Whether the image is a copy of a film of this size, up to the rounding of both sides."""
-    return abs(image[0] * size[1] - image[1] * size[0]) <= size[0] + size[1]
+def _has_shape(image: tuple[float, float], size: tuple[float, float], rounding: float = 1.0) -> bool:
+    """Whether the image is a copy of a film of this size, up to the rounding of both sides by so many pixels."""
+    return abs(image[0] * size[1] - image[1] * size[0]) <= rounding * (size[0] + size[1])
+
+
+def image_scale(image: tuple[float, float], size: tuple[float, float]) -> str:
+    """How an image of the film's shape relates to the declared size, both width and height in pixels.
+
+    Returns:
+        `same` (less than a pixel apart); `larger`; `smaller`; or, within a twentieth, where a copy is seldom meant,
+        `near-copy`, and `near` where both sides do not shrink alike by half a pixel.
+
+    >>> [image_scale((640, 512), size) for size in ((640, 512), (320, 256), (1280, 1024), (648, 520))]
+    ['same', 'larger', 'smaller', 'near']
+    """
+    if max(abs(image[0] - size[0]), abs(image[1] - size[1])) < 1:
+        return "same"
+    if image[0] > size[0] or image[1] > size[1]:
+        return "larger"
+    if image[0] < _NEAR * size[0]:
+        return "smaller"
+    return "near-copy" if _has_shape(image, size, rounding=0.5) else "near"
 
 
 def trusted_size(row: FilmRow) -> tuple[float, float] | None:
@@ -150,11 +198,6 @@ def trusted_size(row: FilmRow) -> tuple[float, float] | None:
     if row.size is None or (row.image_size is not None and not _has_shape(row.image_size, row.size)):
         return None
     return row.size
-
-
-def label_of(row: FilmRow, index: int) -> Any:
-    """The label of a box; None where it has none."""
-    return row.labels[index] if index < len(row.labels) else None
 
 
 def shown(box: Any) -> str:

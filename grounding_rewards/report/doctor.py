@@ -27,8 +27,8 @@ finding comes with its extent, three examples, why it matters and what to do.
 
 A dataset is a folder with annotations.jsonl, a folder of parquet files such as `grounding-rewards prepare` writes, a
 folder written by save_to_disk, or a dataset on the hub. Its columns: boxes (x1, y1, x2, y2 in pixels of the film),
-width, height, and as far as there are labels, image, prompt, id, patient_id, box_format, resized_width and
-resized_height. Nothing is changed, and nothing leaves this machine.
+width, height, and as far as there are labels, reader_boxes, reader_labels, ignore_boxes, image, prompt, id, patient_id,
+box_format, resized_width and resized_height. Nothing is changed, and nothing leaves this machine.
 """
 
 EXAMPLES = """\

@@ -347,13 +347,16 @@ def _heat_uri(counts: np.ndarray) -> str:
 def _sample(films: Sequence[FilmPicture]) -> str:
     if not films:
         return ""
-    cards = "".join(
-        _film(film, f"{film.title}: {', '.join(dict.fromkeys(map(str, film.labels))) or 'no boxes'}") for film in films
-    )
+    cards = "".join(_film(film, f"{film.title}: {_content(film)}") for film in films)
     return (
         '<h2>Films</h2><p class="note">Drawn at random. Blue boxes are sound, red ones are not.</p>'
         f'<div class="grid">{cards}</div>'
     )
+
+
+def _content(film: FilmPicture) -> str:
+    labels = ", ".join(filter(None, dict.fromkeys(map(str, film.labels))))
+    return labels or ("boxes without labels" if film.boxes else "no boxes")
 
 
 def _remarks(checkup: Checkup) -> str:

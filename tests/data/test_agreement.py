@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.data import readers
+from grounding_rewards.data import agreement, readers
 from grounding_rewards.data.agreement import add_arguments, measure_agreement, run
 from grounding_rewards.data.readers.base import FilmRecord
 from tests.conftest import valid_box_lists
@@ -173,6 +174,26 @@ def test_command(tmp_path, capsys, monkeypatch):
         "f1": {"0.45": [0.0, 0.0, 0.0]},
         "mean_iou": [None, None, None],
     }
+
+
+def test_options_reach_the_reader_and_help_is_plain(monkeypatch):
+    seen = {}
+
+    def read(root, *, split=None, sizes=None, box_format=None):
+        seen.update(sizes=sizes, box_format=box_format)
+        return iter([THREE])
+
+    monkeypatch.setitem(readers.READERS, "vlm-r1", read)
+    parser = argparse.ArgumentParser(description=agreement.__doc__)
+    add_arguments(parser)
+    options = ["vlm-r1", "--root", "r", "--option", "sizes=s.csv", "--option", "box_format=qwen3-vl"]
+    assert run(parser.parse_args(options)) == 0
+    assert seen == {"sizes": "s.csv", "box_format": "qwen3-vl"}
+    with pytest.raises(ValueError, match="It has: sizes, box_format"):
+        run(parser.parse_args(["vlm-r1", "--root", "r", "--option", "size=s.csv"]))
+    assert "--option" in parser.format_help()
+    assert "``" not in parser.format_help()
+    assert not re.search(":[a-z]+:`", parser.format_help())
 
 
 def test_reader_of_vindr_is_understood(tmp_path):

@@ -376,12 +376,207 @@ def test_only_the_split_with_the_mistake_is_blamed(folder):
     assert {example.split for example in finding.examples} == {"train"}
 
 
-def test_boxes_in_one_corner_that_fit_no_usual_size_are_a_warning(folder):
-    films = clean_films()
+@pytest.mark.parametrize(
+    ("scale", "count", "severity"),
+    [
+        (0.5, FILMS, "error"),
+        # beyond the quarter
+        (0.58, FILMS, "warning"),
+        # 25 boxes may lie there by chance
+        (0.5, 17, "warning"),
+    ],
+)
+def test_boxes_in_one_corner_that_fit_no_usual_size(folder, scale, count, severity):
+    films = clean_films()[:count]
     for film in films:
-        film["boxes"] = [[0.5 * value for value in box] for box in film["boxes"]]
+        film["boxes"] = [[scale * value for value in box] for box in film["boxes"]]
     (finding,) = examine(open_rows(folder(films))).findings
-    assert (finding.name, finding.severity) == ("one-corner", "warning")
+    assert (finding.name, finding.severity) == ("one-corner", severity)
+
+
+@pytest.mark.parametrize(
+    ("labels", "certain"),
+    [(LABELS, True), (("pacemaker",), False)],
+)
+def test_one_kind_of_finding_may_be_at_home_in_a_quarter(labels, certain):
+    fit = BoxFit()
+    for k in range(40):
+        fit.add([[300 + k, 20, 380 + k, 90 + k]], (600, 600), labels=[labels[k % len(labels)]])
+    diagnosis = fit.diagnose()
+    assert (diagnosis.name, diagnosis.certain) == ("one-corner", certain)
+    assert "upper right" in diagnosis.found
+
+
+# Several readers, whose boxes are in columns of their own.
+
+
+def by_readers(films: list[Film]) -> list[Film]:
+    """Two readers who drew almost the same; `boxes` is empty, as under `any-of`."""
+    for film in films:
+        film["reader_boxes"] = [film["boxes"], [[x1, y1, x2 - 1, y2] for x1, y1, x2, y2 in film["boxes"]]]
+        film["reader_labels"] = [film["labels"], list(film["labels"])]
+        film["ignore_boxes"] = [[0, 0, 30, 20]]
+        film["boxes"], film["labels"] = [], []
+    return films
+
+
+def test_sound_readers_pass_and_are_counted(folder):
+    films = by_readers(clean_films())
+    checkup = examine(open_rows(folder(films)))
+    assert found(checkup) == []
+    boxes = sum(len(one) for film in films for one in film["reader_boxes"])
+    assert checkup.figures.boxes == checkup.figures.areas.sum() == sum(checkup.figures.labels.values()) == boxes
+    assert checkup.figures.negatives == FILMS // 4
+    assert checkup.figures.longest_gold > 0
+
+
+def test_a_film_on_which_one_reader_drew_nothing_is_no_negative(folder):
+    films = by_readers(clean_films())
+    for film in films:
+        film["reader_boxes"][0], film["reader_labels"][0] = [], []
+    assert examine(open_rows(folder(films))).figures.negatives == FILMS // 4
+
+
+def test_a_film_of_readers_is_not_shown_as_empty(folder):
+    checkup = examine(open_rows(folder(by_readers(clean_films())[1:2])), thumbnails=32)
+    assert len(checkup.sample[0].boxes) == 2 * 2 + 1
+    assert checkup.sample[0].labels[0].startswith("reader 0: ")
+
+
+@pytest.mark.parametrize(
+    ("box", "name"),
+    [
+        ([math.nan, 0, 9, 9], "not-finite"),
+        ([30, 30, 20, 60], "swapped-corners"),
+        ([30, 30, 30, 60], "no-area"),
+        ([900, 30, 950, 60], "off-film"),
+        ([200, 30, 950, 60], "partly-off-film"),
+        ([0.1, 0.1, 0.5, 0.5], "normalised-boxes"),
+    ],
+)
+@pytest.mark.parametrize("column", ["boxes", "reader 1", "ignore_boxes"])
+def test_a_bad_box_of_any_column_is_found(folder, box, name, column):
+    films = by_readers(clean_films())
+    film = films[1]
+    if column == "reader 1":
+        film["reader_boxes"][1][0] = box
+    elif column == "boxes":
+        film["boxes"], film["labels"] = [box], ["lung nodule"]
+    else:
+        film["ignore_boxes"].append(box)
+    (finding,) = examine(open_rows(folder(films))).findings
+    assert (finding.name, finding.count) == (name, 1)
+    assert finding.examples[0].detail.startswith("box 0" if column == "boxes" else f"{column}: box ")
+    assert list(row_problems(film)) or name == "normalised-boxes"
+
+
+@pytest.mark.parametrize(("plant", "name"), [(as_xywh, "box-order"), (on_1024, "wrong-frame")])
+def test_the_reader_who_drew_otherwise_is_named(folder, plant, name):
+    films = by_readers(clean_films())
+    second = [{**film, "boxes": film["reader_boxes"][1]} for film in films]
+    plant(second)
+    for film, drawn in zip(films, second, strict=True):
+        film["reader_boxes"][1] = drawn["boxes"]
+    # Some 25 boxes of a split are enough to tell an order, a frame needs 20.
+    for film in films:
+        film["split"] = "train"
+    (finding,) = examine(open_rows(folder(films))).findings
+    assert finding.name == name
+    assert finding.found.startswith("train, reader 1: ")
+    assert all("reader 1: " in example.detail for example in finding.examples)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"reader_labels": [["mass"]]}, "label-count"),
+        ({"reader_labels": [["mass"], []]}, "label-count"),
+        ({"reader_labels": [["mass"], None]}, "label-count"),
+        ({"reader_labels": [["mass"], [" "]]}, "blank-label"),
+        ({"reader_boxes": None}, "label-count"),
+        ({"reader_boxes": []}, "unreadable-row"),
+        ({"reader_boxes": "none"}, "unreadable-row"),
+        ({"reader_boxes": [None]}, "unreadable-row"),
+        ({"ignore_boxes": 3}, "unreadable-row"),
+    ],
+)
+def test_columns_of_readers_that_do_not_fit(folder, change, name):
+    film = clean_films()[4]
+    boxes = [[20, 20, 90, 90]]
+    film |= {"boxes": [], "labels": [], "reader_boxes": [boxes, boxes], "reader_labels": [["mass"], ["mass"]]}
+    (finding,) = examine(open_rows(folder([film | change]))).findings
+    assert (finding.name, finding.count) == (name, 1)
+
+
+# Sizes of the image's shape, and not of its size.
+
+
+def declared(films: list[Film], scale: float) -> None:
+    for film in films:
+        film["width"], film["height"] = scale * film["width"], scale * film["height"]
+        film["boxes"] = [[scale * value for value in box] for box in film["boxes"]]
+
+
+@pytest.mark.parametrize(
+    ("scales", "count"),
+    [
+        ({}, 0),
+        # a few of another size than the rest
+        ({3: 2.0, 7: 3.5}, 2),
+        ({3: 1.02}, 1),
+        ({3: 0.5}, 1),
+        # all are copies, of one scale or of several
+        (dict.fromkeys(range(FILMS), 2.0), 0),
+        (dict.fromkeys(range(FILMS), 1.03), 0),
+        ({k: 1.5 + 0.05 * k for k in range(FILMS)}, 0),
+        # one of the copies is hardly smaller
+        ({**dict.fromkeys(range(FILMS), 2.0), 5: 1.03}, 1),
+        # images that are larger than declared
+        (dict.fromkeys(range(FILMS), 0.5), FILMS),
+    ],
+)
+def test_a_size_of_the_same_shape_that_is_not_the_image_s(folder, scales, count):
+    films = clean_films()
+    for k, scale in scales.items():
+        declared([films[k]], scale)
+    findings = [one for one in examine(open_rows(folder(films))).findings if one.name == "image-scale"]
+    assert [(one.severity, one.count, one.of) for one in findings] == [("warning", count, FILMS)] * (count > 0)
+
+
+def test_a_border_is_no_scale(tmp_path):
+    films = []
+    for k in range(3):
+        Image.new("L", (640, 512), k).save(tmp_path / f"{k}.png")
+        films.append({"file": f"{k}.png", "width": 648, "height": 520, "boxes": [], "labels": []})
+    (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, films)))
+    (finding,) = examine(open_rows(str(tmp_path))).findings
+    assert (finding.name, finding.count) == ("image-scale", 3)
+    assert finding.examples[0].detail == "width 648, height 520; the image is 640 x 512"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ({"complete": False}, "not completed"),
+        ({"complete": True, "splits": {"train": {"shards": [{"file": "train-9.parquet"}]}}}, "1 of 1 shards"),
+        ("{", "cannot be read"),
+        ({"complete": True, "splits": {}}, ""),
+        # of another program
+        ({"version": 3}, ""),
+    ],
+)
+@pytest.mark.parametrize("has_shards", [True, False])
+def test_an_unfinished_folder_is_an_error(images, tmp_path, manifest, words, has_shards):
+    text = manifest if isinstance(manifest, str) else json.dumps(manifest)
+    root = as_parquet(prompted(clean_films(), images), tmp_path) if has_shards else str(tmp_path)
+    (Path(root) / "manifest.json").write_text(text)
+    if not words and not has_shards:
+        with pytest.raises(ValueError, match="without any"):
+            open_rows(root)
+        return
+    checkup = examine(open_rows(root))
+    assert found(checkup, "error") == (["unfinished-folder"] if words else [])
+    assert not words or words in checkup.findings[0].found
 
 
 # Near misses: nothing is wrong with these.
@@ -744,4 +939,11 @@ def test_every_check_says_what_to_do():
     assert all(check.severity in SEVERITIES and check.why for check in CHECKS.values())
     planted = {name for _, name in PLANTED}
     # Tested on their own.
-    assert set(CHECKS) - planted == {"prompt-missing", "prompt-format", "gold-reward", "one-corner"}
+    assert set(CHECKS) - planted == {
+        "prompt-missing",
+        "prompt-format",
+        "gold-reward",
+        "one-corner",
+        "image-scale",
+        "unfinished-folder",
+    }

@@ -228,3 +228,18 @@ def test_a_dataset_without_a_single_sound_box_has_a_page(write):
     for film in made:
         film["boxes"], film["labels"] = [], []
     tags(render_doctor_page(examine(open_rows(write(made)), thumbnails=16)))
+
+
+def test_films_of_readers_have_boxes_on_the_page(write):
+    made = films()
+    for film in made:
+        film["reader_boxes"], film["boxes"], film["labels"] = [film["boxes"] or [[5, 5, 60, 60]]], [], []
+    page = render_doctor_page(examine(open_rows(write(made)), thumbnails=32))
+    assert "no boxes" not in page
+    assert "reader 0" in page
+
+
+def test_an_unfinished_folder_without_rows_is_reported(tmp_path, capsys):
+    (tmp_path / "manifest.json").write_text('{"complete": false}')
+    assert command(str(tmp_path), "--out", str(tmp_path / "page.html")) == 1
+    assert "not completed" in " ".join(capsys.readouterr().out.split())

@@ -15,7 +15,8 @@ def card_text(manifest: Mapping[str, Any]) -> str:
     Args:
         manifest: As `manifest.json` holds it.
     """
-    return "\n".join([*_head(manifest), "", *_source(manifest), "", *_counts(manifest), "", *_how(manifest), ""])
+    parts = [part(manifest) for part in (_head, _source, _counts, _agreement, _how)]
+    return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
 
 def _head(manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -67,6 +68,10 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
         ],
     )
     yield ""
+    if manifest["settings"]["readers"] == "any-of":
+        yield "A row without boxes is one where no reader drew any. All readers' boxes are counted, so that a finding"
+        yield "counts once for each reader who drew it; the column `boxes` holds those of one reader."
+        yield ""
     yield "Rows with a finding, and boxes of it:"
     yield ""
     yield from _table(
@@ -89,18 +94,47 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 def _split_sentence(manifest: Mapping[str, Any]) -> str:
     films, drawn = manifest["films"]["count"], manifest["films_without_own_split"]
-    without = manifest["films_without_patient"]
+    without, alone = manifest["films_without_patient"], manifest["films_drawn_by_film"]
     words = [f"Of {films} films {films - drawn} have the dataset's own split."]
-    if drawn:
-        words.append(f"The other {drawn} were drawn by a seeded hash of the patient, or stand where the patient does.")
+    if by_patient := drawn - alone:
+        words.append(f"{by_patient} were drawn by a seeded hash of the patient, or stand where the patient does.")
+    if alone:
+        words.append(f"{alone} were drawn by a seeded hash of the film, because the patient is not known.")
     if without:
         words.append(
-            f"The patient of {without} films is not known: they were drawn by the film, and nobody can say whether a "
-            "patient is in two splits."
+            f"The patient of {without} films is not known, so nobody can say whether a patient is in two splits."
         )
     else:
         words.append("No patient is in two splits.")
     return " ".join(words)
+
+
+def _agreement(manifest: Mapping[str, Any]) -> Iterator[str]:
+    agreement = manifest["agreement"]
+    if agreement is None:
+        return
+    overall = agreement["overall"]
+    yield "## How well the readers agree"
+    yield ""
+    yield f"{agreement['pairs']} pairs of readers on {agreement['films']} films; no model can be judged better than"
+    yield "this against one of them. In brackets are 95 % intervals over films."
+    yield ""
+    yield from _table(
+        ("finding", "on films", *(f"F1 at IoU {threshold}" for threshold in overall["f1"]), "mean IoU"),
+        [
+            (
+                "all" if one["label"] is None else one["label"],
+                one["findings"],
+                *map(_estimate, (*one["f1"].values(), one["mean_iou"])),
+            )
+            for one in (overall, *agreement["labels"])
+        ],
+    )
+
+
+def _estimate(ends: Sequence[float | None]) -> str:
+    value, low, high = ends
+    return "–" if value is None else f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def _how(manifest: Mapping[str, Any]) -> Iterator[str]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import functools
-import inspect
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from grounding_rewards.data.prepare.pipeline import Progress, prepare_films
 from grounding_rewards.data.prepare.settings import BAD_FILMS, IMAGE_FORMATS, SHARES, PrepareSettings
 from grounding_rewards.data.prompts import TASKS
 from grounding_rewards.data.readers import get_reader, list_datasets
+from grounding_rewards.data.readers.options import reader_options
 from grounding_rewards.parsing.formats import box_format_from_option
 
 DESCRIPTION = """\
@@ -64,7 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("dataset", nargs="?", metavar="DATASET", help=f"one of: {', '.join(list_datasets())}")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write, or to go on")
-    parser.add_argument("--verify", action="store_true", help="only check the checksums of --out; 1 if one is wrong")
+    parser.add_argument("--verify", action="store_true", help="only check the files of --out; 1 if one is wrong")
 
     films = parser.add_argument_group("which films")
     films.add_argument("--root", type=Path, metavar="FOLDER", help="the dataset as it was downloaded")
@@ -90,6 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="stop",
         help="at a film that cannot be used: stop and name it (default), or skip it and list it in the card",
     )
+    films.add_argument("--licence", metavar="WORDS", help="of films in a general format such as jsonl, for the card")
+    films.add_argument("--source", metavar="WORDS", help="address or name of where such films are from, for the card")
 
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--task", choices=TASKS, default="detection", help="default: detection")
@@ -158,8 +160,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise ValueError(f"Expected {option}, got none. See grounding-rewards prepare --help for examples.")
     settings = _settings(arguments)
     reader = get_reader(settings.dataset)
-    parameters = list(inspect.signature(reader).parameters.values())[2:]
-    options = _options(arguments.option, {one.name: one.default for one in parameters})
+    options = reader_options(reader, arguments.option)
     read = functools.partial(reader, str(arguments.root), split=arguments.split, **options)
     with _progress_bar() as progress:
         manifest = prepare_films(
@@ -187,6 +188,8 @@ def _settings(arguments: argparse.Namespace) -> PrepareSettings:
         window=_window(arguments.window),
         model=arguments.model,
         bad_films=arguments.bad_films,
+        licence=arguments.licence,
+        source=arguments.source,
         shard_megabytes=arguments.shard_megabytes,
     )
 
@@ -209,29 +212,6 @@ def _window(text: str | None) -> tuple[float, float] | None:
     except ValueError:
         raise ValueError(f"Expected LOW,HIGH for --window, got {text!r}. Write 31768,33168, for example.") from None
     return low, high
-
-
-def _options(given: Sequence[str], defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """The reader's options, checked against the names of its arguments behind `root` and `split`."""
-    options = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise ValueError(f"Expected NAME=VALUE for --option, got {text!r}. Write sizes=sizes.csv, for example.")
-        if name not in defaults:
-            raise ValueError(
-                f"Expected one of the reader's own options for --option, got {name!r}. It has: "
-                f"{', '.join(defaults) or 'none'}."
-            )
-        options[name] = _option_value(value, defaults[name])
-    return options
-
-
-def _option_value(text: str, default: Any) -> Any:
-    """A value as the reader takes it: `true` and `false`, names with commas where it takes several, or a word."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    return tuple(text.split(",")) if isinstance(default, tuple) else text
 
 
 def _verify(out: Path) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-_DICOM = (".dcm", ".dicom")
+DICOM_SUFFIXES = (".dcm", ".dicom")
 _KEPT_FORMATS = ("PNG", "JPEG", "WEBP")
 _KEPT_MODES = ("L", "RGB")
 _SAVE_OPTIONS: Mapping[str, Mapping[str, int]] = {
@@ -32,13 +32,17 @@ class ImageOptions(NamedTuple):
 
 
 class StoredImage(NamedTuple):
-    """An encoded image, its size, and the size of the film that it was made from, all in pixels."""
+    """An encoded image, its size, and the size of the film that it was made from, all in pixels.
+
+    original_spacing: Millimetres per pixel of that film in x and y, where its file says so.
+    """
 
     data: bytes
     width: int
     height: int
     original_width: int
     original_height: int
+    original_spacing: tuple[float, float] | None = None
 
 
 def store_image(path: str | Path, options: ImageOptions) -> StoredImage:
@@ -57,14 +61,19 @@ def store_image(path: str | Path, options: ImageOptions) -> StoredImage:
         ValueError: The file cannot be read; the message says why.
     """
     path = Path(path)
-    if path.suffix.lower() in _DICOM:
+    if path.suffix.lower() in DICOM_SUFFIXES:
         from grounding_rewards.data.dicom import read_dicom
 
-        return _encode(_grey(read_dicom(path).pixels), options)
+        film = read_dicom(path)
+        # DICOM says first how far apart the rows are.
+        spacing = None if film.facts.spacing is None else (film.facts.spacing[1], film.facts.spacing[0])
+        return _encode(_grey(film.pixels), options)._replace(original_spacing=spacing)
     try:
         return _store_plain(path, options)
     except (OSError, SyntaxError, ValueError) as error:
-        raise ValueError(f"Expected an image in {path}, got {error}. Replace the file or skip the film.") from error
+        raise ValueError(
+            f"Expected an image in {path}, got {str(error).rstrip('.')}. Replace the file or skip the film."
+        ) from error
 
 
 def _store_plain(path: Path, options: ImageOptions) -> StoredImage:

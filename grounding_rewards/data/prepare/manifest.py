@@ -26,42 +26,54 @@ from grounding_rewards.data.prepare.sources import source_of
 from grounding_rewards.data.prepare.survey import Survey
 
 MANIFEST = "manifest.json"
+CARD = "README.md"
 
 _PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
 
 
-def start(out: Path, settings: PrepareSettings, survey: Survey) -> dict[str, Any] | None:
-    """Make the folder ready, or go on in one that was left unfinished.
-
-    Returns:
-        The manifest, if the folder is finished; else None.
+def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[str, Any] | None:
+    """The manifest of a folder that is finished; None where there is something left to do. Nothing is written.
 
     Raises:
         ValueError: The folder holds other files, or was begun with other settings, films or versions.
     """
-    begun = {"complete": False, **_identity(settings, survey)}
     if not (out / MANIFEST).is_file():
         if out.exists() and any(out.iterdir()):
             raise ValueError(f"Expected a new or empty folder for out, got {str(out)!r} with files. Name another one.")
-        out.mkdir(parents=True, exist_ok=True)
-        write_text(out / MANIFEST, _as_json(begun))
         return None
     there = read_manifest(out)
+    found, begun = _decisive(there), _decisive(_identity(settings, survey))
     # Other versions may write other bytes, which matters only where there is something left to write.
     decisive = ("settings", "films") if there["complete"] else ("settings", "films", "versions")
-    changed = [name for name in decisive if there.get(name) != begun[name]]
+    changed = [name for name in decisive if found.get(name) != begun[name]]
     if changed:
         raise ValueError(
             f"Expected the {changed[0]} that {str(out)!r} was begun with, got others: "
-            f"{_difference(there.get(changed[0]), begun[changed[0]])}. Name another folder, or remove this one."
+            f"{_difference(found.get(changed[0]), begun[changed[0]])}. Name another folder, or remove this one."
         )
+    return read_manifest(out) if there["complete"] else None
+
+
+def begin(out: Path, settings: PrepareSettings, survey: Survey) -> None:
+    """Make the folder ready, new or left unfinished, after `find_finished`."""
+    if not (out / MANIFEST).is_file():
+        out.mkdir(parents=True, exist_ok=True)
+        write_text(out / MANIFEST, _as_json({"complete": False, **_identity(settings, survey)}))
     for partial in (out / FOLDER).glob("*.partial"):
         partial.unlink()
-    return there if there["complete"] else None
 
 
-def finish(out: Path, settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
-    """Write the manifest and the card from the shards that are there, and return the manifest."""
+def finish(
+    out: Path, settings: PrepareSettings, survey: Survey, agreement: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Write the manifest and the card from the shards that are there, and return the manifest.
+
+    Args:
+        out: The folder.
+        settings: Of the preparation.
+        survey: Of all films.
+        agreement: Of their readers, as `Agreement.as_json`; None where no film has several.
+    """
     splits, skipped = {}, []
     for split in _split_order(out):
         files = shard_files(out, split)
@@ -78,18 +90,22 @@ def finish(out: Path, settings: PrepareSettings, survey: Survey) -> dict[str, An
             for path, footer in zip(files, footers, strict=True)
         ]
         splits[split] = {**counts, "shards": shards}
-    manifest = {
+    hashed = settings.splits_from == "hash"
+    manifest: dict[str, Any] = {
         "complete": True,
         **_identity(settings, survey),
-        "source": source_of(settings.dataset)._asdict(),
+        "source": source_of(settings.dataset, settings.licence, settings.source)._asdict(),
         "vocabulary": list(survey.plan.vocabulary),
         "boxes_drawn": survey.boxes,
         "films_without_patient": survey.without_patient,
-        "films_without_own_split": survey.without_split if settings.splits_from == "dataset" else survey.films,
+        "films_without_own_split": survey.films if hashed else survey.without_split,
+        "films_drawn_by_film": survey.without_patient if hashed else survey.without_both,
+        "agreement": agreement,
         "splits": splits,
         "skipped": skipped,
     }
-    write_text(out / "README.md", card_text(manifest))
+    write_text(out / CARD, card_text(manifest))
+    manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}
     write_text(out / MANIFEST, _as_json(manifest))
     return manifest
 
@@ -131,7 +147,7 @@ def split_files(folder: str | Path, split: str) -> list[str]:
 
 
 def verify_films(folder: str | Path) -> list[str]:
-    """What is wrong with the files of a prepared folder, one sentence each; nothing where every checksum is right.
+    """What is wrong with the shards and the card of a prepared folder, one sentence each; nothing where all is right.
 
     Raises:
         ValueError: There is no manifest.
@@ -142,12 +158,12 @@ def verify_films(folder: str | Path) -> list[str]:
         return ["the preparation was interrupted; run the same command again"]
     shards = [shard for counts in manifest["splits"].values() for shard in counts["shards"]]
     problems = []
-    for shard in shards:
-        path = folder / shard["file"]
+    for written in (*shards, manifest["card"]):
+        path = folder / written["file"]
         if not path.is_file():
-            problems.append(f"{shard['file']} is missing")
-        elif file_checksum(path) != shard["sha256"]:
-            problems.append(f"{shard['file']} was changed: its checksum is another one")
+            problems.append(f"{written['file']} is missing")
+        elif file_checksum(path) != written["sha256"]:
+            problems.append(f"{written['file']} was changed: its checksum is another one")
     listed = {shard["file"] for shard in shards}
     there = {path.relative_to(folder).as_posix() for path in (folder / FOLDER).glob("*")}
     return problems + [f"{name} is not part of the dataset" for name in sorted(there - listed)]
@@ -157,6 +173,12 @@ def _identity(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
     """What must be the same when a preparation goes on."""
     plain = json.loads(json.dumps(asdict(settings)))
     return {"settings": plain, "films": {"count": survey.films, "digest": survey.digest}, "versions": _versions()}
+
+
+def _decisive(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """A manifest or identity without what may change: a run that stopped at a bad film goes on and skips it."""
+    settings = {name: value for name, value in manifest.get("settings", {}).items() if name != "bad_films"}
+    return {**manifest, "settings": settings}
 
 
 def _versions() -> dict[str, str | None]:

@@ -10,15 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.checks import row_problems
 from grounding_rewards.data.labels import normalize_record
 from grounding_rewards.data.prepare import manifest as manifests
 from grounding_rewards.data.prepare.film_images import ImageOptions, StoredImage, store_image
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.shards import ShardWriter
+from grounding_rewards.data.prepare.spacing import stored_spacing
 from grounding_rewards.data.prepare.splits import film_split
 from grounding_rewards.data.prepare.survey import Survey, survey_films
-from grounding_rewards.data.prepare.tasks import TaskRow, prompt_of, task_rows
+from grounding_rewards.data.prepare.tasks import TaskRow, film_of_interest, prompt_of, task_rows
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.resize import has_resized_size, resized_size
 
@@ -81,11 +83,20 @@ def prepare_films(
     out, told = Path(out), progress or (lambda stage, done, of: None)
     records = functools.partial(_records, read, settings)
     survey = survey_films(_counted(records(), lambda done: told("reading tables", done, None)), settings)
-    if finished := manifests.start(out, settings, survey):
+    if finished := manifests.find_finished(out, settings, survey):
         return finished
+    # What can be wrong is found before the folder is begun, which would refuse other settings.
     processor = None if settings.model is None else _load_processor(settings.model)
+    agreement = _measure_readers(records, survey, told) if survey.has_several_readers else None
+    manifests.begin(out, settings, survey)
     _write_shards(records, Path(root), out, survey, processor, processes, told)
-    return manifests.finish(out, settings, survey)
+    return manifests.finish(out, settings, survey, agreement)
+
+
+def _measure_readers(records: Callable[[], Iterable[FilmRecord]], survey: Survey, told: Progress) -> dict[str, Any]:
+    """How well the readers agree about the findings of interest."""
+    films = _counted(records(), lambda done: told("comparing readers", done, survey.films))
+    return measure_agreement(film_of_interest(film, survey.plan.vocabulary) for film in films).as_json()
 
 
 def _write_shards(
@@ -117,11 +128,26 @@ def _write_shards(
                 writer.skip(job.record.id, str(problem))
             else:
                 raise ValueError(
-                    f"Expected a film that can be used, got {job.record.id} ({job.record.file}): {problem}. Correct "
+                    f"Expected a film that can be used, got {job.record.id} ({job.record.file}): "
+                    f"{str(problem).rstrip('.')}. Correct "
                     'it, or leave out such films with bad_films="skip" (--bad-films skip). What is done is kept.'
                 )
+    _check_rows(list(writers.values()))
     for writer in writers.values():
         writer.close()
+
+
+def _check_rows(writers: Sequence[ShardWriter]) -> None:
+    if not all(writer.is_empty for writer in writers):
+        return
+    skipped = [film for writer in writers for film in writer.skipped]
+    if not skipped:
+        raise ValueError("Expected a film that answers to the task, got none. Check the task and the labels.")
+    film, reason = skipped[0]
+    raise ValueError(
+        f"Expected at least one film that can be used, got {len(skipped)} that cannot; the first is {film}: "
+        f"{reason.rstrip('.')}. Check the root and the reader's options."
+    )
 
 
 def _open_jobs(
@@ -198,6 +224,7 @@ def _try_store(path: Path, options: ImageOptions) -> StoredImage | str:
 def _end_with_parent() -> None:
     """Let a worker end when the process that started it is killed, instead of waiting for work for ever."""
     import os
+    import signal
     import threading
     from multiprocessing import parent_process
 
@@ -207,6 +234,8 @@ def _end_with_parent() -> None:
             parent.join()
             os._exit(1)
 
+    # Ctrl-C reaches the workers too; the process that started them ends them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=watch, daemon=True).start()
 
 
@@ -230,6 +259,8 @@ def _film_rows(
         "patient_id": record.patient_id,
         "split": job.split,
     }
+    if survey.has_spacing:
+        common["pixel_spacing"] = stored_spacing(record, image)
     if isinstance(settings.box_format, str):
         common["box_format"] = settings.box_format
     if has_resized_size(processor):
@@ -289,6 +320,7 @@ def dataset_features(survey: Survey, *, with_resized: bool) -> Any:
         **({"phrase": word} if settings.task == "phrase" else {}),
         "original_width": number,
         "original_height": number,
+        **({"pixel_spacing": List(Value("float64"))} if survey.has_spacing else {}),
         **({"ignore_boxes": boxes} if survey.has_ignored or settings.readers == "ignore" else {}),
     }
     if settings.readers == "any-of":
@@ -310,4 +342,12 @@ def _counted(records: Iterable[FilmRecord], told: Callable[[int], None]) -> Iter
 def _load_processor(model: str) -> Any:
     from transformers import AutoProcessor
 
-    return AutoProcessor.from_pretrained(model)
+    try:
+        return AutoProcessor.from_pretrained(model)
+    # What is raised depends on what is wrong: no such folder, no access, a file that is no JSON, a missing package.
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        raise ValueError(
+            f"Expected a folder or id of a model for --model, got {model!r} ({reason}). "
+            "Name a folder with the files of its processor, or an id that is in the cache or can be reached."
+        ) from error

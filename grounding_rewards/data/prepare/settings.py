@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grounding_rewards.data.policies import POLICIES
+from grounding_rewards.data.prepare.sources import SOURCES
 from grounding_rewards.data.prompts import TASKS
 from grounding_rewards.parsing import get_box_format
 
@@ -47,6 +48,8 @@ class PrepareSettings:
             columns to the trainer.
         bad_films: `stop` at the first film that cannot be used, or `skip` it and list it in the card.
         shard_megabytes: A shard is closed once it holds so much.
+        licence: Of films in a general format such as `jsonl`, for the card; the licences of datasets are known.
+        source: Where such films are from, for the card.
 
     Raises:
         ValueError: A value that is none of these.
@@ -74,6 +77,8 @@ class PrepareSettings:
     model: str | None = None
     bad_films: str = "stop"
     shard_megabytes: float = 256.0
+    licence: str | None = None
+    source: str | None = None
 
     def __post_init__(self) -> None:
         get_box_format(self.box_format)
@@ -96,6 +101,12 @@ class PrepareSettings:
             raise ValueError(f"Expected low < high for window, got {self.window}. Give two stored values.")
         if not self.shard_megabytes > 0:
             raise ValueError(f"Expected more than 0 for shard_megabytes, got {self.shard_megabytes}. 256 is usual.")
+        for name in ("licence", "source"):
+            if (value := getattr(self, name)) is not None and self.dataset in SOURCES:
+                raise ValueError(
+                    f"Expected no {name} for {self.dataset}, whose own is written, got {value!r}. "
+                    "Leave it out; it is for films in a general format."
+                )
         check_shares(dict(self.shares))
 
 

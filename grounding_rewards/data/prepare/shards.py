@@ -57,6 +57,16 @@ class ShardWriter:
         self._seen += 1
         self._counts.skipped.append([film, reason])
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no row, neither in a finished shard nor in this one."""
+        return not self._number and not self._counts.rows
+
+    @property
+    def skipped(self) -> Sequence[Sequence[str]]:
+        """Id and reason of the films that were left out since the last finished shard."""
+        return self._counts.skipped
+
     def close(self) -> None:
         """Finish the shard that is being written, if there is one."""
         if self._rows:
@@ -102,8 +112,8 @@ class Counts:
     Attributes:
         films: Films with rows.
         rows: Rows.
-        negatives: Rows without boxes.
-        boxes: Boxes of each label.
+        negatives: Rows without boxes of anybody.
+        boxes: Boxes of each label; those of all readers, where each has a set of boxes.
         rows_with: Rows with at least one box of each label.
         skipped: Id and reason of each film that is left out.
     """
@@ -121,9 +131,11 @@ class Counts:
         self.films += 1
         self.rows += len(rows)
         for row in rows:
-            self.negatives += not row["boxes"]
-            self.boxes.update(row["labels"])
-            self.rows_with.update(set(row["labels"]))
+            # `labels` are those of one reader, where each has a set.
+            labels = [label for one in row.get("reader_labels", ()) for label in one] or row["labels"]
+            self.negatives += not labels
+            self.boxes.update(labels)
+            self.rows_with.update(set(labels))
 
     def __add__(self, other: Counts) -> Counts:
         both = Counts()

@@ -96,10 +96,13 @@ SOURCES = {
 }
 
 
-def source_of(dataset: str) -> Source:
-    """The source of a reader's dataset; for a general format one that leaves it to the reader of the card.
+def source_of(dataset: str, licence: str | None = None, source: str | None = None) -> Source:
+    """The source of a reader's dataset; for a general format what is given, or one that leaves it to the card's reader.
 
     >>> source_of("tbx11k").licence, source_of("coco").licence
     ('CC BY-NC-SA', 'that of the dataset; not known here')
+    >>> source_of("coco", "CC BY 4.0", "https://example.org/films").licence
+    'CC BY 4.0'
     """
-    return SOURCES.get(dataset, Source(f"films in the format {dataset}", "", "that of the dataset; not known here"))
+    general = Source(f"films in the format {dataset}", source or "", licence or "that of the dataset; not known here")
+    return SOURCES.get(dataset, general)

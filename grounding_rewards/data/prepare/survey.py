@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from grounding_rewards.data.policies import film_readers
 from grounding_rewards.data.prepare.settings import PrepareSettings
+from grounding_rewards.data.prepare.spacing import may_have_spacing
 from grounding_rewards.data.prepare.splits import PatientSplits
 from grounding_rewards.data.prepare.tasks import Plan, finding_row, is_present
 from grounding_rewards.data.readers.base import FilmRecord
@@ -25,7 +26,10 @@ class Survey:
         patient_splits: The dataset's own split of each patient who has one.
         without_patient: Films whose patient is not known.
         without_split: Films without a split of the dataset's own.
+        without_both: Films with neither.
         has_ignored: Whether any film has regions to ignore.
+        has_spacing: Whether any film may say how large its pixels are.
+        has_several_readers: Whether several people read any film.
         plan: For `tasks.task_rows`.
     """
 
@@ -35,7 +39,10 @@ class Survey:
     patient_splits: dict[str, str]
     without_patient: int
     without_split: int
+    without_both: int
     has_ignored: bool
+    has_spacing: bool
+    has_several_readers: bool
     plan: Plan
 
 
@@ -56,8 +63,8 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
     splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
     # Films with a finding, and films with it that are no negatives; those with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
-    without_patient = without_split = films = ignored = 0
-    has_phrases = False
+    without_patient = without_split = without_both = films = ignored = 0
+    has_phrases = has_spacing = has_several_readers = False
     for record in records:
         films += 1
         digest.update(repr(record).encode("utf-8", "surrogatepass"))
@@ -73,7 +80,10 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
                 unclear[label] += (state is not False) - bool(record.ignored)
         without_patient += record.patient_id is None
         without_split += record.split is None
+        without_both += record.patient_id is None and record.split is None
         ignored += bool(record.ignored)
+        has_spacing = has_spacing or may_have_spacing(record)
+        has_several_readers = has_several_readers or len(film_readers(record)) > 1
         has_phrases = has_phrases or bool(record.phrases)
     if not films:
         raise ValueError("Expected at least one film, got none. Check the root and the split.")
@@ -92,7 +102,10 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         patient_splits=splits.known if settings.splits_from == "dataset" else {},
         without_patient=without_patient,
         without_split=without_split,
+        without_both=without_both,
         has_ignored=ignored > 0,
+        has_spacing=has_spacing,
+        has_several_readers=has_several_readers,
         plan=Plan(settings, vocabulary, keep),
     )
 

@@ -57,9 +57,7 @@ def task_rows(record: FilmRecord, plan: Plan) -> Iterator[TaskRow]:
     """
     task = plan.settings.task
     if task == "detection":
-        interest = frozenset(plan.vocabulary)
-        chosen = _boxes_where(record, lambda label, _: label in interest)
-        yield _row(chosen, plan.settings, record.id, plan.vocabulary)
+        yield _row(film_of_interest(record, plan.vocabulary), plan.settings, record.id, plan.vocabulary)
     elif task == "finding":
         for label in plan.vocabulary:
             row = finding_row(record, label, plan.settings)
@@ -71,6 +69,15 @@ def task_rows(record: FilmRecord, plan: Plan) -> Iterator[TaskRow]:
             row = _phrase_row(record, f"{record.id}/{number}", phrase, plan)
             if is_present(row):
                 yield row
+
+
+def film_of_interest(record: FilmRecord, labels: tuple[str, ...]) -> FilmRecord:
+    """The film with the boxes of these findings only, still read by everybody who read it.
+
+    >>> film_of_interest(FilmRecord("a", "a.png", [[0, 0, 9, 9]], ["mass"], readers=("R1",)), ("nodule",)).read_by
+    ('R1',)
+    """
+    return _boxes_where(record, lambda label, _: label in labels)
 
 
 def finding_row(record: FilmRecord, label: str, settings: PrepareSettings) -> TaskRow:

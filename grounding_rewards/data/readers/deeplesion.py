@@ -6,6 +6,7 @@ Folder::
     Images_png/000089_01_01/037.png              File_name 000089_01_01_037.png; 16 bits, Hounsfield units + 32768
 
 Boxes: `Bounding_boxes` is "x1, y1, x2, y2" in pixels: the end points of the two diameters and 5 pixels around them.
+Either corner may stand first; the box reaches from the smaller to the larger number.
 Labels: where the lesion is, for validation and test; `lesion` for every lesion of the training set, which has none.
 Negative: there are none, and about half of the lesions on these slices are not marked: a wrong box may be right.
 Show the slices through a window, `extra["DICOM_windows"]`.
@@ -62,7 +63,8 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[F
 def _film(path: Path, name: str, rows: list[Row]) -> FilmRecord:
     boxes, labels = [], []
     for line, (_, _, box, kind, *_) in rows:
-        boxes.append(read_numbers(_four(box), path, line, name))
+        x1, y1, x2, y2 = read_numbers(_four(box), path, line, name)
+        boxes.append([min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)])
         labels.append(known(_TYPES, kind, path, line, name))
     line, (_, patient, _, _, size, number, *extra) = rows[0]
     width, _, height = size.partition(",")

@@ -3,8 +3,9 @@
     {"file": "images/0001.jpg", "width": 512, "height": 418, "boxes": [[60, 40, 220, 330]], "labels": ["left lung"]}
 
 `boxes` are xyxy in pixels of the image. Optional: `id` (the file when left out), `split` (a film without it belongs to
-every split), `patient_id`, `phrases` (one per box), `ignore_boxes`, and `resized_width`, `resized_height` and `prompt`,
-which become `extra`.
+every split), `patient_id`, `phrases` (one per box), `ignore_boxes`, `readers` (who drew each box), `read_by` (everybody
+who read the film, those who drew nothing included), and `resized_width`, `resized_height` and `prompt`, which become
+`extra`. With `readers` and `read_by`, the agreement of several readers can be measured.
 Negative: a film whose boxes are an empty list. Licence and access: those of the dataset that is written so.
 """
 
@@ -66,6 +67,7 @@ def _film(path: Path, line: int, row: dict[str, Any]) -> FilmRecord:
     boxes, labels, phrases = row.get("boxes"), row.get("labels"), row.get("phrases") or []
     count = len(boxes) if isinstance(boxes, list) else None
     ignored = row.get("ignore_boxes") or []
+    readers, read_by = row.get("readers") or [], row.get("read_by") or []
     width, height = pixels(row.get("width")), pixels(row.get("height"))
     name = str(row.get("id", row.get("file")))
     for expected, holds, got in (
@@ -75,6 +77,9 @@ def _film(path: Path, line: int, row: dict[str, Any]) -> FilmRecord:
         ("one text per box for labels", _are_texts(labels, count), labels),
         ("one text per box for phrases", not phrases or _are_texts(phrases, count), phrases),
         ("four numbers per box for ignore_boxes", _are_boxes(ignored), ignored),
+        ("one text per box for readers", not readers or _are_texts(readers, count), readers),
+        ("a list of different texts for read_by", _are_names(read_by), read_by),
+        ("all of readers in read_by", _are_names(read_by) and _covers(read_by, readers), (readers, read_by)),
     ):
         if not holds:
             raise row_error(path, line, name, expected, got, "Correct the line.")
@@ -87,6 +92,8 @@ def _film(path: Path, line: int, row: dict[str, Any]) -> FilmRecord:
         height=height,
         patient_id=_text(row.get("patient_id")),
         split=_text(row.get("split")),
+        readers=tuple(readers),
+        read_by=tuple(read_by),
         phrases=tuple(phrases),
         ignored=tuple((float(x1), float(y1), float(x2), float(y2)) for x1, y1, x2, y2 in ignored),
         extra={key: value if isinstance(value := row[key], str) else json.dumps(value) for key in _EXTRA if key in row},
@@ -99,6 +106,14 @@ def _are_boxes(value: Any) -> bool:
 
 def _are_texts(value: Any, count: int | None) -> bool:
     return isinstance(value, list) and len(value) == count and all(isinstance(text, str) for text in value)
+
+
+def _are_names(value: Any) -> bool:
+    return isinstance(value, list) and _are_texts(value, len(value)) and len(set(value)) == len(value)
+
+
+def _covers(read_by: Any, readers: Any) -> bool:
+    return not read_by or (isinstance(readers, list) and all(reader in read_by for reader in readers))
 
 
 def _text(value: Any) -> str | None:

@@ -6,7 +6,8 @@ Folder::
     train/*.jpg, dev/*.jpg, test/*.jpg
 
 `annotation` is a list separated by `;`: `0 x1 y1 x2 y2` is a rectangle, `1 x1 y1 x2 y2` an ellipse by its box, and
-`2 x1 y1 ... xn yn` a polygon, whose box is taken; it may begin outside the film.
+`2 x1 y1 ... xn yn` a polygon, whose box is taken. A polygon may begin outside the film: its box is clipped at the left
+and upper edge, and where the image is there, whose header has the size, at the others too.
 Boxes: pixels of the JPEG file, whose size no table says. One label: `foreign object`.
 Negative: an empty cell. One of 12 radiologists read a film; who is not told.
 Source: https://github.com/jfhealthcare/object-CXR, mirrored by hlk-1135. Licence: scientific research and
@@ -17,11 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import chain
+from math import inf
 from pathlib import Path
 
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.readers.splits import split_name
-from grounding_rewards.data.readers.tables import check_split, find_file, read_numbers, read_rows, read_table, row_error
+from grounding_rewards.data.readers.tables import (
+    check_split,
+    clipped_box,
+    find_file,
+    header_size,
+    read_numbers,
+    read_rows,
+    read_table,
+    row_error,
+)
 
 LABEL = "foreign object"
 
@@ -36,10 +47,11 @@ def read_object_cxr(root: str | Path, *, split: str | None = None) -> Iterator[F
         split: `train`, `validation` (`dev.csv`) or `test`; None takes those that are there.
 
     Returns:
-        Records in the order of the rows; width and height are None, the image has to say.
+        Records in the order of the rows; width and height are None where the image is not there.
 
     Raises:
-        ValueError: No table, a column is missing, or an unknown split; while iterating, a shape that cannot be read.
+        ValueError: No table, a column is missing, or an unknown split; while iterating, a shape or the header of an
+            image that cannot be read.
     """
     check_split(split, map(split_name, _NAMES))
     wanted = [name for name in _NAMES if split in (None, split_name(name))]
@@ -59,18 +71,23 @@ def _films(path: Path, name: str) -> Iterator[FilmRecord]:
 
 
 def _film(path: Path, line: int, file: str, annotation: str, split: str) -> FilmRecord:
-    boxes = [_box(shape.split(), path, line, file) for shape in annotation.split(";") if shape.strip()]
-    return FilmRecord(id=file, file=file, boxes=boxes, labels=[LABEL] * len(boxes), split=split)
+    image = path.parent / file
+    width, height = header_size(image) if image.is_file() else (None, None)
+    frame = (width or inf, height or inf)
+    boxes = [_box(shape.split(), frame, path, line, file) for shape in annotation.split(";") if shape.strip()]
+    return FilmRecord(
+        id=file, file=file, boxes=boxes, labels=[LABEL] * len(boxes), width=width, height=height, split=split
+    )
 
 
-def _box(fields: list[str], path: Path, line: int, film: str) -> list[float]:
+def _box(fields: list[str], frame: tuple[float, float], path: Path, line: int, film: str) -> list[float]:
     kind, *cells = fields
     numbers = read_numbers(cells, path, line, film)
     if kind in ("0", "1") and len(numbers) == 4:
         return numbers
     if kind == "2" and len(numbers) >= 6 and len(numbers) % 2 == 0:
         xs, ys = numbers[::2], numbers[1::2]
-        return [min(xs), min(ys), max(xs), max(ys)]
+        return clipped_box([min(xs), min(ys), max(xs), max(ys)], *frame)
     raise row_error(
         path, line, film, "0 or 1 with four numbers, or 2 with three points or more,", " ".join(fields),
         "Correct the shape.",

@@ -12,8 +12,9 @@ one and test on the other.
 Readers: several radiologists, merged by the authors.
 Negative: a film with Target 0. Two thirds of them are abnormal for another reason: the class "No Lung Opacity / Not
 Normal", which is in `extra["class"]`.
-Boxes: left, top, width and height in pixels of the DICOM file, which is 1024 x 1024. All are labelled "Lung Opacity",
-the name of their class.
+Copies: where the DICOM file isn't there, `<patientId>.png` or `.jpg` is taken from anywhere below the root.
+Boxes: left, top, width and height in pixels of the DICOM file, which is 1024 x 1024, however large a copy is.
+All are labelled "Lung Opacity", the name of their class.
 Source: https://www.kaggle.com/c/rsna-pneumonia-detection-challenge; Shih et al., Radiology: AI, 2019.
 Licence: the rules of the competition, for academic and non-commercial use.
 Access: Kaggle account.
@@ -28,6 +29,7 @@ from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.readers.tables import (
     Row,
     check_split,
+    film_finder,
     find_file,
     read_groups,
     read_numbers,
@@ -51,7 +53,8 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
         Records in the order of the table; `extra["class"]` where the folder has the classes.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read.
+        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or two
+            files that could be one film.
     """
     check_split(split, ["train"])
     path = find_file(root, "stage_2_train_labels.csv")
@@ -63,16 +66,20 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
         names: dict[str, str] = {}
         for _, (film, name) in read_table(classes_path, ("patientId", "class")):
             classes[film] = names.setdefault(name, name)
-    return (_film(path, film, rows, classes.get(film)) for film, rows in groups)
+    find = film_finder(root)
+    return (
+        _film(path, film, find(f"stage_2_train_images/{film}.dcm", film), rows, classes.get(film))
+        for film, rows in groups
+    )
 
 
-def _film(path: Path, film: str, rows: list[Row], name: str | None) -> FilmRecord:
+def _film(path: Path, film: str, file: str, rows: list[Row], name: str | None) -> FilmRecord:
     boxes = [
         xywh_box(read_numbers(cells[1:5], path, line, film)) for line, cells in rows if _is_positive(path, line, cells)
     ]
     return FilmRecord(
         id=film,
-        file=f"stage_2_train_images/{film}.dcm",
+        file=file,
         boxes=boxes,
         labels=[_LABEL] * len(boxes),
         width=_SIDE,

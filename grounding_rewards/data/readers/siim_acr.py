@@ -12,7 +12,9 @@ The films come from NIH ChestX-ray14, under other names and without a patient: n
 
 Readers: one radiologist.
 Negative: a film whose only row is `-1`.
-Boxes: made from the masks, in pixels of the DICOM file, which is 1024 x 1024. All are labelled "Pneumothorax".
+Copies: where the DICOM file isn't there, `<ImageId>.png` or `.jpg` is taken from anywhere below the root.
+Boxes: made from the masks, in pixels of the DICOM file, which is 1024 x 1024, however large a copy is.
+All are labelled "Pneumothorax".
 Source: https://www.kaggle.com/c/siim-acr-pneumothorax-segmentation.
 Licence: the rules of the competition, for academic and non-commercial use.
 Access: Kaggle account.
@@ -26,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from grounding_rewards.data.readers.base import FilmRecord
-from grounding_rewards.data.readers.tables import Row, check_split, find_file, image_files, read_groups, row_error
+from grounding_rewards.data.readers.tables import Row, check_split, film_finder, find_file, read_groups, row_error
 
 _SIDE = 1024
 _LABEL = "Pneumothorax"
@@ -44,17 +46,17 @@ def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[Fil
         Records in the order in which films end in the table.
 
     Raises:
-        ValueError: A file, column or split is missing, or an image is there twice; while iterating, a mask that cannot
-            be read, or a film that is negative in one row and positive in another.
+        ValueError: A file, column or split is missing; while iterating, a mask that cannot be read, an image that is
+            there twice, or a film that is negative in one row and positive in another.
     """
     check_split(split, ["train"])
     path = find_file(root, "train-rle.csv", "stage_2_train.csv")
     groups = read_groups(path, ("ImageId", "EncodedPixels"))
-    files = image_files(root, (".dcm",))
+    find = film_finder(root)
     return (
         FilmRecord(
             id=film,
-            file=files.get(f"{film}.dcm", f"dicom-images-train/{film}.dcm"),
+            file=find(f"dicom-images-train/{film}.dcm", film),
             boxes=boxes,
             labels=[_LABEL] * len(boxes),
             width=_SIDE,

@@ -7,7 +7,8 @@ import gzip
 import math
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from operator import itemgetter
 from pathlib import Path
 from typing import IO, TypeVar, cast
@@ -23,7 +24,10 @@ Size = tuple[int, int]
 
 _T = TypeVar("_T")
 
-_SIZE_COLUMNS = (("width", "height"), ("image_width", "image_height"), ("columns", "rows"))
+_SIZE_COLUMNS = (("width", "height"), ("image_width", "image_height"), ("columns", "rows"), ("dim1", "dim0"))
+
+_DICOM = (".dicom", ".dcm")
+_COPIES = (".png", ".jpg", ".jpeg")
 
 
 def find_file(root: str | Path, *names: str) -> Path:
@@ -85,6 +89,12 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
 
     Raises:
         ValueError: The file is no UTF-8 text or no CSV; the last line that could be read is named.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     _ = Path(root, "a.csv").write_text("image_id,x\\n\\na,1\\n")
+    ...     list(read_rows(Path(root, "a.csv")))
+    [(1, ['image_id', 'x']), (3, ['a', '1'])]
     """
     with _open_text(Path(path)) as file:
         reader = csv.reader(file)
@@ -115,6 +125,12 @@ def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str]
 
     Raises:
         ValueError: A column is missing; or, while iterating, a row has too few or too many cells.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     _ = Path(root, "a.csv").write_text("image_id,rad_ID, x\\na,R1,1\\n")
+    ...     list(read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split")))
+    [(2, ('1', 'a', 'R1', ''))]
     """
     rows = read_rows(path)
     try:
@@ -163,6 +179,12 @@ def read_groups(
 
     Raises:
         ValueError: As `read_table`; or a row has no id.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     _ = Path(root, "a.csv").write_text("image_id,x\\na,1\\nb,2\\na,3\\n")
+    ...     list(read_groups(Path(root, "a.csv"), ("image_id", "x")))
+    [('b', [(3, ('b', '2'))]), ('a', [(2, ('a', '1')), (4, ('a', '3'))])]
     """
     counting, rows = read_table(path, columns, optional), read_table(path, columns, optional)
     return group_rows(_with_id(path, columns[0], counting), rows)
@@ -230,15 +252,32 @@ def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[flo
     return [x1 * scale_x, y1 * scale_y, x2 * scale_x, y2 * scale_y]
 
 
+def clipped_box(box: Sequence[float], width: float, height: float) -> list[float]:
+    """An xyxy box without what lies outside the film; an infinite side clips at zero alone.
+
+    >>> clipped_box([-4.0, 10.0, 30.0, 70.0], 40, 60)
+    [0.0, 10.0, 30.0, 60.0]
+    """
+    x1, y1, x2, y2 = box
+    return [float(min(max(value, 0.0), side)) for value, side in ((x1, width), (y1, height), (x2, width), (y2, height))]
+
+
 def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
     """Sizes of images from a table: width and height are found by the names of their columns, never by their order.
 
     Args:
-        path: A CSV file with `width` and `height`, `image_width` and `image_height`, or DICOM's `Columns` and `Rows`.
+        path: A CSV file with `width` and `height`, `image_width` and `image_height`, DICOM's `Columns` and `Rows`,
+            or `dim1` and `dim0`, as in copies of VinDr-CXR on Kaggle (`dim0` is the height).
         key: The column with the id of the film.
 
     Raises:
         ValueError: No such columns, a size that is not two positive whole numbers, or two sizes for one film.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     _ = Path(root, "sizes.csv").write_text("image_id,height,width\\na,20,30\\n")
+    ...     read_sizes(Path(root, "sizes.csv"), "image_id")
+    {'a': (30, 20)}
     """
     path = Path(path)
     if not path.is_file():
@@ -267,6 +306,13 @@ def header_size(path: str | Path) -> Size:
 
     Raises:
         ValueError: There is no such file, or it is no image.
+
+    >>> import tempfile
+    >>> from PIL import Image
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     Image.new("L", (30, 20)).save(Path(root, "a.png"))
+    ...     header_size(Path(root, "a.png"))
+    (30, 20)
     """
     path = Path(path)
     try:
@@ -298,6 +344,13 @@ def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:
 
     Raises:
         ValueError: Two images have the same name, so that the name does not tell which one is meant.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     Path(root, "films").mkdir()
+    ...     Path(root, "films", "a.png").touch()
+    ...     image_files(root, (".png",))
+    {'a.png': 'films/a.png'}
     """
     found: dict[str, str] = {}
     for folder, subfolders, names in os.walk(root):
@@ -312,6 +365,55 @@ def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:
                     "Move the copies elsewhere."
                 )
     return found
+
+
+def film_finder(root: str | Path) -> Callable[[str, str], str]:
+    """Where the films of a dataset of DICOM files are, which are often kept as PNG or JPEG copies alone.
+
+    Args:
+        root: The folder of the dataset.
+
+    Returns:
+        A function of the published path of a film and its id, which gives the path of the file relative to the root:
+        the published one where it is there; else a DICOM file, or else a copy, that has the id as its name, wherever
+        below the root it lies; else the published one. The folder is searched at the first film that needs it. Raises
+        `ValueError` where two files could be meant.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as root:
+    ...     Path(root, "a.png").touch()
+    ...     find = film_finder(root)
+    ...     find("train/a.dicom", "a"), find("train/b.dicom", "b")
+    ('a.png', 'train/b.dicom')
+    """
+
+    @cache
+    def by_stem(suffixes: tuple[str, ...]) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for name, path in image_files(root, suffixes).items():
+            stem = Path(name).stem
+            if found.setdefault(stem, path) != path:
+                raise ValueError(
+                    f"Expected one image of each film below {root}, got {found[stem]} and {path}. "
+                    "Move the copies elsewhere."
+                )
+        return found
+
+    def find(published: str, film: str) -> str:
+        if Path(root, published).is_file():
+            return published
+        return by_stem(_DICOM).get(film) or by_stem(_COPIES).get(film, published)
+
+    return find
+
+
+def is_copy(file: str) -> bool:
+    """Tell whether a file that `film_finder` gave is a copy, which may have been shrunk, and no DICOM file.
+
+    >>> is_copy("train/a.PNG"), is_copy("train/a.dicom")
+    (True, False)
+    """
+    return file.lower().endswith(_COPIES)
 
 
 def known(names: Mapping[str, _T], name: str, path: str | Path, line: int, film: str) -> _T:

@@ -1,21 +1,75 @@
-"""What the three VinDr datasets share: a table with a row per box and reader, "No finding" rows, no sizes of films."""
+"""What the three VinDr datasets share: a table with a row per box and reader, "No finding" rows, no sizes of films.
+
+Films that are kept as PNG or JPEG copies are found by their ids. Their boxes stay in pixels of the DICOM file, whose
+size the copy doesn't tell, so that the table of sizes is needed then.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import compress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import chain, compress
 from pathlib import Path
 
 from grounding_rewards.data.readers.base import FilmRecord
-from grounding_rewards.data.readers.tables import Row, Size, read_groups, read_numbers, read_rows, row_error
+from grounding_rewards.data.readers.tables import (
+    Row,
+    Size,
+    film_finder,
+    find_file,
+    is_copy,
+    read_groups,
+    read_numbers,
+    read_rows,
+    read_sizes,
+    row_error,
+)
 
 NO_FINDING = "No finding"
 
 _NOBODY: tuple[tuple[str, ...], str] = ((), "")
 
 
+def read_vindr_chest(
+    root: str | Path, tables: Mapping[str, Sequence[str]], sizes: str | Path | None
+) -> Iterator[FilmRecord]:
+    """The films of VinDr-CXR or VinDr-PCXR.
+
+    Args:
+        root: The folder of the dataset.
+        tables: Name of each split that is wanted to the places where its table may lie, relative to the root.
+        sizes: A CSV file as `read_sizes` takes it, by `image_id`; None where there is none.
+
+    Raises:
+        ValueError: A file or column is missing; while iterating, as `read_vindr_table`.
+    """
+    known_sizes = None if sizes is None else read_sizes(sizes, "image_id")
+    find = film_finder(root)
+    return chain.from_iterable(
+        [
+            read_vindr_table(
+                find_file(root, *places),
+                split=split,
+                images=split,
+                label="class_name",
+                corners=("x_min", "y_min", "x_max", "y_max"),
+                sizes=known_sizes,
+                find=find,
+            )
+            for split, places in tables.items()
+        ]
+    )
+
+
 def read_vindr_table(
-    path: Path, *, split: str, images: str, label: str, corners: Sequence[str], sizes: dict[str, Size] | None
+    path: Path,
+    *,
+    split: str,
+    images: str,
+    label: str,
+    corners: Sequence[str],
+    sizes: dict[str, Size] | None,
+    find: Callable[[str, str], str],
+    findings: Collection[str] | None = None,
 ) -> Iterator[FilmRecord]:
     """The films of one table; its header is checked at the call.
 
@@ -23,18 +77,34 @@ def read_vindr_table(
         path: The table of boxes. Where `image_labels_<split>.csv` lies beside it, it completes `read_by` with readers
             who drew nothing, and `extra["image_labels"]` names what any reader said of the film as a whole.
         split: Name of the split.
-        images: Folder of the films, relative to the root.
+        images: Folder of the films as it was published, relative to the root.
         label: Column of the finding.
         corners: Columns of x1, y1, x2 and y2, in pixels of the DICOM file.
         sizes: Width and height of every film; None where they are not known.
+        find: What `film_finder` gives.
+        findings: The labels that count; rows of others are skipped, whatever their cells hold, and
+            `extra["other_labels"]` names them. None takes all, and refuses a box beside "No finding".
 
     Raises:
-        ValueError: A column is missing; while iterating, a row that cannot be read or a film without a size.
+        ValueError: A column is missing; while iterating, a row that cannot be read, a film without a size, or a copy
+            of a film where no sizes are given.
     """
     groups = read_groups(path, ("image_id", label, *corners), ("rad_id", "study_id"))
     labels_path = path.with_name(f"image_labels_{split}.csv")
     image_labels = _read_image_labels(labels_path) if labels_path.is_file() else {}
-    return (_film(path, film, rows, split, images, sizes, image_labels.get(film, _NOBODY)) for film, rows in groups)
+    return (
+        _film(
+            path,
+            film,
+            rows,
+            split,
+            find(f"{images}/{film}.dicom", film),
+            sizes,
+            image_labels.get(film, _NOBODY),
+            findings,
+        )
+        for film, rows in groups
+    )
 
 
 def _film(
@@ -42,15 +112,18 @@ def _film(
     film: str,
     rows: list[Row],
     split: str,
-    images: str,
+    file: str,
     sizes: dict[str, Size] | None,
     image_labels: tuple[tuple[str, ...], str],
+    findings: Collection[str] | None,
 ) -> FilmRecord:
-    boxes, labels, readers, read_by = [], [], [], []
+    boxes, labels, readers, read_by, others = [], [], [], [], []
     for line, (_, label, x1, y1, x2, y2, reader, _study) in rows:
         corners = (x1, y1, x2, y2)
         read_by.append(reader)
-        if label != NO_FINDING:
+        if findings is not None and label not in findings:
+            others += [label] if label and label != NO_FINDING else []
+        elif label != NO_FINDING:
             boxes.append(read_numbers(corners, path, line, film))
             labels.append(label)
             readers.append(reader)
@@ -62,10 +135,15 @@ def _film(
         if film not in sizes:
             raise row_error(path, first_line, film, "a film whose size is known", film, "Add it to the table of sizes.")
         size = sizes[film]
+    elif is_copy(file):
+        raise row_error(
+            path, first_line, film, "`sizes` for a film that is a copy", file,
+            "Its boxes are in pixels of the DICOM file: give a table with image_id, width and height of these files.",
+        )  # fmt: skip
     more_readers, named = image_labels
     return FilmRecord(
         id=film,
-        file=f"{images}/{film}.dicom",
+        file=file,
         boxes=boxes,
         labels=labels,
         width=size[0],
@@ -74,7 +152,10 @@ def _film(
         split=split,
         readers=tuple(readers) if any(readers) else (),
         read_by=tuple(name for name in dict.fromkeys((*read_by, *more_readers)) if name),
-        extra={"image_labels": named} if named else {},
+        extra={
+            **({"image_labels": named} if named else {}),
+            **({"other_labels": "|".join(dict.fromkeys(others))} if others else {}),
+        },
     )
 
 

@@ -19,14 +19,13 @@ Access: PhysioNet account and the signed data use agreement.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.data.readers.base import FilmRecord
-from grounding_rewards.data.readers.tables import check_split, find_file, read_sizes
-from grounding_rewards.data.readers.vindr import read_vindr_table
+from grounding_rewards.data.readers.tables import check_split
+from grounding_rewards.data.readers.vindr import read_vindr_chest
 
-_SPLITS = ("train", "test")
+_TABLES = {name: (f"annotations_{name}.csv", f"annotations/annotations_{name}.csv") for name in ("train", "test")}
 
 
 def read_vindr_pcxr(
@@ -37,27 +36,16 @@ def read_vindr_pcxr(
     Args:
         root: The folder of the dataset; the top of this module shows it.
         split: `train` or `test`; None takes both.
-        sizes: A CSV file with `image_id`, `width` and `height` (or DICOM's `Columns` and `Rows`); without it, width and
-            height are None, and the DICOM file has to say.
+        sizes: A CSV file with `image_id` and the `width` and `height` of every DICOM file (or `Columns` and `Rows`, or
+            Kaggle's `dim1` and `dim0`); without it, width and height are None, and the DICOM file has to say. Needed
+            where films are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png` or `.jpg`.
 
     Returns:
         Records in the order in which films end in the tables; `extra["image_labels"]` where the folder has them.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read.
+        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
+            without `sizes`.
     """
-    check_split(split, _SPLITS)
-    known_sizes = None if sizes is None else read_sizes(sizes, "image_id")
-    return chain.from_iterable(
-        [
-            read_vindr_table(
-                find_file(root, f"annotations_{name}.csv", f"annotations/annotations_{name}.csv"),
-                split=name,
-                images=name,
-                label="class_name",
-                corners=("x_min", "y_min", "x_max", "y_max"),
-                sizes=known_sizes,
-            )
-            for name in (_SPLITS if split is None else (split,))
-        ]
-    )
+    check_split(split, _TABLES)
+    return read_vindr_chest(root, {name: _TABLES[name] for name in (_TABLES if split is None else (split,))}, sizes)

@@ -11,7 +11,9 @@ below 0.001 pixels). The film keeps their number in `extra["empty_boxes"]`; a fi
 it is no negative. A warning gives the counts when the table has been read to its end.
 
 Readers: one radiologist per film.
-Negative: a film without boxes; its row says "No finding".
+Labels: the dataset's seven findings. Rows of any other lesion type are skipped, with a box or without, and the film
+names these types in `extra["other_labels"]`.
+Negative: a film on which none of the seven was found; mostly its row says "No finding".
 Boxes: pixels of the DICOM file. The patient is unknown; `patient_id` is the study, whose films belong together.
 Source: https://physionet.org/content/vindr-spinexr/1.0.0/; Nguyen et al., MICCAI 2021, arXiv 2106.12930.
 Licence: PhysioNet Restricted Health Data License 1.5.0; not redistributable.
@@ -26,10 +28,20 @@ from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.data.readers.base import FilmRecord
-from grounding_rewards.data.readers.tables import Size, check_split, find_file, read_sizes
+from grounding_rewards.data.readers.tables import Size, check_split, film_finder, find_file, read_sizes
 from grounding_rewards.data.readers.vindr import read_vindr_table
 
 _SPLITS = ("train", "test")
+# As the tables write them.
+_FINDINGS = (
+    "Osteophytes",
+    "Surgical implant",
+    "Spondylolysthesis",
+    "Foraminal stenosis",
+    "Disc space narrowing",
+    "Vertebral collapse",
+    "Other lesions",
+)
 _SMALLEST_SIDE = 1e-3
 
 logger = logging.getLogger(__name__)
@@ -44,13 +56,15 @@ def read_vindr_spinexr(
         root: The folder of the dataset; the top of this module shows it.
         split: `train` or `test`; None takes both.
         sizes: A CSV file with `image_id` and the width and height of every film, in place of the folder's
-            `<split>_meta.csv`. Without either, width and height are None, and the DICOM file has to say.
+            `<split>_meta.csv`. Without either, width and height are None, and the DICOM file has to say. One of them is
+            needed where films are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png`.
 
     Returns:
         Records in the order in which films end in the tables; `extra["empty_boxes"]` where some were dropped.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read.
+        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
+            without a size.
     """
     check_split(split, _SPLITS)
     return chain.from_iterable(
@@ -71,6 +85,8 @@ def _read_split(root: Path, split: str, sizes: str | Path | None) -> Iterator[Fi
         label="lesion_type",
         corners=("xmin", "ymin", "xmax", "ymax"),
         sizes=known_sizes,
+        find=film_finder(root),
+        findings=_FINDINGS,
     )
     return _without_empty_boxes(records, path)
 

@@ -65,6 +65,8 @@ def read_yolo(root: str | Path, *, split: str | None = None) -> Iterator[FilmRec
 def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
     """The boxes of a text file with their labels, xyxy in fractions of the image; none where there is no such file.
 
+    A corner up to 0.01 beyond the film is moved to its edge.
+
     Args:
         path: The text file.
         names: Name of every class, by its number.
@@ -108,7 +110,7 @@ def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[st
                 line,
                 "Divide pixels by the image's width and height.",
             )
-        yield names[int(index)], _corners(values)
+        yield names[int(index)], [_at_the_edge(value) for value in _corners(values)]
 
 
 def _corners(values: Sequence[float]) -> list[float]:
@@ -117,6 +119,15 @@ def _corners(values: Sequence[float]) -> list[float]:
         return [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
     xs, ys = values[::2], values[1::2]
     return [min(xs), min(ys), max(xs), max(ys)]
+
+
+def _at_the_edge(value: float) -> float:
+    """A coordinate that rounding has brought a little beyond the film, on its edge; one farther out is wrong and stays.
+
+    >>> _at_the_edge(-0.000001), _at_the_edge(0.3), _at_the_edge(1.005), _at_the_edge(1.2)
+    (0.0, 0.3, 1.0, 1.2)
+    """
+    return min(max(value, 0.0), 1.0) if -_SLACK <= value <= 1 + _SLACK else value
 
 
 def _film(root: Path, path: Path, split: str | None, names: Sequence[str]) -> FilmRecord:

@@ -35,12 +35,12 @@ def make_films(tmp_path):
 
 @pytest.fixture
 def write_dicom_film():
-    """Write 12-bit pixels as a DICOM file in MONOCHROME1, with the name of a patient in it."""
+    """Write 12-bit pixels as a DICOM file in MONOCHROME1, a patient's name in it; spacing is of rows, columns."""
     pydicom = pytest.importorskip("pydicom", reason="needs the extra dicom")
     pytest.importorskip("highdicom", reason="needs the extra dicom")
     from pydicom.uid import ComputedRadiographyImageStorage, ExplicitVRLittleEndian
 
-    def write(path, pixels):
+    def write(path, pixels, spacing=None):
         film = pydicom.Dataset()
         film.file_meta = pydicom.dataset.FileMetaDataset()
         film.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
@@ -49,6 +49,8 @@ def write_dicom_film():
         film.Rows, film.Columns = pixels.shape
         film.SamplesPerPixel, film.PhotometricInterpretation = 1, "MONOCHROME1"
         film.BitsAllocated, film.BitsStored, film.HighBit, film.PixelRepresentation = 16, 12, 11, 0
+        if spacing is not None:
+            film.PixelSpacing = spacing
         film.PixelData = pixels.astype("<u2").tobytes()
         path.parent.mkdir(parents=True, exist_ok=True)
         film.save_as(path, enforce_file_format=True)

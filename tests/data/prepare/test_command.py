@@ -10,6 +10,7 @@ import shlex
 import numpy as np
 import pytest
 
+from grounding_rewards.cli import main
 from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prepare import add_arguments, read_manifest, run
@@ -135,3 +136,25 @@ def test_the_examples_of_the_help_can_be_given():
 def test_no_bar_where_nobody_looks(folder, tmp_path, capsys):
     assert run(parse("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl")) == 0
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(("prepare", "jsonl"), "interrupted; the same command goes on\n"), (("inspect", "log.jsonl"), "interrupted\n")],
+)
+def test_ctrl_c(tmp_path, folder, monkeypatch, capsys, words, told):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("grounding_rewards.data.prepare.command.prepare_films", stop)
+    monkeypatch.setattr("grounding_rewards.data.completions.read_completions", stop)
+    more = ("--root", str(folder), "--out", str(tmp_path / "out"), "--box-format", "qwen3-vl")
+    assert main([*words, *(more if words[0] == "prepare" else ())]) == 130
+    assert capsys.readouterr().err == told
+
+
+def test_licence_and_source(folder, tmp_path):
+    words = ("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
+    assert run(parse(*words, "--licence", "CC BY 4.0", "--source", "our clinic")) == 0
+    source = read_manifest(tmp_path / "out")["source"]
+    assert (source["licence"], source["url"]) == ("CC BY 4.0", "our clinic")

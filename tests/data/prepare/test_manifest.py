@@ -103,3 +103,86 @@ def test_the_manifest_is_json_that_people_can_read(prepared):
     text = (prepared / "manifest.json").read_text()
     assert json.loads(text)["complete"] is True
     assert len(text.splitlines()) > 50
+
+
+def test_a_changed_card_is_noticed(prepared):
+    card = prepared / "README.md"
+    card.write_text(card.read_text() + "More.\n")
+    assert verify_films(prepared) == ["README.md was changed: its checksum is another one"]
+    card.unlink()
+    assert verify_films(prepared) == ["README.md is missing"]
+
+
+@pytest.mark.parametrize(
+    ("splits_from", "split", "drawn"),
+    [
+        ("dataset", "train", 0),  # they stay where the dataset has them
+        ("dataset", None, 3),
+        ("hash", "train", 3),
+    ],
+)
+def test_films_without_patient_are_drawn_only_without_a_split(make_films, tmp_path, splits_from, split, drawn):
+    root, records = make_films(3)
+    records = [record._replace(patient_id=None, split=split) for record in records]
+    settings = PrepareSettings("coco", "qwen3-vl", splits_from=splits_from)
+    assert prepare_films(lambda: records, root, tmp_path / "out", settings)["films_drawn_by_film"] == drawn
+    card = (tmp_path / "out/README.md").read_text()
+    assert "The patient of 3 films is not known, so nobody can say whether a patient is in two splits." in card
+    assert ("3 were drawn by a seeded hash of the film, because" in card) == (drawn > 0)
+    assert "hash of the patient" not in card
+
+
+def read_by_three(records):
+    """Film 1 has one box of R1, film 2 one of R1 and one of R2; R3 never draws."""
+    return [
+        record._replace(readers=("R1", "R2")[: len(record.boxes)], read_by=("R1", "R2", "R3")) for record in records
+    ]
+
+
+def test_all_readers_boxes_are_counted(make_films, tmp_path):
+    """The set of the reader who drew nothing must not make a film of findings a negative."""
+    root, records = make_films(3, split="train")
+    settings = PrepareSettings("coco", "qwen3-vl", readers="any-of")
+    manifest = prepare_films(lambda: read_by_three(records), root, tmp_path / "out", settings)
+    train = manifest["splits"]["train"]
+    assert (train["rows"], train["negatives"]) == (3, 1)
+    assert train["boxes"] == train["rows_with"] == {"effusion": 2, "mass": 1}
+    assert "All readers' boxes are counted" in (tmp_path / "out/README.md").read_text()
+
+
+def test_the_readers_agreement_is_measured(make_films, tmp_path):
+    """By hand: R2 draws film 1 again, shorter by a fifth; of three pairs one agrees, with IoU 0.8."""
+    root, records = make_films(2, split="train")
+    boxes = [[10, 8, 40, 28], [10, 8, 40, 24]]
+    film = records[1]._replace(
+        boxes=boxes, labels=["mass"] * 2, readers=("R1", "R2"), read_by=("R1", "R2", "R3"), width=96, height=64
+    )
+    other = records[0]._replace(boxes=[[1, 1, 9, 9]], labels=["other"], readers=("R1",), read_by=("R1", "R2"))
+    settings = PrepareSettings("coco", "qwen3-vl", readers="majority", labels=("mass",))
+    manifest = prepare_films(lambda: [film, other], root, tmp_path / "out", settings)
+    agreement = manifest["agreement"]
+    assert (agreement["films"], agreement["pairs"]) == (2, 4)
+    # R1 and R2: one hit of 2 boxes; R3 with either: none of 1. So 2 of 4.
+    assert {threshold: ends[0] for threshold, ends in agreement["overall"]["f1"].items()} == {"0.4": 0.5, "0.5": 0.5}
+    assert agreement["overall"]["mean_iou"][0] == pytest.approx(0.8)
+    # What nobody asks for is not compared.
+    assert [one["label"] for one in agreement["labels"]] == ["mass"]
+    card = (tmp_path / "out/README.md").read_text()
+    assert "4 pairs of readers on 2 films; no model can be judged better" in card
+    assert "| mass | 1 | 0.500 [" in card
+
+
+def test_one_reader_has_no_agreement(prepared):
+    assert read_manifest(prepared)["agreement"] is None
+    assert "readers agree" not in (prepared / "README.md").read_text()
+
+
+def test_licence_and_source_of_ones_own_films(make_films, tmp_path):
+    root, records = make_films(2)
+    settings = PrepareSettings("jsonl", "qwen3-vl", licence="CC BY 4.0", source="https://example.org/films")
+    prepare_films(lambda: records, root, tmp_path / "out", settings)
+    card = (tmp_path / "out/README.md").read_text()
+    assert yaml.safe_load(card.split("---")[1])["license_name"] == "CC BY 4.0"
+    assert "- Source: https://example.org/films\n- Licence: CC BY 4.0\n" in card
+    with pytest.raises(ValueError, match=r"Expected no licence for tbx11k, whose own is written, got 'MIT'"):
+        PrepareSettings("tbx11k", "qwen3-vl", licence="MIT")

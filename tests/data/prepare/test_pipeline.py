@@ -19,6 +19,8 @@ from PIL import Image
 from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prepare import PrepareSettings, prepare_films, read_manifest, split_files, verify_films
+from grounding_rewards.data.prepare.film_images import StoredImage
+from grounding_rewards.data.prepare.spacing import stored_spacing
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.scoring import get_reward
 
@@ -378,3 +380,85 @@ def test_images_are_read_in_colour_depth_of_films(make_films, tmp_path):
     (row,) = rows_of(tmp_path / "out")
     assert row["image"].mode == "L"
     assert row["image"].getextrema() == (0, 255)
+
+
+def test_what_a_bad_film_stopped_goes_on_without_it(make_films, tmp_path):
+    """The way out that the error names: the same folder, what is done is kept."""
+    root, records = make_films(20)
+    records[15] = records[15]._replace(file="gone.png")
+    with pytest.raises(ValueError, match=r"--bad-films skip"):
+        prepare_films(lambda: records, root, tmp_path / "out", options())
+    done = {path: path.stat().st_mtime_ns for path in (tmp_path / "out/data").glob("*.parquet")}
+    assert done
+    manifest = prepare_films(lambda: records, root, tmp_path / "out", options(bad_films="skip"))
+    assert all(path.stat().st_mtime_ns == changed for path, changed in done.items())
+    assert manifest["settings"]["bad_films"] == "skip"
+    assert prepare_films(lambda: records, root, tmp_path / "whole", options(bad_films="skip")) == manifest
+    assert checksums(tmp_path / "out") == checksums(tmp_path / "whole")
+    # And nothing is left to do for the first command.
+    assert prepare_films(lambda: records, root, tmp_path / "out", options()) == manifest
+
+
+def test_a_wrong_model_leaves_no_folder(make_films, tmp_path):
+    pytest.importorskip("transformers")
+    root, records = make_films(3)
+    nowhere = str(tmp_path / "no model")
+    with pytest.raises(
+        ValueError, match=r"Expected a folder or id of a model for --model, got .*no model' \(.*\)\. Name"
+    ):
+        prepare_films(lambda: records, root, tmp_path / "out", options(model=nowhere))
+    assert not (tmp_path / "out").exists()
+    prepare_films(lambda: records, root, tmp_path / "out", options())
+
+
+def test_no_usable_film_at_all_is_an_error(make_films, tmp_path):
+    root, records = make_films(3)
+    gone = [record._replace(file=f"gone/{record.file}") for record in records]
+    with pytest.raises(ValueError, match=r"at least one film that can be used, got 3 that cannot; the first is film-0"):
+        prepare_films(lambda: gone, root, tmp_path / "out", options(bad_films="skip"))
+    assert not list((tmp_path / "out").glob("data/*"))
+    # The folder does not stand in the way once the films are there.
+    (root / "gone").mkdir()
+    for record in records:
+        shutil.copy(root / record.file, root / "gone")
+    assert prepare_films(lambda: gone, root, tmp_path / "out", options(bad_films="skip"))["skipped"] == []
+
+
+def test_sentences_end_once(make_films, tmp_path):
+    root, records = make_films(2)
+    records[1] = records[1]._replace(file="gone.png")
+    with pytest.raises(ValueError, match=r"skip the film\. Correct it") as caught:
+        prepare_films(lambda: records, root, tmp_path / "out", options())
+    assert ".." not in str(caught.value).replace("...", "")
+
+
+def test_pixel_spacing_of_records_follows_the_resize(make_films, tmp_path):
+    """96 x 64 pixels to 48 x 32: pixels twice as large."""
+    root, records = make_films(3)
+    records[1] = records[1]._replace(extra={"pixel_spacing": "0.168"})
+    # As in NIH ChestX-ray14: the spacing of the film that the image is a smaller copy of, x first.
+    sizes = {"original_width": "192", "original_height": "320"}
+    records[2] = records[2]._replace(extra={"pixel_spacing": "0.1 0.2", **sizes})
+    prepare_films(lambda: records, root, tmp_path / "out", options())
+    found = {row["id"]: row["pixel_spacing"] for row in rows_of(tmp_path / "out")}
+    assert found["film-0"] is None
+    assert found["film-1"] == pytest.approx([0.336, 0.336])
+    assert found["film-2"] == pytest.approx([0.1 * 192 / 48, 0.2 * 320 / 32])
+    check_dataset(load_split(str(tmp_path / "out"), "train"), get_reward("R4"))
+
+
+def test_pixel_spacing_of_dicom_files(tmp_path, write_dicom_film):
+    """DICOM says the distance of rows first, which is that in y."""
+    for name, spacing in (("a", [0.2, 0.1]), ("b", None)):
+        write_dicom_film(tmp_path / f"{name}.dcm", np.full((64, 96), 3000), spacing)
+    films = [FilmRecord(name, f"{name}.dcm", [[8, 8, 40, 30]], ["mass"], split="train") for name in "ab"]
+    prepare_films(lambda: films, tmp_path, tmp_path / "out", options())
+    first, second = rows_of(tmp_path / "out")
+    assert first["pixel_spacing"] == pytest.approx([0.2, 0.4])
+    assert second["pixel_spacing"] is None
+
+
+@pytest.mark.parametrize("text", ["", "unknown", "0", "-0.1", "nan", "0.1, 0.1, 5"])
+def test_pixel_spacing_that_is_none(text):
+    film = FilmRecord("a", "a.png", [], [], extra={"pixel_spacing": text})
+    assert stored_spacing(film, StoredImage(b"", 48, 32, 96, 64)) is None

@@ -48,6 +48,15 @@ def test_one_film_a_slice(folder):
 
 
 @pytest.mark.parametrize(
+    "box",
+    ["30, 40, 10, 20", "10, 40, 30, 20", "30, 20, 10, 40"],  # both ways round, top and bottom, left and right
+)
+def test_corners_in_any_order(folder, box):
+    (film,) = read_deeplesion(folder(row(box=box)))
+    assert film.boxes == [[10, 20, 30, 40]]
+
+
+@pytest.mark.parametrize(
     ("bad", "message"),
     [
         (row(box="1, 2, 3"), "Expected 4 finite numbers in line 2"),

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.readers.jsonl import read_jsonl
 
 FILM = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 20, 25]], "labels": ["mass"]}
@@ -41,6 +42,23 @@ def test_required_and_optional_keys(folder):
     assert negative.boxes == []
 
 
+def test_several_readers(folder):
+    two = FILM | {
+        "boxes": [[0, 0, 10, 10], [0, 0, 10, 9]],
+        "labels": ["mass", "mass"],
+        "readers": ["A", "B"],
+        "read_by": ["A", "B", "C"],
+    }
+    unknown, drawn, negative = read_jsonl(folder(FILM, two, FILM | {"boxes": [], "labels": [], "read_by": ["A", "B"]}))
+    assert (unknown.readers, unknown.read_by) == ((), ())
+    assert (drawn.readers, drawn.read_by) == (("A", "B"), ("A", "B", "C"))
+    assert (negative.readers, negative.read_by) == ((), ("A", "B"))
+    # By hand: A and B agree, and each disagrees with C, who drew nothing: one hit, and 2 + 1 + 1 boxes in three pairs
+    found = measure_agreement([unknown, drawn, negative])
+    assert (found.films, found.single, found.pairs) == (2, 1, 4)
+    assert found.overall.f1[0.5].value == pytest.approx(2 * 1 / 4)
+
+
 def test_a_film_without_a_split_belongs_to_every_split(folder):
     root = folder(FILM | {"split": "train"}, FILM | {"file": "b.png"}, FILM | {"file": "c.png", "split": "test"})
     assert [film.file for film in read_jsonl(root, split="test")] == ["b.png", "c.png"]
@@ -63,6 +81,11 @@ def test_no_film_of_the_split(folder):
         (FILM | {"boxes": None}, "four numbers per box for boxes in line 2"),
         (FILM | {"labels": []}, "one text per box for labels in line 2"),
         (FILM | {"phrases": ["a", "b"]}, "one text per box for phrases in line 2"),
+        (FILM | {"readers": ["A", "B"]}, "one text per box for readers in line 2"),
+        (FILM | {"readers": [1]}, "one text per box for readers in line 2"),
+        (FILM | {"read_by": "A"}, "a list of different texts for read_by in line 2"),
+        (FILM | {"read_by": ["A", "A"]}, "a list of different texts for read_by in line 2"),
+        (FILM | {"readers": ["A"], "read_by": ["B"]}, "all of readers in read_by in line 2"),
         (FILM | {"ignore_boxes": [1]}, "four numbers per box for ignore_boxes in line 2"),
     ],
 )

@@ -33,7 +33,8 @@ def test_the_shapes_of_the_readme(shared_dir, tmp_path):
 @pytest.mark.parametrize(
     ("cell", "boxes"),
     [
-        ("2 -4 10 30 10 30 50", [[-4, 10, 30, 50]]),  # a polygon may begin outside the film; it is not clipped
+        ("2 -4 10 30 10 30 50", [[0, 10, 30, 50]]),  # a polygon may begin outside the film
+        ("0 -4 10 30 50", [[-4, 10, 30, 50]]),  # a rectangle may not, and is left to the check of the boxes
         ("0 1 2 3 4;", [[1, 2, 3, 4]]),
         ("0 1 2 3 4; 1 5 6 7 8", [[1, 2, 3, 4], [5, 6, 7, 8]]),
         (" ", []),
@@ -42,6 +43,16 @@ def test_the_shapes_of_the_readme(shared_dir, tmp_path):
 def test_cells(folder, cell, boxes):
     (film,) = read_object_cxr(folder(cell))
     assert film.boxes == boxes
+
+
+def test_a_polygon_is_clipped_to_the_film_that_is_there(folder):
+    image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+    root = folder("2 -4 10 50 -2 30 70", "")
+    (root / "dev").mkdir()
+    image.new("L", (40, 60)).save(root / "dev" / "00001.jpg")
+    there, missing = read_object_cxr(root)
+    assert (there.boxes, there.width, there.height) == ([[0, 0, 40, 60]], 40, 60)
+    assert (missing.width, missing.height) == (None, None)
 
 
 @pytest.mark.parametrize(

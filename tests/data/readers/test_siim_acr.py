@@ -89,6 +89,15 @@ def test_rows_that_do_not_touch_are_two_boxes(root):
     assert film.boxes == [[0, 0, 1, 1], [10, 5, 11, 6]]
 
 
+def test_copies_keep_the_frame_of_the_original(root):
+    folder = root("1.2.276.0.7,0 1", "1.2.276.0.8,-1")  # ids have dots
+    (folder / "png").mkdir()
+    (folder / "png" / "1.2.276.0.7.png").touch()
+    positive, negative = read_siim_acr(folder)
+    assert (positive.file, positive.width, positive.boxes) == ("png/1.2.276.0.7.png", 1024, [[0, 0, 1, 1]])
+    assert negative.file == "dicom-images-train/1.2.276.0.8.dcm"
+
+
 def test_the_last_pixel(root):
     (film,) = read_siim_acr(root(f"a,{1024 * 1024 - 1} 1"))
     assert film.boxes == [[1023, 1023, 1024, 1024]]

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from grounding_rewards.data.readers.tables import (
+    film_finder,
     find_file,
     group_rows,
     header_size,
@@ -143,6 +144,7 @@ def test_conversions():
         "image_id,width,height\na,30,20\n",
         "image_id,image_height,image_width\na,20,30\n",  # the other order, as in VinDr-SpineXR
         "image_id,Rows,Columns\na,20,30\n",  # DICOM's words, as in the metadata of MIMIC-CXR-JPG
+        "image_id,dim0,dim1\na,20,30\n",  # copies of VinDr-CXR on Kaggle: rows and columns
         "image_id,width,height\na,30.0,20.0\na,30,20\n",  # pandas turned it into floats; twice the same
     ],
 )
@@ -222,6 +224,24 @@ def test_where_the_images_are(tmp_path):
     # Which of two copies the boxes belong to must not be guessed
     with pytest.raises(ValueError, match=r"images_001/images/a\.png and small/a\.png"):
         image_files(tmp_path, (".png",))
+
+
+def test_films_are_found_by_their_ids(tmp_path):
+    for name in ("train/a.dicom", "copies/a.png", "copies/b.PNG", "moved/c.dcm", "copies/c.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    find = film_finder(tmp_path)
+    assert [find(f"train/{film}.dicom", film) for film in "abcd"] == [
+        "train/a.dicom",
+        "copies/b.PNG",
+        "moved/c.dcm",  # a DICOM file before a copy
+        "train/d.dicom",  # nowhere: where it should be
+    ]
+    (tmp_path / "copies" / "b.jpg").touch()
+    # The published file is not in doubt, whatever else lies there
+    assert film_finder(tmp_path)("train/a.dicom", "a") == "train/a.dicom"
+    with pytest.raises(ValueError, match=r"one image of each film .* got copies/b\.(PNG|jpg) and copies/b\.(PNG|jpg)"):
+        film_finder(tmp_path)("train/b.dicom", "b")
 
 
 def test_the_first_name_wins(tmp_path):

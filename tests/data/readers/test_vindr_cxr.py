@@ -103,6 +103,26 @@ def test_sizes_come_from_a_table_or_stay_unknown(kaggle):
         list(read_vindr_cxr(kaggle, sizes=kaggle / "sizes.csv"))
 
 
+def test_copies_need_the_sizes_of_the_originals(kaggle):
+    # As Kaggle's sets of shrunk films have them, with the sizes in dim0 (height) and dim1 (width)
+    (kaggle / "train").mkdir()
+    for name in ("a.png", "b.png"):
+        (kaggle / "train" / name).touch()
+    with pytest.raises(ValueError, match=r"Expected `sizes` for a film that is a copy in line 4 of .*\(id b\), got"):
+        list(read_vindr_cxr(kaggle))
+    (kaggle / "train_meta.csv").write_text("image_id,dim0,dim1\na,2000,1500\nb,2880,2304\n")
+    b, a = read_vindr_cxr(kaggle, sizes=kaggle / "train_meta.csv")
+    assert (b.file, b.width, b.height) == ("train/b.png", 2304, 2880)
+    assert b.boxes[0] == [691.0, 1375.0, 1653.0, 1831.0]
+    assert (a.file, a.width, a.height) == ("train/a.png", 1500, 2000)
+    # The original is preferred
+    (kaggle / "train" / "a.dicom").touch()
+    assert [film.file for film in read_vindr_cxr(kaggle, sizes=kaggle / "train_meta.csv")] == [
+        "train/b.png",
+        "train/a.dicom",
+    ]
+
+
 def test_the_order_of_the_rows_does_not_matter(kaggle):
     header, *lines = KAGGLE.splitlines()
     expected = {

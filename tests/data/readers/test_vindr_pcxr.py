@@ -30,6 +30,18 @@ def test_films(tmp_path, folder):
     assert [film.id for film in read_vindr_pcxr(tmp_path, split="test")] == ["c"]
 
 
+def test_copies_need_the_sizes_of_the_originals(tmp_path):
+    (tmp_path / "annotations_train.csv").write_text(TRAIN)
+    (tmp_path / "png").mkdir()
+    (tmp_path / "png" / "b.jpg").touch()
+    with pytest.raises(ValueError, match=r"Expected `sizes` for a film that is a copy in line 4 of .*\(id b\)"):
+        list(read_vindr_pcxr(tmp_path, split="train"))
+    (tmp_path / "sizes.csv").write_text("image_id,width,height\na,600,800\nb,500,700\n")
+    a, b = read_vindr_pcxr(tmp_path, split="train", sizes=tmp_path / "sizes.csv")
+    assert (a.file, a.width) == ("train/a.dicom", 600)
+    assert (b.file, b.width, b.height) == ("png/b.jpg", 500, 700)
+
+
 def test_a_missing_table_is_named(tmp_path):
     (tmp_path / "annotations_train.csv").write_text(TRAIN)
     with pytest.raises(ValueError, match=r"Expected annotations_test\.csv or annotations/annotations_test\.csv"):

@@ -55,3 +55,44 @@ def test_sizes_of_the_folder_and_of_the_caller(root):
     (root / "sizes.csv").write_text("image_id,width,height\na,10,20\nb,30,40\nc,1,1\n")
     a, b = read_vindr_spinexr(root, split="train", sizes=root / "sizes.csv")
     assert (a.width, a.height, b.width, b.height) == (10, 20, 30, 40)
+
+
+@pytest.mark.parametrize(
+    ("rows", "others"),
+    [
+        ("s3,t4,e,rad1,No finding,,,,", None),
+        ("s3,t4,e,rad1,No finding,0,0,1,1", None),
+        ("s3,t4,e,rad1,Scoliosis,,,,", "Scoliosis"),
+        ("s3,t4,e,rad1,Scoliosis,1,2,3,4\ns3,t4,e,rad1,Enthesophytes,1,2,3,4", "Scoliosis|Enthesophytes"),
+        ("s3,t4,e,rad1,,,,,", None),
+    ],
+)
+def test_films_with_none_of_the_seven_findings_are_negatives(root, rows, others):
+    (root / "annotations" / "test.csv").write_text(f"{TEST}{rows}\n")
+    *_, e = read_vindr_spinexr(root, split="test")
+    assert (e.boxes, e.labels, e.readers, e.read_by) == ([], [], (), ("rad1",))
+    assert e.extra.get("other_labels") == others
+
+
+def test_other_lesions_beside_the_seven(root):
+    (root / "annotations" / "test.csv").write_text(
+        TEST + "s3,t4,e,rad1,Scoliosis,,,,\ns3,t4,e,rad1,Osteophytes,10,20,30,40\n"
+    )
+    *_, e = read_vindr_spinexr(root, split="test")
+    assert (e.boxes, e.labels, e.extra) == ([[10, 20, 30, 40]], ["Osteophytes"], {"other_labels": "Scoliosis"})
+
+
+def test_a_finding_without_a_box_is_named(root):
+    (root / "annotations" / "test.csv").write_text(TEST + "s3,t4,e,rad1,Osteophytes,,,,\n")
+    with pytest.raises(ValueError, match=r"4 finite numbers in line 3 of .*test\.csv \(id e\)"):
+        list(read_vindr_spinexr(root, split="test"))
+
+
+def test_copies_take_their_sizes_from_the_folder(root):
+    (root / "test_images").mkdir()
+    (root / "test_images" / "d.png").touch()
+    with pytest.raises(ValueError, match="Expected `sizes` for a film that is a copy in line 2"):
+        list(read_vindr_spinexr(root, split="test"))
+    (root / "annotations" / "test_meta.csv").write_text("image_id,image_height,image_width\nd,2000,1000\n")
+    (d,) = read_vindr_spinexr(root, split="test")
+    assert (d.file, d.width, d.height) == ("test_images/d.png", 1000, 2000)

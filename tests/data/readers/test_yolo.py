@@ -82,6 +82,11 @@ def test_data_yaml(tmp_path, yaml, splits):
         # a triangle and, as oriented boxes are written, four corners: their box
         ("0 0.1 0.2 0.5 0.9 0.3 0.1", [0.1, 0.1, 0.5, 0.9]),
         ("0 0.1 0.2 0.5 0.2 0.5 0.4 0.1 0.4", [0.1, 0.2, 0.5, 0.4]),
+        # rounded at the border: both edges are those of the film
+        ("0 0.5 0.5 1.000001 1", [0.0, 0.0, 1.0, 1.0]),
+        ("0 -0.005 0.2 1.009 0.9 0.3 0.1", [0.0, 0.1, 1.0, 0.9]),
+        # far beyond, which no rounding explains: left to the check of the boxes
+        ("0 0.9 0.5 0.6 1", [0.6, 0.0, 1.2, 1.0]),
         # some tools write the class as a float
         ("0.0 0.5 0.5 1 1", [0.0, 0.0, 1.0, 1.0]),
     ],
@@ -91,6 +96,7 @@ def test_lines(tmp_path, line, box):
     ((label, found),) = read_label_file(tmp_path / "a.txt", ["mass"])
     assert label == "mass"
     assert found == pytest.approx(box)
+    assert all(0 <= value <= 1 or value > 1.01 for value in found)
 
 
 @pytest.mark.parametrize(

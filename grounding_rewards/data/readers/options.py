@@ -1,0 +1,53 @@
+"""Options of a reader as they are written on a command line, `NAME=VALUE`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from grounding_rewards.data.readers.base import Reader
+
+
+def reader_options(reader: Reader, given: Sequence[str]) -> dict[str, Any]:
+    """The options of a reader, checked against the names of its arguments behind `root` and `split`.
+
+    `true` and `false` become what they say; where the reader takes several names, these are separated by commas; a
+    mapping is written in JSON.
+
+    Args:
+        reader: One of `READERS`.
+        given: Texts such as `sizes=sizes.csv`.
+
+    Raises:
+        ValueError: No `NAME=VALUE`, a name that the reader does not have, or a mapping that is no JSON.
+
+    >>> from grounding_rewards.data.readers import get_reader
+    >>> reader_options(get_reader("nih-chestxray14"), ["negatives=false"])
+    {'negatives': False}
+    """
+    parameters = {one.name: one.default for one in list(inspect.signature(reader).parameters.values())[2:]}
+    options = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise ValueError(f"Expected NAME=VALUE for --option, got {text!r}. Write sizes=sizes.csv, for example.")
+        if name not in parameters:
+            raise ValueError(
+                f"Expected one of the reader's own options for --option, got {name!r}. It has: "
+                f"{', '.join(parameters) or 'none'}."
+            )
+        options[name] = _value(value, parameters[name])
+    return options
+
+
+def _value(text: str, default: Any) -> Any:
+    if text.lower() in ("true", "false"):
+        return text.lower() == "true"
+    if text.startswith('{"'):
+        try:
+            return json.loads(text)
+        except ValueError as error:
+            raise ValueError(f"Expected JSON for --option, got {text!r} ({error}). Correct the mapping.") from None
+    return tuple(text.split(",")) if isinstance(default, tuple) else text
