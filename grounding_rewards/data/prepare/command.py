@@ -135,6 +135,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="default: png; jpeg and webp lose little; keep copies files that need no change, metadata included",
     )
     images.add_argument(
+        "--squeezed",
+        action="store_true",
+        help="images are copies in another shape than the films that boxes were drawn on, such as 1024 x 1024",
+    )
+    images.add_argument(
         "--window",
         metavar="LOW,HIGH",
         help="stored values that become black and white, for films of 16 bits that are no DICOM files "
@@ -185,6 +190,7 @@ def _settings(arguments: argparse.Namespace) -> PrepareSettings:
         one_wording=arguments.one_wording,
         side=arguments.side,
         image_format=arguments.image_format,
+        squeezed=arguments.squeezed,
         window=_window(arguments.window),
         model=arguments.model,
         bad_films=arguments.bad_films,

@@ -246,9 +246,14 @@ def _film_rows(
     record, settings = job.record, survey.plan.settings
     drawn_on = (record.width or image.original_width, record.height or image.original_height)
     # A copy of the film has its shape up to the rounding of both sides.
-    if abs(image.original_width * drawn_on[1] - image.original_height * drawn_on[0]) > sum(drawn_on):
+    has_its_shape = abs(image.original_width * drawn_on[1] - image.original_height * drawn_on[0]) <= sum(drawn_on)
+    if not (has_its_shape or settings.squeezed):
         size = f"{image.original_width} x {image.original_height}"
-        return f"its image is {size} pixels, which is not the shape of {drawn_on[0]} x {drawn_on[1]}", []
+        return (
+            f"its image is {size} pixels, which is not the shape of {drawn_on[0]} x {drawn_on[1]} (give --squeezed "
+            "if all images are squeezed copies)",
+            [],
+        )
     stored = (image.width, image.height)
     common = {
         "image": {"bytes": image.data, "path": None},

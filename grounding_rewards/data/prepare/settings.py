@@ -42,6 +42,8 @@ class PrepareSettings:
         one_wording: Ask every time in the same words.
         side: Longest side of a stored image in pixels; larger ones are shrunk. None leaves the size.
         image_format: Of the stored images; `keep` copies files that need no change, with all that is in them.
+        squeezed: The images are copies that were squeezed to another shape, as 1024 x 1024 often is; boxes follow axis
+            by axis. Else an image of another shape than its film is refused.
         window: The stored values of a 16-bit PNG or TIFF file that become black and white; None takes the smallest and
             the largest of each film.
         model: Folder or name of the model whose processor says `resized_width` and `resized_height`; None leaves these
@@ -73,6 +75,7 @@ class PrepareSettings:
     one_wording: bool = False
     side: int | None = None
     image_format: str = "png"
+    squeezed: bool = False
     window: tuple[float, float] | None = None
     model: str | None = None
     bad_films: str = "stop"

@@ -285,6 +285,17 @@ def test_bad_films_are_named_or_skipped(make_films, tmp_path, fields, message):
     assert "film-4" in (tmp_path / "out/README.md").read_text()
 
 
+def test_boxes_follow_squeezed_copies_axis_by_axis(make_films, tmp_path):
+    # an image of 96 x 64 pixels for a film of 192 x 320, stored at 48 x 32: a quarter and a tenth
+    root, records = make_films(1, split="train")
+    film = records[0]._replace(width=192, height=320, boxes=[[40, 80, 120, 240]], labels=["mass"])
+    prepare_films(lambda: [film], root, tmp_path / "out", options(squeezed=True))
+    (row,) = rows_of(tmp_path / "out")
+    assert (row["width"], row["height"]) == (48, 32)
+    assert row["boxes"] == [[10, 8, 30, 24]]
+    assert (row["original_width"], row["original_height"]) == (192, 320)
+
+
 def test_a_split_whose_films_are_all_bad(make_films, tmp_path):
     root, records = make_films(4, split="train")
     records[3] = records[3]._replace(file="gone.png", split="test", patient_id="other")
