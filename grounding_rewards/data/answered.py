@@ -1,0 +1,147 @@
+"""One film and one answer to it: what every figure of an evaluation, its page and every export are made from."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.boxes import as_box_array
+
+Array = NDArray[np.float64]
+
+_BOXES = ("gt", "ignore", "pred")
+
+
+def _no_boxes() -> Array:
+    return np.zeros((0, 4))
+
+
+@dataclass(frozen=True, eq=False)
+class AnsweredFilm:
+    """One film, its reference boxes, and the boxes that one answer gave.
+
+    Attributes:
+        id: name of the film, unique within an evaluation.
+        width: of the film in pixels.
+        height: of the film in pixels.
+        gt: ``(m, 4)`` reference boxes, xyxy in pixels of the film.
+        gt_labels: m labels.
+        pred: ``(n, 4)`` predicted boxes, in the order in which the model wrote them; invalid ones are among them.
+        pred_labels: n labels, None where the answer gives none.
+        pred_scores: ``(n,)`` confidences that the answer states, NaN where it states none.
+        ignore: ``(k, 4)`` regions in which a prediction that matches nothing does not count.
+        patient: whose film it is, None where that is not known.
+        image: path of the image, where it has one.
+        text: what the model wrote.
+        status: `boxes`, `empty`, `truncated` or `unparseable`.
+        reason: one line for a person: why the film earned what it did.
+        rejected: how often each reason for rejecting something that stands for a box occurred.
+        rewards: by name what each reward gives.
+        sampled_rewards: of the reward that the evaluation is about, for each sampled answer.
+    """
+
+    id: str
+    width: float
+    height: float
+    gt: Array = field(default_factory=_no_boxes)
+    gt_labels: tuple[str, ...] = ()
+    pred: Array = field(default_factory=_no_boxes)
+    pred_labels: tuple[str | None, ...] = ()
+    pred_scores: Array = field(default_factory=lambda: np.zeros(0))
+    ignore: Array = field(default_factory=_no_boxes)
+    patient: str | None = None
+    image: str | None = None
+    text: str = ""
+    status: str = "boxes"
+    reason: str = ""
+    rejected: Mapping[str, int] = field(default_factory=dict)
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    sampled_rewards: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in _BOXES:
+            object.__setattr__(self, name, as_box_array(getattr(self, name), name))
+        labels = tuple(self.pred_labels) or (None,) * len(self.pred)
+        scores = np.asarray(self.pred_scores, dtype=np.float64)
+        object.__setattr__(self, "gt_labels", tuple(self.gt_labels))
+        object.__setattr__(self, "pred_labels", labels)
+        object.__setattr__(self, "pred_scores", scores if scores.size else np.full(len(self.pred), np.nan))
+        for boxes, others in (("gt", "gt_labels"), ("pred", "pred_labels"), ("pred", "pred_scores")):
+            n, got = len(getattr(self, boxes)), len(getattr(self, others))
+            if n != got:
+                raise ValueError(
+                    f"Expected {n} values for `{others}` of film {self.id!r}, got {got}. "
+                    f"Give one for each box of `{boxes}`."
+                )
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether the film has no reference box."""
+        return not len(self.gt)
+
+    def as_json(self) -> dict[str, Any]:
+        """The film as plain values; a confidence that is not stated is None.
+
+        Example:
+            >>> film = AnsweredFilm("a", 10, 20, pred=[[0, 0, 5, 5]])
+            >>> film.as_json()["pred_scores"], AnsweredFilm.of_json(film.as_json()).pred.tolist()
+            ([None], [[0.0, 0.0, 5.0, 5.0]])
+        """
+        scores = [None if math.isnan(score) else score for score in self.pred_scores.tolist()]
+        return {
+            **asdict(self),
+            **{name: getattr(self, name).tolist() for name in _BOXES},
+            "pred_scores": scores,
+        }
+
+    @classmethod
+    def of_json(cls, values: Mapping[str, Any]) -> AnsweredFilm:
+        """The film that :meth:`as_json` wrote; keys that it does not know are passed over."""
+        known = {one.name for one in fields(cls)}
+        taken = {key: value for key, value in values.items() if key in known}
+        scores = [math.nan if score is None else score for score in taken.get("pred_scores", ())]
+        return cls(**{**taken, "pred_scores": scores, "sampled_rewards": tuple(taken.get("sampled_rewards", ()))})
+
+
+def write_answered(path: Path, films: Iterable[AnsweredFilm]) -> None:
+    """Write one film a line as JSON."""
+    with path.open("w", encoding="utf-8") as file:
+        for film in films:
+            file.write(json.dumps(film.as_json(), ensure_ascii=False, allow_nan=True) + "\n")
+
+
+def read_answered(path: Path) -> list[AnsweredFilm]:
+    """Read the films of an evaluation.
+
+    Args:
+        path: the file that :func:`write_answered` wrote, or the folder of an evaluation, which has it as `films.jsonl`.
+
+    Raises:
+        ValueError: there is no such file, or a line is no film.
+    """
+    file = path / "films.jsonl" if path.is_dir() else path
+    if not file.is_file():
+        raise ValueError(
+            f"Expected the folder of an evaluation, got {str(path)!r} without films.jsonl. "
+            "Make it with `grounding-rewards evaluate`."
+        )
+    return list(_read_lines(file))
+
+
+def _read_lines(file: Path) -> Iterator[AnsweredFilm]:
+    with file.open(encoding="utf-8") as lines:
+        for number, line in enumerate(lines, start=1):
+            try:
+                yield AnsweredFilm.of_json(json.loads(line))
+            except (ValueError, TypeError, AttributeError) as error:
+                raise ValueError(
+                    f"Expected a film in line {number} of {str(file)!r}, got {line[:80]!r} ({error}). "
+                    "Make the file anew with `grounding-rewards evaluate`."
+                ) from error
