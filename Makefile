@@ -13,7 +13,7 @@ export TOKENIZERS_PARALLELISM := false
 
 # Everything at or below scoring.py, which must work with numpy and scipy alone.
 CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_quality.py tests/test_labels.py \
-	tests/test_audit.py tests/test_scoring.py tests/test_layers.py tests/rewards tests/parsing
+	tests/test_audit.py tests/test_scoring.py tests/test_scoring_columns.py tests/test_layers.py tests/rewards tests/parsing
 
 .PHONY: help demo test lint test-core test-all bench clean
 
@@ -26,7 +26,13 @@ help:
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[train,dicom,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[train,dicom,eval,dev]'
+	touch $@
+
+# lmms-eval pins libraries that nothing here needs; these are what loading and running a task imports.
+$(VENV)/.lmms-eval: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet aiohttp evaluate loguru pytz sacrebleu tenacity
+	$(BIN)/python -m pip install --quiet --no-deps 'lmms-eval>=0.7,<0.8'
 	touch $@
 
 # The core is tested as users get it: the built wheel, next to numpy, scipy and the test runner, and nothing else.
@@ -54,11 +60,12 @@ test-core: $(CORE)/.installed
 	cp -r tests pyproject.toml build/core/
 	cd build/core && ../../$(CORE)/bin/python -m pytest -q -o addopts= $(CORE_TESTS)
 
-test-all: $(VENV)/.installed
+test-all: $(VENV)/.installed $(VENV)/.lmms-eval
 	$(BIN)/python -m pytest -m "not untraced" --cov --cov-report=term:skip-covered
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_rewards.py
+	$(BIN)/python benchmarks/bench_scoring.py
 
 clean:
 	rm -rf $(VENV) $(CORE) build runs .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -36,6 +36,19 @@ _COMMANDS = {
     "prepare": ("grounding_rewards.data.prepare", "a downloaded dataset to a checked folder that trains"),
     "doctor": ("grounding_rewards.report.doctor", "what is wrong with a dataset, before it costs a run"),
     "agreement": ("grounding_rewards.data.agreement", "how well several readers of the same films agree"),
+    "evaluate": (
+        "grounding_rewards.evaluation.command",
+        "how good a model's answers are, where, how surely, and how fragile, beside baselines",
+    ),
+    "score": (
+        "grounding_rewards.evaluation.score_command",
+        "every component of every reward for a file of completions",
+    ),
+    "diff": ("grounding_rewards.evaluation.diff_command", "is one evaluated run better than another on the same films"),
+    "export": (
+        "grounding_rewards.exchange.command",
+        "an evaluation for other tools: COCO, FiftyOne, CVAT, Label Studio, DICOM SR, a model card",
+    ),
 }
 
 #: Seconds after which a progress bar is shown.
@@ -58,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on" if options.name == "prepare" else "interrupted", file=sys.stderr)
         return 130
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError) as error:
         print(f"grounding-rewards: {error}", file=sys.stderr)
         return 2
 

@@ -1,6 +1,6 @@
-"""Overlap of every predicted box with every ground-truth box.
+"""Overlap of every predicted box with every ground-truth box, and the removal of boxes that overlap each other.
 
-Conventions, the same for all five functions:
+Conventions, the same for the five functions of pairs:
 
 * ``f(pred, gt)`` takes ``(..., n, 4)`` and ``(..., m, 4)`` xyxy arrays in one common space and returns ``(..., n, m)``.
   Leading dimensions broadcast, so that the completions of a whole training step are one call.
@@ -147,6 +147,47 @@ def pairwise_ioa(pred: ArrayLike, gt: ArrayLike) -> Array:
         scaled = (_overlap(p, g, 0) / _side(g, 0)) * (_overlap(p, g, 1) / _side(g, 1))
     ioa = np.where(np.isnan(ioa), scaled, ioa)
     return np.where(valid_boxes(p) & valid_boxes(g), np.clip(ioa, 0.0, 1.0), 0.0)
+
+
+def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float) -> NDArray[np.int64]:
+    """Non-maximum suppression: of boxes that overlap each other keep the surest.
+
+    Boxes come by falling score, among equals the one with the lower index first. Each is kept unless its IoU with a
+    box that was kept before is greater than the threshold. An invalid box overlaps nothing, so it is kept and removes
+    nothing. A score that is not a number comes last.
+
+    Args:
+        boxes: ``(n, 4)`` xyxy.
+        scores: ``(n,)``.
+        iou_threshold: in [0, 1].
+
+    Returns:
+        ``(kept,)`` int64: indices into ``boxes``, by falling score.
+
+    Raises:
+        ValueError: ``boxes`` is not (n, 4), there is not one score per box, or the threshold is outside [0, 1].
+
+    Example:
+        >>> nms([[0, 0, 10, 10], [0, 0, 10, 9], [20, 20, 30, 30]], [0.5, 0.9, 0.1], 0.5)
+        array([1, 2])
+
+    Source: Felzenszwalb et al., Object Detection with Discriminatively Trained Part-Based Models, PAMI 2010, §5.2; the
+    order of equals and the strict comparison are torchvision's.
+    """
+    array, ranks = as_box_array(boxes, "boxes"), np.asarray(scores, dtype=np.float64)
+    if ranks.shape != (len(array),):
+        raise ValueError(f"Expected {len(array)} numbers for `scores`, got shape {ranks.shape}. Give one for each box.")
+    if not 0 <= iou_threshold <= 1:
+        raise ValueError(
+            f"Expected a number in [0, 1] for `iou_threshold`, got {iou_threshold!r}. The usual value is 0.5."
+        )
+    left = np.argsort(np.where(np.isnan(ranks), np.inf, -ranks), kind="stable")
+    kept = []
+    while len(left):
+        surest, left = left[0], left[1:]
+        kept.append(surest)
+        left = left[pairwise_iou(array[[surest]], array[left])[0] <= iou_threshold]
+    return np.array(kept, dtype=np.int64)
 
 
 def _pairs(pred: ArrayLike, gt: ArrayLike) -> tuple[Array, Array]:

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.audit import SpaceAuditor, SpaceWarning
 from grounding_rewards.boxes import Frame, frame_to_pixel
 from grounding_rewards.dataset_columns import (
+    References,
     column_of,
     frames_of_rows,
     ignore_regions,
@@ -264,19 +265,25 @@ class GroundingReward:
         ]
 
     def _score(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> _ScoredBatch:
+        return self._judge(self._read(completions, columns, labelled=self.compares_labels))
+
+    def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> _ReadBatch:
         columns = with_ground_truth(columns, len(completions))
-        references = read_references(columns, len(completions), labelled=self.compares_labels)
+        references = read_references(columns, len(completions), labelled=labelled)
         ignore = ignore_regions(columns, len(completions))
         formats = self._formats(columns, len(completions))
         texts = self._texts(completions, formats, columns)
         raws = [read_boxes(text, fmt) for text, fmt in zip(texts, formats, strict=True)]
         if self.on_truncated == "zero":
             raws = [_without_boxes(raw) if raw.status == "truncated" else raw for raw in raws]
-        pred = _predicted_boxes(raws, formats, columns)
+        return _ReadBatch(raws, _predicted_boxes(raws, formats, columns), formats, references, ignore, columns)
+
+    def _judge(self, read: _ReadBatch) -> _ScoredBatch:
+        raws, pred, references, ignore = read.raws, read.pred, read.references, read.ignore
         # numpy reads None as NaN
         scores = np.array(list(chain.from_iterable(raw.scores for raw in raws)), dtype=np.float64)
         labels = None
-        if references.labels is not None:
+        if self.compares_labels:
             labels = self.box_reward.label_codes(chain.from_iterable(raw.labels for raw in raws), references.labels)
         counted, scores, labels = _with_broken_boxes(raws, pred, scores, labels)
         # A film without findings rewards only the text that says so, not one that merely holds no box. Of a text with
@@ -296,7 +303,7 @@ class GroundingReward:
             best = _first_best(reward, rows)
             outcomes, reward, gt = outcomes.take(best), reward[best], gt.take(best)
             readers = [references.readers[entry] for entry in best]
-        return _ScoredBatch(raws, pred, outcomes, reward, formats, gt, readers, columns)
+        return _ScoredBatch(raws, pred, outcomes, reward, read.formats, gt, readers, read.columns)
 
     def _notice_wrong_space(self, batch: _ScoredBatch) -> None:
         if not self._auditor.wants(batch.formats):
@@ -414,6 +421,80 @@ def get_reward(
     return GroundingReward(name.rpartition(".")[2], made, given, on_unparseable, on_truncated, tokenizer)
 
 
+def score_columns(
+    rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any
+) -> dict[str, list[Any]]:
+    """Score one batch by several rewards and say why, column by column: :meth:`GroundingReward.details` for many.
+
+    Every text is read once, whatever the number of rewards, and no object is made per completion.
+
+    Args:
+        rewards: rewards that read alike: the same box format, tokenizer and rule for truncated texts.
+        completions: n texts, message lists or lists of content blocks.
+        **columns: as for calling a reward.
+
+    Returns:
+        Lists of n: ``status``, ``rejected`` (reason → count) and ``boxes`` (how many were read), then for every reward
+        its number under its name, and under ``"R3/f_beta"`` and so on f_beta, quality, precision, recall, mean_iou, tp,
+        fp, fn and reason.
+
+    Raises:
+        ValueError: there is no reward, two have one name, they do not read alike, or what calling a reward refuses.
+
+    Warns:
+        SpaceWarning: as calling the first reward does.
+
+    Example:
+        >>> rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]
+        >>> texts = ['[{"bbox_2d": [0, 0, 500, 400]}]', "[]"]
+        >>> scored = score_columns(rewards, texts, boxes=[[[0, 0, 50, 50]], []], width=[100] * 2, height=[100] * 2)
+        >>> scored["R3"], scored["R3/tp"], scored["R5/reason"]
+        ([0.8, 0.2], [1, 0], ['1 of 1 found, mean IoU 0.80', 'nothing to find, and says so'])
+    """
+    _check_alike(rewards)
+    first = rewards[0]
+    read = first._read(completions, columns, labelled=any(reward.compares_labels for reward in rewards))
+    found: dict[str, list[Any]] = {
+        "status": [raw.status for raw in read.raws],
+        "rejected": [raw.rejected for raw in read.raws],
+        "boxes": read.pred.counts.tolist(),
+    }
+    for reward in rewards:
+        reward._refuse_lost_labels(read.formats)
+        batch = reward._judge(read)
+        if reward is first:
+            first._notice_wrong_space(batch)
+        out, name = batch.outcomes, reward.__name__
+        found[name] = batch.reward.tolist()
+        found |= {f"{name}/{part}": getattr(out, part).tolist() for part in _PARTS}
+        found[f"{name}/tp"] = out.tp.tolist()
+        found[f"{name}/fp"] = (out.n - out.tp).tolist()
+        found[f"{name}/fn"] = (out.m - out.tp).tolist()
+        found[f"{name}/reason"] = [batch.reason(k) for k in range(len(read.raws))]
+    return found
+
+
+_PARTS = ("f_beta", "quality", "precision", "recall", "mean_iou")
+
+
+def _check_alike(rewards: Sequence[GroundingReward]) -> None:
+    names = [reward.__name__ for reward in rewards]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"Expected one or more rewards of different names for `rewards`, got {', '.join(names) or 'none'}. "
+            "Give each one once."
+        )
+    first = rewards[0]
+    for reward in rewards[1:]:
+        for setting in ("box_format", "on_truncated", "tokenizer", "stop_ids"):
+            mine, others = getattr(reward, setting), getattr(first, setting)
+            if mine != others:
+                raise ValueError(
+                    f"Expected one `{setting}` for all rewards, got {others!r} for {names[0]} and {mine!r} for "
+                    f"{reward.__name__}. Texts are read once: build the rewards alike, or score them one by one."
+                )
+
+
 def completion_text(completion: Any) -> str:
     """Return what the model said, whatever TRL or another trainer wraps it in; anything else is an empty text.
 
@@ -480,6 +561,16 @@ def has_labels(fmt: BoxFormat) -> bool:
     """
     sizes = {"width": 100, "height": 100, "resized_width": 100, "resized_height": 100}
     return read_boxes(format_boxes([[20, 20, 60, 60]], fmt, labels=["mass"], **sizes), fmt).labels == ["mass"]
+
+
+@dataclass(frozen=True)
+class _ReadBatch:
+    raws: list[RawBoxes]
+    pred: BoxBatch
+    formats: list[BoxFormat]
+    references: References
+    ignore: BoxBatch | None
+    columns: Mapping[str, Any]
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ RANK = {
     "scoring": 6,
     "data": 7,
     "report": 8,
+    "exchange": 8,
     "training": 9,
     "evaluation": 10,
     "cli": 11,

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.overlap import (
+    nms,
     pairwise_ciou,
     pairwise_diou,
     pairwise_giou,
@@ -167,3 +168,60 @@ def test_empty_sides(function):
 def test_a_wrong_shape_is_refused(function):
     with pytest.raises(ValueError, match="Expected an array of shape"):
         function([1, 2, 3, 4], [[1, 2, 3, 4]])
+
+
+@pytest.mark.parametrize(
+    ("boxes", "scores", "threshold", "kept"),
+    [
+        ([], [], 0.5, []),
+        ([[0, 0, 10, 10], [0, 0, 10, 9], [20, 20, 30, 30]], [0.5, 0.9, 0.1], 0.5, [1, 2]),
+        ([[0, 0, 10, 10], [0, 0, 10, 5]], [0.9, 0.5], 0.5, [0, 1]),  # exactly at the threshold stays
+        ([[0, 0, 10, 10]] * 3, [0.5] * 3, 0.5, [0]),  # among equals the first
+        ([[0, 0, 10, 10], [0, 0, 10, 9], [0, 0, 10, 8]], [0.1, 0.2, 0.3], 0.85, [2, 0]),  # the middle one removes none
+        ([[0, 0, 10, 10], [0, 0, 10, 10]], [np.nan, 0.1], 0.5, [1]),  # no score comes last
+        ([[5, 0, 0, 5], [5, 0, 0, 5], [np.nan] * 4, [0, 0, 9, 9]], [0.9, 0.8, 0.7, 0.6], 0.0, [0, 1, 2, 3]),  # invalid
+    ],
+)
+def test_nms_by_hand(boxes, scores, threshold, kept):
+    result = nms(boxes, scores, threshold)
+    assert result.tolist() == kept
+    assert result.dtype == np.int64
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.3, 0.5, 0.9, 1.0])
+def test_nms_equal_to_torchvision(threshold):
+    torch = pytest.importorskip("torch")
+    ops = pytest.importorskip("torchvision.ops")
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        boxes = random_boxes(rng, 80).round() if seed % 2 else random_boxes(rng, 80)
+        boxes = boxes[(boxes[:, 2:] > boxes[:, :2]).all(axis=1)]
+        scores = rng.integers(0, 20, len(boxes)) / 20  # many equal ones
+        expected = ops.nms(torch.from_numpy(boxes), torch.from_numpy(scores), threshold)
+        assert nms(boxes, scores, threshold).tolist() == expected.tolist()
+
+
+@given(box_lists(max_size=8), st.floats(0, 1), st.data())
+def test_nms_keeps_boxes_that_do_not_overlap_each_other_and_each_removed_one_overlaps_a_surer(boxes, threshold, data):
+    scores = data.draw(st.lists(st.floats(allow_nan=True), min_size=len(boxes), max_size=len(boxes)))
+    kept = nms(boxes, scores, threshold)
+    iou = pairwise_iou(boxes, boxes)
+    rank = np.where(np.isnan(scores), np.inf, -np.asarray(scores, dtype=float))
+    assert (np.diff(rank[kept]) >= 0).all() or not np.isfinite(rank[kept]).all()
+    for k in kept:
+        assert all(iou[k, other] <= threshold for other in kept if other != k)
+    for i in set(range(len(boxes))) - set(kept.tolist()):
+        assert any(iou[i, k] > threshold and rank[k] <= rank[i] for k in kept)
+
+
+@pytest.mark.parametrize(
+    ("scores", "threshold", "message"),
+    [
+        ([0.5], 0.5, r"Expected 2 numbers for `scores`, got shape \(1,\)"),
+        ([0.5, 0.5], 1.5, r"Expected a number in \[0, 1\] for `iou_threshold`, got 1.5"),
+        ([0.5, 0.5], float("nan"), r"Expected a number in \[0, 1\] for `iou_threshold`, got nan"),
+    ],
+)
+def test_nms_refuses_wrong_arguments(scores, threshold, message):
+    with pytest.raises(ValueError, match=message):
+        nms([[0, 0, 1, 1]] * 2, scores, threshold)

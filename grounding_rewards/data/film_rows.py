@@ -177,7 +177,7 @@ class FilmRow:
             with Image.open(BytesIO(self.image_bytes)) as opened:
                 opened.draft("RGB", (side, side))
                 film = ImageOps.exif_transpose(opened)
-                _eight_bits(film, side).save(buffer, format="JPEG", quality=80)
+                small_film(film, side).save(buffer, format="JPEG", quality=80)
         except (OSError, SyntaxError, ValueError):
             return b""
         return buffer.getvalue()
@@ -244,8 +244,19 @@ def _texts(given: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _eight_bits(film: Any, side: int) -> Any:
-    """A thumbnail in 8-bit grey or colour; films of more bits are spread over the grey scale."""
+def small_film(film: Any, side: int) -> Any:
+    """A thumbnail in 8-bit grey or colour; films of more bits are spread over the grey scale.
+
+    Args:
+        film: a PIL image of any mode; it stays as it is.
+        side: pixels that the thumbnail's longer side has at most.
+
+    Example:
+        >>> from PIL import Image
+        >>> film = small_film(Image.new("I;16", (300, 200)), 150)
+        >>> film.mode, film.size
+        ('L', (150, 100))
+    """
     import numpy as np
     from PIL import Image
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.evaluation.baselines import BoxAnswer, constant_answer, mean_boxes, whole_image_answer
+from grounding_rewards.evaluation.baselines import ANOTHER_READER, baseline_rules, mean_boxes
 from grounding_rewards.evaluation.figures import FilmAnswers
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.scoring import GroundingReward, ScoredCompletion
@@ -70,7 +67,7 @@ def answer_films(
         "max_new_tokens": decoding.max_new_tokens,
         "batch_size": decoding.batch_size,
         "seed": decoding.seed,
-        "skip_special_tokens": not _reads_special_tokens(dataset, reward),
+        "skip_special_tokens": not reads_special_tokens(dataset, reward),
     }
     greedy = generate(
         model,
@@ -133,15 +130,8 @@ def baseline_answers(
         drew, scored against the one whose boxes are the reference.
     """
     rows = list(_light(dataset))
-    rules: dict[str, Callable[[Mapping[str, Any]], BoxAnswer]] = {}
-    common = {} if training is None else mean_boxes(_light(training))
-    if common:
-        rules["constant box"] = lambda row: constant_answer(common, width=row["width"], height=row["height"])
-    label = next((labels[0] for labels in dataset["labels"] if labels), "finding")
-    rules["nothing found"] = lambda row: (np.zeros((0, 4)), [])
-    rules["whole image"] = lambda row: whole_image_answer(label, width=row["width"], height=row["height"])
-    if "reader_boxes" in dataset.column_names:
-        rules["another reader"] = _another_reader
+    rules = baseline_rules(rows, {} if training is None else mean_boxes(_light(training)))
+    if ANOTHER_READER in rules:
         # Against all readers, any one of them would be right.
         dataset = dataset.remove_columns([name for name in _READERS if name in dataset.column_names])
     answers = {}
@@ -154,17 +144,6 @@ def baseline_answers(
     return answers
 
 
-def _another_reader(row: Mapping[str, Any]) -> BoxAnswer:
-    """The first set of boxes that is not the reference; the reference where a film has no other."""
-    sets = row.get("reader_boxes") or []
-    labels = row.get("reader_labels") or [["finding"] * len(boxes) for boxes in sets]
-    reference = [list(map(float, box)) for box in row["boxes"]]
-    for boxes, names in zip(sets, labels, strict=True):
-        if [list(map(float, box)) for box in boxes] != reference:
-            return as_box_array(boxes), list(names)
-    return as_box_array(row["boxes"]), list(row["labels"])
-
-
 def _light(dataset: Dataset) -> Dataset:
     """The rows without what is large and plays no part in scoring."""
     return dataset.remove_columns([name for name in _HEAVY if name in dataset.column_names])
@@ -174,6 +153,7 @@ def _write(reward: GroundingReward, row: Mapping[str, Any], boxes: Any, labels: 
     return gold_answer({**row, "boxes": boxes, "labels": labels}, reward.box_format or row["box_format"])
 
 
-def _reads_special_tokens(dataset: Dataset, reward: GroundingReward) -> bool:
+def reads_special_tokens(dataset: Dataset, reward: GroundingReward) -> bool:
+    """Whether special tokens carry the boxes of some answer, so that they must not be left out of its text."""
     names = {reward.box_format} if reward.box_format is not None else set(dataset["box_format"])
     return any(get_box_format(name).from_token_ids for name in names)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,15 +15,69 @@ from grounding_rewards.boxes import as_box_array
 #: The boxes and labels of one answer; the boxes in pixels of the film.
 BoxAnswer = tuple[NDArray[np.float64], list[str]]
 
+CONSTANT, CONSTANT_OF_THESE = "constant box", "constant box of these films"
+NOTHING_FOUND, WHOLE_IMAGE, ANOTHER_READER = "nothing found", "whole image", "another reader"
 
-def mean_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, NDArray[np.float64]]:
+Row = Mapping[str, Any]
+
+
+def baseline_rules(
+    rows: Sequence[Row], constant: Mapping[str, NDArray[np.float64]]
+) -> dict[str, Callable[[Row], BoxAnswer]]:
+    """What answers each film without a look at it, by name.
+
+    Args:
+        rows: the films, with ``boxes``, ``labels``, ``width`` and ``height``.
+        constant: from :func:`mean_boxes`; without a box there is no constant answer.
+
+    Returns:
+        ``constant box``, ``nothing found``, ``whole image`` (with the most frequent label); and, where rows have
+        ``reader_boxes``, ``another reader``: what one more radiologist drew.
+
+    Example:
+        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 200}
+        >>> {name: rule(row)[0].tolist() for name, rule in baseline_rules([row], {}).items()}
+        {'nothing found': [], 'whole image': [[0.0, 0.0, 100.0, 200.0]]}
+    """
+    labels = Counter(chain.from_iterable(row["labels"] for row in rows)).most_common(1)
+    name = labels[0][0] if labels else "finding"
+    rules: dict[str, Callable[[Row], BoxAnswer]] = {}
+    if constant:
+        rules[CONSTANT] = lambda row: constant_answer(constant, width=row["width"], height=row["height"])
+    rules[NOTHING_FOUND] = lambda row: (np.zeros((0, 4)), [])
+    rules[WHOLE_IMAGE] = lambda row: whole_image_answer(name, width=row["width"], height=row["height"])
+    if any(row.get("reader_boxes") for row in rows):
+        rules[ANOTHER_READER] = other_reader
+    return rules
+
+
+def other_reader(row: Row) -> BoxAnswer:
+    """The boxes of the first reader who did not draw the reference; the reference where a film has no other.
+
+    Example:
+        >>> row = {"boxes": [[0, 0, 9, 9]], "labels": ["mass"], "reader_boxes": [[[0, 0, 9, 9]], [[0, 0, 8, 9]]]}
+        >>> other_reader(row)
+        (array([[0., 0., 8., 9.]]), ['finding'])
+    """
+    sets = row.get("reader_boxes") or []
+    labels = row.get("reader_labels") or [["finding"] * len(boxes) for boxes in sets]
+    reference = as_box_array(row["boxes"])
+    for boxes, names in zip(sets, labels, strict=True):
+        drawn = as_box_array(boxes)
+        if not np.array_equal(drawn, reference):
+            return drawn, list(names)
+    return reference, list(row["labels"])
+
+
+def mean_boxes(rows: Iterable[Mapping[str, Any]], *, at_least_one: bool = False) -> dict[str, NDArray[np.float64]]:
     """The mean training box of every label that at least half of the films carry.
 
-    Where no label is that common (findings come and go), there is no constant answer worth giving, and the
+    Where no label is that common (findings come and go), no constant answer is likely to be right, and the
     result is empty.
 
     Args:
         rows: training films with ``boxes``, ``labels``, ``width`` and ``height``.
+        at_least_one: give the most frequent label's mean box where no label is that common.
 
     Returns:
         For each such label one box ``(4,)`` as a fraction of the film's width and height.
@@ -42,7 +97,10 @@ def mean_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, NDArray[np.float6
             seen[label].append(box / size)
         for label in set(row["labels"]):
             carried[label] += 1
-    return {label: np.mean(boxes, axis=0) for label, boxes in seen.items() if 2 * carried[label] >= films}
+    chosen = [label for label in seen if 2 * carried[label] >= films]
+    if at_least_one and not chosen and seen:
+        chosen = [max(seen, key=lambda label: carried[label])]
+    return {label: np.mean(seen[label], axis=0) for label in chosen}
 
 
 def constant_answer(boxes: Mapping[str, NDArray[np.float64]], *, width: float, height: float) -> BoxAnswer:

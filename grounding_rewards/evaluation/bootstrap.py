@@ -22,6 +22,9 @@ Array = NDArray[np.float64]
 
 RESAMPLES = 5_000
 
+# Counts that are in memory at once: 32 MB of float64.
+_CELLS = 1 << 22
+
 
 class Estimate(NamedTuple):
     """A figure and the ends of its 95 % interval; all three are NaN where there is nothing to measure."""
@@ -46,15 +49,46 @@ def resampling_counts(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> A
     return np.random.default_rng(seed).multinomial(n, np.full(n, 1 / n), size=resamples).astype(np.float64)
 
 
+def resampled_sums(sums: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Array:
+    """The column sums of every resampling; equal to ``resampling_counts(n) @ sums``, in little memory for any n.
+
+    Put the columns of several figures, or of several runs over the same units, side by side: they are then drawn
+    together, and what is made of their sums is paired.
+
+    Args:
+        sums: ``(n, k)``, a row per unit that is drawn.
+        resamples: number of resamplings.
+        seed: of the resampling.
+
+    Returns:
+        ``(resamples, k)``.
+
+    Example:
+        >>> sums = np.array([[1.0, 2.0], [0.0, 5.0], [4.0, 1.0]])
+        >>> np.allclose(resampled_sums(sums, resamples=7), resampling_counts(3, resamples=7) @ sums)
+        True
+    """
+    n, k = sums.shape
+    if n == 0:
+        return np.zeros((resamples, k))
+    rng = np.random.default_rng(seed)
+    chunk = max(1, _CELLS // n)
+    drawn = [
+        rng.multinomial(n, np.full(n, 1 / n), size=min(chunk, resamples - start)).astype(np.float64) @ sums
+        for start in range(0, resamples, chunk)
+    ]
+    return np.concatenate(drawn)
+
+
 def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
     """Add up the rows that belong to one group, for instance the films of one patient.
 
     Args:
-        sums: ``(films, 2)`` numerators and denominators.
+        sums: ``(films, k)``, numerators and denominators for instance.
         groups: one hashable name per film.
 
     Returns:
-        ``(groups, 2)``, in the order in which the groups first appear.
+        ``(groups, k)``, in the order in which the groups first appear.
 
     Raises:
         ValueError: the number of names differs from the number of films.
@@ -71,7 +105,7 @@ def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
         )
     number: dict[Any, int] = {}
     rows = [number.setdefault(name, len(number)) for name in groups]
-    total = np.zeros((len(number), 2))
+    total = np.zeros((len(number), sums.shape[1]))
     np.add.at(total, rows, sums)
     return total
 
@@ -90,7 +124,7 @@ def ratio_estimate(sums: Array, counts: Array) -> Estimate:
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.
     """
-    return Estimate(_ratios(sums.sum(axis=0)), *_interval(_ratios(counts @ sums)))
+    return Estimate(ratios(sums.sum(axis=0)), *percentile_interval(ratios(counts @ sums)))
 
 
 def difference_estimate(before: Array, after: Array, counts: Array) -> Estimate:
@@ -109,19 +143,30 @@ def difference_estimate(before: Array, after: Array, counts: Array) -> Estimate:
         >>> [round(end, 6) for end in difference_estimate(before, after, resampling_counts(3))]
         [0.25, 0.25, 0.25]
     """
-    value = _ratios(after.sum(axis=0)) - _ratios(before.sum(axis=0))
-    return Estimate(float(value), *_interval(_ratios(counts @ after) - _ratios(counts @ before)))
+    value = ratios(after.sum(axis=0)) - ratios(before.sum(axis=0))
+    return Estimate(float(value), *percentile_interval(ratios(counts @ after) - ratios(counts @ before)))
 
 
-def _ratios(sums: Array) -> Any:
-    """Divide the last axis' first entry by its second; NaN where the second is 0."""
+def ratios(sums: Array) -> Any:
+    """Divide the last axis' first entry by its second; NaN where the second is 0.
+
+    Example:
+        >>> ratios(np.array([[1.0, 4.0], [0.0, 0.0]]))
+        array([0.25,  nan])
+    """
     numerator, denominator = sums[..., 0], sums[..., 1]
     ratio = np.full(np.shape(numerator), np.nan)
     np.divide(numerator, denominator, out=ratio, where=denominator > 0)
     return float(ratio) if ratio.ndim == 0 else ratio
 
 
-def _interval(values: Array) -> tuple[float, float]:
+def percentile_interval(values: Array) -> tuple[float, float]:
+    """The 2.5th and the 97.5th percentile of the resamplings that have something to measure.
+
+    Example:
+        >>> percentile_interval(np.array([0.0, 1.0, np.nan]))
+        (0.025, 0.975)
+    """
     measured = values[~np.isnan(values)]
     if not measured.size:
         return float("nan"), float("nan")

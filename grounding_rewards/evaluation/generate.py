@@ -2,13 +2,62 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from rich.progress import track
 from transformers import GenerationConfig
 from trl.data_utils import prepare_multimodal_messages
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How answers are decoded: no top-k, no top-p, as TRL's GRPO trainer samples.
+
+    Attributes:
+        samples: answers per film.
+        temperature: 0 decodes greedily, which gives one answer per film.
+        max_new_tokens: where an answer is cut off.
+        skip_special_tokens: False for box formats whose syntax is made of special tokens.
+
+    Raises:
+        ValueError: ``samples`` or ``max_new_tokens`` is below 1, ``temperature`` is negative, or several greedy answers
+            are asked for.
+    """
+
+    samples: int = 1
+    temperature: float = 1.0
+    max_new_tokens: int = 256
+    skip_special_tokens: bool = True
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(
+                f"Expected at least 1 for `samples`, got {self.samples}. Ask for one or more answers per film."
+            )
+        if self.max_new_tokens < 1:
+            raise ValueError(
+                f"Expected at least 1 for `max_new_tokens`, got {self.max_new_tokens}. An answer needs some hundred."
+            )
+        if not self.temperature >= 0:
+            raise ValueError(
+                f"Expected a number from 0 up for `temperature`, got {self.temperature}. Use 0 for greedy decoding."
+            )
+        if self.temperature == 0 and self.samples > 1:
+            raise ValueError(
+                f"Expected 1 for `samples` at temperature 0, got {self.samples}. Greedy decoding has one answer; "
+                "raise the temperature to sample several."
+            )
+
+
+class Generated(NamedTuple):
+    """The answers to some films, those of a film side by side, and how many tokens they have together."""
+
+    texts: list[str]
+    tokens: int
 
 
 def generate(
@@ -48,66 +97,85 @@ def generate(
         ValueError: ``samples`` is below 1, ``temperature`` is negative, or several greedy answers are asked
             for.
     """
-    _check(samples, temperature)
+    sampling = Sampling(samples, temperature, max_new_tokens, skip_special_tokens)
     films = max(1, batch_size // samples)
-    config = _generation_config(model, processor, samples, temperature, max_new_tokens)
     answers: list[list[str]] = []
     was_training = model.training
     model.eval()
-    devices = [model.device] if model.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.no_grad():
+    with torch.random.fork_rng(devices=_cuda_devices(model)):
         torch.manual_seed(seed)
         starts = range(0, len(dataset), films)
         for start in track(starts, description=progress or "", disable=progress is None):
             rows = [dataset[i] for i in range(start, min(start + films, len(dataset)))]
-            texts = _answer_batch(model, processor, rows, config, skip_special_tokens)
+            texts = _answer_batch(model, processor, rows, sampling).texts
             answers += [texts[i : i + samples] for i in range(0, len(texts), samples)]
     model.train(was_training)
     return answers
 
 
-def _check(samples: int, temperature: float) -> None:
-    if samples < 1:
-        raise ValueError(f"Expected at least 1 for `samples`, got {samples}. Ask for one or more answers per film.")
-    if temperature < 0:
-        raise ValueError(
-            f"Expected a number from 0 up for `temperature`, got {temperature}. Use 0 for greedy decoding."
-        )
-    if temperature == 0 and samples > 1:
-        raise ValueError(
-            f"Expected 1 for `samples` at temperature 0, got {samples}. Greedy decoding has one answer; "
-            "raise the temperature to sample several."
-        )
+def generate_batch(
+    model: Any, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling, *, seed: int
+) -> Generated:
+    """Generate the answers to some films at once; see :func:`generate`.
+
+    Args:
+        model: a transformers vision-language model, which is left in evaluation mode.
+        processor: its processor.
+        rows: with ``prompt`` (conversational) and ``image``.
+        sampling: how the answers are decoded.
+        seed: of the sampling; the generators of the caller are left as they were.
+    """
+    model.eval()
+    with torch.random.fork_rng(devices=_cuda_devices(model)):
+        torch.manual_seed(seed)
+        return _answer_batch(model, processor, rows, sampling)
 
 
-def _generation_config(
-    model: Any, processor: Any, samples: int, temperature: float, max_new_tokens: int
-) -> GenerationConfig:
-    sampling = {"do_sample": True, "temperature": temperature, "top_p": 1.0, "top_k": 0}
+def conversations(rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The prompts with their images in place, as chat templates take them."""
+    return [prepare_multimodal_messages(row["prompt"], images=[row["image"]]) for row in rows]
+
+
+def end_tokens(model_config: Any, generation_config: Any, tokenizer: Any) -> tuple[list[int], list[int]]:
+    """Tokens that end an answer, and tokens that must not stand in one.
+
+    A generated image token would have no image to stand for; TRL forbids it as well.
+    """
+    ends = getattr(generation_config, "eos_token_id", None) or tokenizer.eos_token_id
+    image = getattr(model_config, "image_token_id", None)
+    return list(ends) if isinstance(ends, list | tuple) else [ends], [] if image is None else [image]
+
+
+def until_end(ids: Sequence[int], ends: Collection[int]) -> list[int]:
+    """Drop the token that ends an answer and the padding behind it.
+
+    Example:
+        >>> until_end([5, 6, 2, 0, 0], {2})
+        [5, 6]
+    """
+    return list(takewhile(lambda token: token not in ends, ids))
+
+
+def _cuda_devices(model: Any) -> list[Any]:
+    return [model.device] if model.device.type == "cuda" else []
+
+
+@torch.no_grad()
+def _answer_batch(model: Any, processor: Any, rows: Sequence[Mapping[str, Any]], sampling: Sampling) -> Generated:
     tokenizer = getattr(processor, "tokenizer", processor)
-    image_token = getattr(model.config, "image_token_id", None)
-    return GenerationConfig(
-        max_new_tokens=max_new_tokens,
-        num_return_sequences=samples,
+    ends, forbidden = end_tokens(model.config, model.generation_config, tokenizer)
+    drawn = {"do_sample": True, "temperature": sampling.temperature, "top_p": 1.0, "top_k": 0}
+    config = GenerationConfig(
+        max_new_tokens=sampling.max_new_tokens,
+        num_return_sequences=sampling.samples,
         pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=model.generation_config.eos_token_id or tokenizer.eos_token_id,
-        # A generated image token would have no image to stand for; TRL forbids it as well.
-        suppress_tokens=None if image_token is None else [image_token],
+        eos_token_id=ends,
+        suppress_tokens=forbidden or None,
         disable_compile=True,
-        **(sampling if temperature > 0 else {"do_sample": False}),
+        **(drawn if sampling.temperature > 0 else {"do_sample": False}),
     )
-
-
-def _answer_batch(
-    model: Any,
-    processor: Any,
-    rows: list[dict[str, Any]],
-    config: GenerationConfig,
-    skip_special_tokens: bool,
-) -> list[str]:
-    conversations = [prepare_multimodal_messages(row["prompt"], images=[row["image"]]) for row in rows]
     inputs = processor.apply_chat_template(
-        conversations,
+        conversations(rows),
         add_generation_prompt=True,
         tokenize=True,
         return_dict=True,
@@ -116,13 +184,6 @@ def _answer_batch(
     ).to(model.device)
     prompt_length = inputs["input_ids"].shape[1]
     generated = model.generate(**inputs, generation_config=config)
-    completions = [_until_end(ids, config) for ids in generated[:, prompt_length:].tolist()]
-    texts: list[str] = processor.batch_decode(completions, skip_special_tokens=skip_special_tokens)
-    return texts
-
-
-def _until_end(ids: list[int], config: GenerationConfig) -> list[int]:
-    """Drop the end-of-answer token and the padding behind it."""
-    eos = config.eos_token_id
-    ends = set(eos if isinstance(eos, list) else [eos])
-    return list(takewhile(lambda token: token not in ends, ids))
+    answers = [until_end(ids, set(ends)) for ids in generated[:, prompt_length:].tolist()]
+    texts = processor.batch_decode(answers, skip_special_tokens=sampling.skip_special_tokens)
+    return Generated(texts, sum(map(len, answers)))

@@ -15,6 +15,7 @@ from grounding_rewards.data.columns import add_columns
 from grounding_rewards.data.load import SYNTHETIC, load_split
 from grounding_rewards.evaluation.answers import Decoding, answer_films, baseline_answers
 from grounding_rewards.evaluation.figures import FilmAnswers
+from grounding_rewards.evaluation.models import load_model
 from grounding_rewards.evaluation.summary import AFTER, BEFORE, summarise, write_metrics, write_page
 from grounding_rewards.parsing import BoxFormat, box_format_for_model_type
 from grounding_rewards.report.table import Row
@@ -22,8 +23,6 @@ from grounding_rewards.scoring import GroundingReward, get_reward
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-_SMALL_MODEL = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -61,26 +60,6 @@ class Launch:
     accelerate_config: str = "configs/accelerate/cpu_1.yaml"
     warm_start: str | None = None
     overrides: tuple[str, ...] = ()
-
-
-def load_model(path: str | Path) -> tuple[Any, Any]:
-    """A checkpoint's model and processor: bfloat16 on a GPU where there is one, else float32 on the processor.
-
-    A small model on the processor is given one thread, for this whole Python process.
-
-    Args:
-        path: folder or name on the hub.
-    """
-    import torch
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-
-    gpu = torch.cuda.is_available()
-    model = AutoModelForImageTextToText.from_pretrained(path, dtype=torch.bfloat16 if gpu else torch.float32)
-    if not gpu and model.num_parameters() < _SMALL_MODEL:
-        # Its steps are too short to share: threads that wait for each other make it slower, and on a machine
-        # with other work to do very much slower.
-        torch.set_num_threads(1)
-    return model.to("cuda" if gpu else "cpu"), AutoProcessor.from_pretrained(path)
 
 
 def prepare_task(

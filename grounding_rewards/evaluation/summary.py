@@ -71,7 +71,7 @@ def patients(dataset: Dataset) -> list[Any] | None:
     """The patient of every film, where the dataset knows them; a film without one is a patient of its own."""
     if "patient_id" not in dataset.column_names:
         return None
-    return [("film", i) if name is None else name for i, name in enumerate(dataset["patient_id"])]
+    return [("film", i) if name in (None, "") else name for i, name in enumerate(dataset["patient_id"])]
 
 
 def write_metrics(path: Path, rows: Sequence[Row], facts: Mapping[str, Any]) -> None:

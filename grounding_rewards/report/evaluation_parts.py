@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -54,6 +55,8 @@ class RobustnessPoint(NamedTuple):
 
     ``family`` is `corruptions` or `pgd`; ``name`` the change; ``strength`` 0 for the film as it is, 1 … 5 for
     corruptions, ε in parts of the range of intensities for pgd. Each figure is ``(value, low, high)``.
+    ``attack_success_rate`` is over all films; ``broken_share`` is over those whose answer was right before the change,
+    and NaN where none was.
     """
 
     family: str
@@ -62,3 +65,4 @@ class RobustnessPoint(NamedTuple):
     accuracy: tuple[float, float, float]
     attack_success_rate: tuple[float, float, float]
     mean_iou: tuple[float, float, float]
+    broken_share: tuple[float, float, float] = (math.nan, math.nan, math.nan)

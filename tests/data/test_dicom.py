@@ -18,7 +18,7 @@ from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian, RLELossl
 
 from grounding_rewards.data.dicom import DicomFile, dicom_facts, dicom_folder, read_dicom  # noqa: E402
 
-DIGITAL_XRAY = "1.2.840.10008.5.1.4.1.1.1.1.1"
+DIGITAL_XRAY = "1.2.840.10008.5.1.4.1.1.1.1"
 
 
 def header(stored: np.ndarray, bits: int, **elements) -> Dataset:

@@ -23,6 +23,7 @@ from grounding_rewards.data.prepare.survey import Survey, survey_films
 from grounding_rewards.data.prepare.tasks import TaskRow, film_of_interest, prompt_of, task_rows
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.resize import has_resized_size, resized_size
+from grounding_rewards.data.workers import worker_pool
 
 Progress = Callable[[str, int, int | None], None]
 """Is told the stage, how many films are done, and of how many; None where that is not known yet."""
@@ -185,15 +186,8 @@ def _image_results(
     if processes == 1:
         yield ((job, _try_store(root / job.record.file, options) if job else "") for job in jobs)
         return
-    import multiprocessing
-
-    # Threads of the progress bar and of pyarrow would not survive a fork.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(processes, context, initializer=_end_with_parent)
-    try:
+    with worker_pool(processes) as pool:
         yield _in_order(jobs, root, options, pool, ahead=processes * _AHEAD)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _in_order(
@@ -219,24 +213,6 @@ def _try_store(path: Path, options: ImageOptions) -> StoredImage | str:
         return store_image(path, options)
     except ValueError as error:
         return str(error)
-
-
-def _end_with_parent() -> None:
-    """Let a worker end when the process that started it is killed, instead of waiting for work for ever."""
-    import os
-    import signal
-    import threading
-    from multiprocessing import parent_process
-
-    def watch() -> None:
-        parent = parent_process()
-        if parent is not None:
-            parent.join()
-            os._exit(1)
-
-    # Ctrl-C reaches the workers too; the process that started them ends them.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _film_rows(

@@ -8,7 +8,7 @@ import numpy as np
 
 from grounding_rewards.data.synthetic.radiographs import Radiograph
 
-_DIGITAL_XRAY_FOR_PRESENTATION = "1.2.840.10008.5.1.4.1.1.1.1.1"
+_DIGITAL_XRAY_FOR_PRESENTATION = "1.2.840.10008.5.1.4.1.1.1.1"
 _BITS = 12
 
 

@@ -1,0 +1,69 @@
+"""What configs/lmms_eval/grounding.yaml calls: prompts and images of prepared films, answers scored as in training."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grounding_rewards import get_reward
+from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.evaluation.figures import FilmAnswers, film_sums
+from grounding_rewards.parsing import get_box_format
+
+REWARDS = {name: get_reward(name) for name in ("R1", "R2", "R3", "R4", "R5")}
+FIGURES = ("mean_iou", "f1_50", "above_50", "above_75", "hallucination_rate", "unparseable_share", "label_accuracy")
+
+_NEEDED = ("prompt", "image", "boxes", "labels", "width", "height", "box_format")
+
+
+def checked_films(dataset: Any) -> Any:
+    """The films as they are, once it is sure that they can be scored."""
+    missing = [name for name in _NEEDED if name not in dataset.column_names]
+    if missing:
+        raise ValueError(
+            f"Expected the columns of a prepared dataset, got none called {', '.join(missing)}. Point `data_files` to "
+            "the Parquet files that `grounding-rewards prepare --box-format NAME` wrote."
+        )
+    for name in sorted(set(dataset["box_format"])):
+        if get_box_format(name).stripped == "boxes":
+            raise ValueError(
+                f"Expected a box format that is plain text, got {name}. Its boxes are special tokens, which lmms-eval "
+                "takes out of answers: use `grounding-rewards evaluate`."
+            )
+    return dataset
+
+
+def images(doc: Mapping[str, Any]) -> list[Any]:
+    """The image of a film."""
+    return [doc["image"].convert("RGB")]
+
+
+def prompt_text(doc: Mapping[str, Any]) -> str:
+    """What the user says in the prompt of a film."""
+    content = doc["prompt"][-1]["content"]
+    return content if isinstance(content, str) else "\n".join(part["text"] for part in content if part.get("text"))
+
+
+def gold_text(doc: Mapping[str, Any]) -> str:
+    """The reference boxes, written as the model should write them."""
+    return gold_answer(doc, doc["box_format"])
+
+
+def score(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, tuple[float, float]]:
+    """Every figure of one answer as numerator and denominator."""
+    columns = {name: [value] for name, value in doc.items() if name not in ("prompt", "image")}
+    text = results[0] if results else ""
+    scored = {name: reward.details([text], **columns)[0] for name, reward in REWARDS.items()}
+    answer = FilmAnswers(text, scored["R4"], (scored["R4"],))
+    sums = film_sums([answer], [doc["boxes"]], [doc["labels"]])
+    return {
+        **{name: (one.reward, 1.0) for name, one in scored.items()},
+        **{name: (float(sums[name][0, 0]), float(sums[name][0, 1])) for name in FIGURES},
+    }
+
+
+def pooled(items: Sequence[tuple[float, float]]) -> float:
+    """The ratio of the sums over all films; NaN where there is nothing to measure."""
+    numerator, denominator = (sum(part) for part in zip(*items, strict=True))
+    return numerator / denominator if denominator else math.nan

@@ -1,0 +1,80 @@
+"""Worker processes that end with the process that started them."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+Given = TypeVar("Given")
+Made = TypeVar("Made")
+
+
+@contextmanager
+def worker_pool(
+    processes: int, *, initializer: Callable[..., object] | None = None, initargs: tuple[Any, ...] = ()
+) -> Iterator[ProcessPoolExecutor]:
+    """Worker processes that start afresh, ignore Ctrl-C, and end when the process that started them is killed.
+
+    Args:
+        processes: how many.
+        initializer: a function of a module, which each of them calls first.
+        initargs: its arguments.
+    """
+    import multiprocessing
+
+    # Threads of a progress bar and of pyarrow would not survive a fork.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, context, initializer=_start, initargs=(initializer, initargs))
+    try:
+        yield pool
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def map_in_order(
+    pool: Executor, function: Callable[[Given], Made], items: Iterable[Given], *, ahead: int
+) -> Iterator[Made]:
+    """Like ``map``, by a pool, with at most ``ahead`` items that are taken and not yet given back.
+
+    ``Executor.map`` takes all items at once, so that they are all in memory.
+
+    Example:
+        >>> from concurrent.futures import ThreadPoolExecutor
+        >>> with ThreadPoolExecutor(2) as pool:
+        ...     list(map_in_order(pool, abs, iter([-1, -2, -3]), ahead=2))
+        [1, 2, 3]
+    """
+    waiting: deque[Future[Made]] = deque()
+    for item in items:
+        waiting.append(pool.submit(function, item))
+        if len(waiting) >= ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _start(initializer: Callable[..., object] | None, initargs: tuple[Any, ...]) -> None:
+    _end_with_parent()
+    if initializer is not None:
+        initializer(*initargs)
+
+
+def _end_with_parent() -> None:
+    """Let a worker end when the process that started it is killed, instead of waiting for work for ever."""
+    import signal
+    import threading
+    from multiprocessing import parent_process
+
+    def watch() -> None:
+        parent = parent_process()
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    # Ctrl-C reaches the workers too; the process that started them ends them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,399 @@
+"""Evaluate a model, an adapter or a log of completions: how good, where, how surely, and how fragile.
+
+The model is a folder or a name on the hub, or an adapter that PEFT saved. The log is a .jsonl, .json, .csv or .parquet
+file with the completions and the `id` of each film; without --dataset its rows also have boxes, width and height.
+Several rows with one id are several answers to one film, the first of which is judged.
+
+The folder --out then holds
+
+  report.html        figures with 95 % intervals, curves, and films with boxes beside what was said
+  evaluation.json    all figures
+  films.jsonl        every film with its answer, for `grounding-rewards diff` and `export`
+  completions.jsonl  what the model said; the same command goes on where it was stopped
+  figures/           the diagrams as PNG and PDF
+
+Baselines stand beside every figure: a constant box, nothing found, the whole image, and another reader where there are
+several. The page shows films and the model's words: guard it like the films.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grounding_rewards.parsing import box_format_from_option
+
+if TYPE_CHECKING:
+    from grounding_rewards.data.answered import AnsweredFilm
+    from grounding_rewards.evaluation.evaluate import Evaluation, Measures
+    from grounding_rewards.evaluation.inputs import Answers
+    from grounding_rewards.report.evaluation_parts import RobustnessPoint
+    from grounding_rewards.scoring import GroundingReward
+
+_EXAMPLES = """\
+examples:
+  grounding-rewards evaluate --model runs/r4/checkpoint --dataset data/vindr --split test --out runs/r4/evaluation
+  grounding-rewards evaluate --completions log.jsonl --dataset data/vindr --box-format qwen3-vl --out evaluation
+  grounding-rewards evaluate --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --labels synonyms --samples 8 \\
+      --robustness corruptions pgd --out runs/base
+  accelerate launch -m grounding_rewards.cli evaluate --model runs/r4/checkpoint --dataset data/vindr --out evaluation
+"""
+
+_PACKAGES = ("grounding_rewards", "numpy", "faster-coco-eval", "torch", "transformers", "vllm")
+_TEMPERATURE = 1.0
+_NO_SPLIT = "none"
+
+
+class Measured(NamedTuple):
+    """What :func:`run` measured, and the folder that it wrote."""
+
+    evaluation: Evaluation
+    films: list[AnsweredFilm]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `grounding-rewards evaluate`."""
+    parser.epilog = _EXAMPLES
+    source = parser.add_argument_group("what is evaluated").add_mutually_exclusive_group(required=True)
+    source.add_argument("--model", metavar="MODEL", help="folder or name of a checkpoint or of a saved adapter")
+    source.add_argument("--completions", nargs="+", type=Path, metavar="LOG", help="files or folders with completions")
+    films = parser.add_argument_group("on which films")
+    films.add_argument("--dataset", metavar="DATA", help="`synthetic`, a folder of films, or a name on the hub")
+    films.add_argument("--split", default="test", help="of the dataset; default: %(default)s")
+    films.add_argument("--films", type=int, metavar="N", help="the first so many; all without it")
+    films.add_argument(
+        "--train-split",
+        default="train",
+        metavar="SPLIT",
+        help="the constant box is its mean box of each label; `none`: that of the films themselves; default: train",
+    )
+    films.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
+    for side in ("width", "height"):
+        films.add_argument(f"--{side}", type=float, metavar="PIXELS", help=f"{side} of films that state none")
+    measures = parser.add_argument_group("how it is measured")
+    measures.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    measures.add_argument("--box-format", metavar="FORMAT", help="how the model writes boxes; default: derived from it")
+    measures.add_argument("--reward", default="R4", help="that films are ranked by; default: %(default)s")
+    measures.add_argument("--reward-kwargs", metavar="JSON", help="""its parameters, such as '{"beta": 1.0}'""")
+    measures.add_argument(
+        "--labels",
+        choices=("ignore", "exact", "synonyms"),
+        default="ignore",
+        help="whether a box is right only under the finding's label; mAP always is by label; default: %(default)s",
+    )
+    measures.add_argument(
+        "--nms", type=float, metavar="IOU", help="leave out boxes that overlap a surer one of their label by more"
+    )
+    measures.add_argument(
+        "--interpolation",
+        choices=("101-point", "all-point", "11-point"),
+        default="101-point",
+        help="of average precision: COCO's, VOC's since 2010, VOC's before; default: %(default)s",
+    )
+    measures.add_argument("--resamples", type=int, default=2_000, metavar="N", help="of the bootstrap; default: 2000")
+    measures.add_argument("--seed", type=int, default=0, help="of bootstrap, samples and attacks; default: 0")
+    generation = parser.add_argument_group("how a model is asked")
+    generation.add_argument("--samples", type=int, default=0, metavar="K", help="sampled answers beside the greedy one")
+    generation.add_argument("--temperature", type=float, default=_TEMPERATURE, help="of the samples; default: 1")
+    generation.add_argument("--max-new-tokens", type=int, default=256, metavar="N", help="default: %(default)s")
+    generation.add_argument("--batch-size", type=int, default=32, metavar="N", help="default: %(default)s")
+    generation.add_argument("--backend", choices=("transformers", "vllm", "auto"), default="transformers")
+    robustness = parser.add_argument_group("how fragile a model is")
+    robustness.add_argument(
+        "--robustness",
+        nargs="+",
+        choices=("corruptions", "pgd"),
+        metavar="FAMILY",
+        help="change the films: `corruptions`, `pgd` or both; each film is asked about 41 and 5 times",
+    )
+    robustness.add_argument(
+        "--robustness-films", type=int, default=100, metavar="N", help="the first so many; default: %(default)s"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Evaluate, print the table, and write the folder."""
+    _check(options)
+    options.out.mkdir(parents=True, exist_ok=True)
+    asked = _ask_model(options) if options.model is not None else _read_log(options)
+    if asked is None:
+        # One of several processes, whose part of the films is done.
+        return 0
+    measured = _measure(options, asked)
+    _write(options, asked, measured)
+    _print(options, measured)
+    return 0
+
+
+class _Asked(NamedTuple):
+    """Answers to films, the reward that reads them, and what changed films did to the model."""
+
+    name: str
+    answers: Answers
+    reward: GroundingReward
+    robustness: list[RobustnessPoint]
+    facts: dict[str, Any]
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.model is not None and options.dataset is None:
+        raise ValueError("Expected films for --dataset, got none. A model needs films to look at; name some.")
+    if options.model is None and options.robustness:
+        raise ValueError("Expected a model for --robustness, got a log of completions. Changed films need new answers.")
+    for name in ("films", "robustness_films"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ValueError(f"Expected at least 1 for --{name.replace('_', '-')}, got {value}. Leave it out for all.")
+    if options.samples < 0:
+        raise ValueError(
+            f"Expected at least 0 for --samples, got {options.samples}. The greedy answer is always there."
+        )
+
+
+def _ask_model(options: argparse.Namespace) -> _Asked | None:
+    from grounding_rewards.evaluation.answers import reads_special_tokens
+    from grounding_rewards.evaluation.inputs import Answers, light_rows, load_dataset_image
+    from grounding_rewards.evaluation.models import choose_backend, load_model, process_state
+    from grounding_rewards.evaluation.resumable import generate_to_file
+    from grounding_rewards.evaluation.run import Films, prepare_task
+
+    backend = choose_backend(options.backend)
+    state = process_state()
+    model, processor = load_model(options.model, backend=backend)
+    task = prepare_task(
+        model,
+        processor,
+        Films(options.dataset, options.split, options.films, None),
+        reward=options.reward,
+        reward_kwargs=_reward_kwargs(options),
+        box_format=box_format_from_option(options.box_format),
+    )
+    name = Path(options.model).name
+    generate = partial(
+        generate_to_file,
+        model,
+        processor,
+        task.dataset,
+        max_new_tokens=options.max_new_tokens,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        skip_special_tokens=not reads_special_tokens(task.dataset, task.reward),
+        backend=backend,
+    )
+    texts = generate(options.out / "completions.jsonl", progress=f"{name}, greedy answers")
+    if options.samples:
+        sampled = generate(
+            options.out / "samples.jsonl",
+            samples=options.samples,
+            temperature=options.temperature,
+            progress=f"{name}, {options.samples} samples",
+        )
+        texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
+    if not state.is_main_process:
+        return None
+    answers = Answers(light_rows(task.dataset), texts, partial(load_dataset_image, task.dataset))
+    robustness = _change_films(options, model, processor, task) if options.robustness else []
+    facts = {
+        "model": options.model,
+        "decoding": f"greedy, at most {options.max_new_tokens} new tokens, {backend}"
+        + (f"; {options.samples} samples at temperature {options.temperature:g}" if options.samples else ""),
+    }
+    return _Asked(name, answers, task.reward, robustness, facts)
+
+
+def _change_films(options: argparse.Namespace, model: Any, processor: Any, task: Any) -> list[RobustnessPoint]:
+    from grounding_rewards.evaluation.robustness import Changes, robustness
+
+    films = task.dataset.select(range(min(options.robustness_films, task.dataset.num_rows)))
+    return robustness(
+        model,
+        processor,
+        films,
+        task.reward,
+        Changes(tuple(options.robustness), seed=options.seed),
+        max_new_tokens=options.max_new_tokens,
+        batch_size=options.batch_size,
+        resamples=options.resamples,
+        progress="changed films",
+    )
+
+
+def _read_log(options: argparse.Namespace) -> _Asked:
+    from grounding_rewards.data.load import load_split
+    from grounding_rewards.evaluation.inputs import read_log
+    from grounding_rewards.scoring import get_reward
+
+    dataset = None if options.dataset is None else load_split(options.dataset, options.split, films=options.films)
+    answers = read_log(
+        options.completions,
+        dataset=dataset,
+        text_column=options.text_column,
+        sizes={"width": options.width, "height": options.height},
+    )
+    box_format = box_format_from_option(options.box_format)
+    reward = get_reward(options.reward, **{"box_format": box_format, **_reward_kwargs(options)})
+    name = options.completions[0].stem if len(options.completions) == 1 else "completions"
+    return _Asked(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
+
+
+def _reward_kwargs(options: argparse.Namespace) -> dict[str, Any]:
+    if options.reward_kwargs is None:
+        return {}
+    try:
+        given = json.loads(options.reward_kwargs)
+    except json.JSONDecodeError as error:
+        given = error
+    if not isinstance(given, dict):
+        raise ValueError(
+            f"Expected a JSON object for --reward-kwargs, got {options.reward_kwargs!r}. "
+            """Write for example '{"beta": 1.0}'."""
+        )
+    return given
+
+
+def _measure(options: argparse.Namespace, asked: _Asked) -> Measured:
+    from grounding_rewards.evaluation.evaluate import Measures, evaluate
+    from grounding_rewards.evaluation.inputs import load_rows, readers_agreement
+    from grounding_rewards.evaluation.systems import baseline_systems, read_answers
+
+    training = None
+    if options.dataset is not None and options.train_split != _NO_SPLIT:
+        training = load_rows(options.dataset, options.train_split)
+    films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
+    baselines = baseline_systems(asked.answers.rows, training, asked.reward)
+    measures = Measures(asked.reward.name, options.labels, options.interpolation, options.resamples, options.seed)
+    evaluation = evaluate(
+        {asked.name: films, **baselines},
+        measures,
+        agreement=None if options.dataset is None else readers_agreement(options.dataset),
+        robustness=asked.robustness,
+        facts={**asked.facts, **_facts(options, asked, films, measures)},
+    )
+    return Measured(evaluation, films)
+
+
+def _facts(
+    options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredFilm], measures: Measures
+) -> dict[str, Any]:
+    from grounding_rewards.evaluation.coco import states_confidences
+
+    patients = {film.patient for film in films if film.patient is not None}
+    by_coco = states_confidences(films) and measures.interpolation == "101-point" and _version("faster-coco-eval")
+    versions = {name: found for name in _PACKAGES if (found := _version(name)) is not None}
+    return {
+        "dataset": options.dataset or "the log's own films",
+        "split": options.split if options.dataset is not None else "",
+        "films": len(films),
+        "patients": len(patients) or "not known",
+        "films without a finding": sum(film.is_normal for film in films),
+        "reference boxes": sum(len(film.gt) for film in films),
+        "reward": repr(asked.reward),
+        "box format": _name_of_format(options, asked),
+        "labels": options.labels,
+        "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
+        "average precision": f"{measures.interpolation}, by "
+        + (f"faster-coco-eval {by_coco}" if by_coco else "this package"),
+        "intervals": f"95 % percentile bootstrap over {'patients' if patients else 'films'}, "
+        f"{measures.resamples} resamples, seed {measures.seed}",
+        "versions": ", ".join(
+            f"{name} {found}" for name, found in {"python": platform.python_version(), **versions}.items()
+        ),
+    }
+
+
+def _name_of_format(options: argparse.Namespace, asked: _Asked) -> str:
+    given = asked.reward.box_format
+    if given is not None:
+        return given if isinstance(given, str) else given.name
+    return ", ".join(sorted({str(row.get("box_format")) for row in asked.answers.rows}))
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> None:
+    from grounding_rewards.data.answered import write_answered
+    from grounding_rewards.evaluation.evaluate import write_evaluation
+    from grounding_rewards.report.evaluation_figures import write_diagrams
+    from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
+
+    found, films = measured
+    page = EvaluationPage(
+        title=f"{asked.name} on {options.dataset or asked.name}",
+        subtitle=_subtitle(found.facts),
+        films=films,
+        reward=asked.reward.name,
+        load_image=asked.answers.load_image,
+        headline=found.headline,
+        headings=found.headings,
+        definitions=found.definitions,
+        lower_is_better=found.lower_is_better,
+        unranked=found.unranked,
+        per_label=found.per_label,
+        per_size=found.per_size,
+        pr_curves=found.pr_curves,
+        froc_curves=found.froc_curves,
+        calibration=found.calibration,
+        ious=found.ious,
+        confusion=found.confusion,
+        robustness=found.robustness,
+        facts={key: str(value) for key, value in found.facts.items() if value != ""},
+    )
+    write_answered(options.out / "films.jsonl", films)
+    write_evaluation(options.out / "evaluation.json", found)
+    write_diagrams(page, options.out / "figures")
+    (options.out / "report.html").write_text(render_evaluation_page(page), encoding="utf-8")
+
+
+def _subtitle(facts: Mapping[str, Any]) -> str:
+    split = f" ({facts['split']})" if facts["split"] else ""
+    patients = f" of {facts['patients']} patients" if isinstance(facts["patients"], int) else ""
+    return (
+        f"{facts['films']} films{patients} of {facts['dataset']}{split}, {facts['films without a finding']} without a "
+        f"finding, {facts['reference boxes']} reference boxes"
+    )
+
+
+def _print(options: argparse.Namespace, measured: Measured) -> None:
+    from rich.console import Console
+
+    console = Console()
+    # A log has no terminal's edge.
+    console = console if console.is_terminal else Console(width=160)
+    console.print(figure_table(measured.evaluation))
+    console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)
+
+
+def figure_table(evaluation: Evaluation) -> Any:
+    """The figures as a ``rich.table.Table``: a line for each, intervals for the first system alone."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from grounding_rewards.report.table import format_interval, format_value
+
+    table = Table(
+        title=_subtitle(evaluation.facts),
+        caption="In brackets the 95 % interval.",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("")
+    for name in evaluation.systems:
+        table.add_column(name, justify="right")
+    first, *others = evaluation.systems.values()
+    for key, heading in evaluation.headings.items():
+        own = Text.assemble(format_value(first[key].value), (f" {format_interval(first[key])}", "dim"))
+        table.add_row(Text(heading), own, *(format_value(figures[key].value) for figures in others))
+    return table

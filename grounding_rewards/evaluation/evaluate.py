@@ -1,0 +1,410 @@
+"""From answered films to everything that an evaluation says: figures with intervals, by label and size, and curves.
+
+Every figure has a 95 % percentile bootstrap interval over patients, or over films where no patient is known. All
+systems and all figures see the same resamplings.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.evaluation.average_precision import (
+    COCO_THRESHOLDS,
+    average_precision_estimate,
+    precision_recall_curve,
+)
+from grounding_rewards.evaluation.bootstrap import (
+    Estimate,
+    percentile_interval,
+    ratios,
+    resampled_sums,
+    sum_by_group,
+)
+from grounding_rewards.evaluation.calibration import calibration
+from grounding_rewards.evaluation.coco import coco_figures, states_confidences
+from grounding_rewards.evaluation.confusion import confusion
+from grounding_rewards.evaluation.detection import MatchedFilms, detection_sums
+from grounding_rewards.evaluation.figures import Figures
+from grounding_rewards.evaluation.film_figures import MATCHING, FilmFigure, film_figures, film_sums
+from grounding_rewards.evaluation.film_pairs import reference_ious
+from grounding_rewards.evaluation.froc import FROC_RATES, froc_curve, sensitivity_at_false_positives
+from grounding_rewards.evaluation.ranked_boxes import FILM_AREAS
+from grounding_rewards.evaluation.segmentation import (
+    SEGMENTATION_FIGURES,
+    segmentation_areas,
+    segmentation_estimates,
+)
+from grounding_rewards.report.evaluation_parts import Calibration, Confusion, Curve, RobustnessPoint
+from grounding_rewards.report.table import Row
+
+Array = NDArray[np.float64]
+
+RESAMPLES = 2_000
+READERS = "readers' agreement"
+
+_NOTHING = Estimate(math.nan, math.nan, math.nan)
+_AP_THRESHOLDS = {"30": (0.3,), "40": (0.4,), "50": (0.5,), "50_95": COCO_THRESHOLDS}
+_SHOWN_THRESHOLDS = {"30": "0.3", "40": "0.4", "50": "0.5", "50_95": "0.5 to 0.95"}
+_CURVE_THRESHOLDS = (0.3, 0.5, 0.75)
+# Figures of a label or a size; those about whole films say nothing there.
+_BY_BOX = ("mean_iou", "f1_50", "precision_50", "recall_50", "recall_75")
+_MOST_LABELS = 40
+# Resamplings of a band, of which nobody reads the last digit.
+_BAND = 500
+_REWARD = "reward_"
+
+
+@dataclass(frozen=True)
+class Measures:
+    """How an evaluation measures.
+
+    Attributes:
+        reward: name of the reward that it is about, a key of the films' `rewards`.
+        labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
+        interpolation: of average precision: `101-point`, `all-point` or `11-point`.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+    """
+
+    reward: str
+    labels: str = "ignore"
+    interpolation: str = "101-point"
+    resamples: int = RESAMPLES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.resamples < 1:
+            raise ValueError(f"Expected at least 1 for `resamples`, got {self.resamples}. {RESAMPLES} is usual.")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation says. The first of ``systems`` is what was evaluated, the others are baselines.
+
+    Attributes:
+        systems: name → figures by key; NaN where there is nothing to measure.
+        headings: key → heading, in the order of tables.
+        definitions: key → what it is, in a sentence.
+        lower_is_better: keys for which that holds.
+        unranked: keys for which neither more nor less is better.
+        per_label: a row for each label of the references.
+        per_size: a row for each size of the boxes.
+        pr_curves: precision over recall.
+        froc_curves: sensitivity over false boxes per film.
+        calibration: of stated confidences; None without them.
+        ious: of every reference box with its partner.
+        confusion: between labels.
+        robustness: answers to changed films.
+        facts: what someone needs who wants the same figures again.
+    """
+
+    systems: Mapping[str, Figures]
+    headings: Mapping[str, str]
+    definitions: Mapping[str, str]
+    lower_is_better: tuple[str, ...]
+    unranked: tuple[str, ...]
+    per_label: tuple[Row, ...]
+    per_size: tuple[Row, ...]
+    pr_curves: tuple[Curve, ...]
+    froc_curves: tuple[Curve, ...]
+    calibration: Calibration | None
+    ious: Array
+    confusion: Confusion | None
+    robustness: tuple[RobustnessPoint, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def headline(self) -> list[Row]:
+        """The figures of all systems, as rows of a table."""
+        return [Row(name, figures) for name, figures in self.systems.items()]
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures as plain values; null where there is nothing to measure."""
+
+        def plain(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+            return {name: {key: _as_json(one) for key, one in figures.items()} for name, figures in rows.items()}
+
+        return {
+            "systems": plain(self.systems),
+            "per_label": plain({row.name: row.figures for row in self.per_label}),
+            "per_size": plain({row.name: row.figures for row in self.per_size}),
+            "robustness": [_point_as_json(point) for point in self.robustness],
+            "headings": dict(self.headings),
+            "definitions": dict(self.definitions),
+            "facts": dict(self.facts),
+        }
+
+
+def evaluate(
+    systems: Mapping[str, Sequence[AnsweredFilm]],
+    measures: Measures,
+    *,
+    agreement: Mapping[str, Any] | None = None,
+    robustness: Sequence[RobustnessPoint] = (),
+    facts: Mapping[str, Any] | None = None,
+) -> Evaluation:
+    """Measure what was answered, beside its baselines.
+
+    Args:
+        systems: by name the answers to the same films in the same order; the first is what is evaluated.
+        measures: how.
+        agreement: how well the readers of the dataset agree, as the manifest of a prepared folder says; it becomes a
+            row of the table.
+        robustness: from :func:`grounding_rewards.evaluation.robustness.run.robustness`.
+        facts: what someone needs who wants the same figures again.
+
+    Raises:
+        ValueError: a word of ``measures`` is unknown.
+
+    Example:
+        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
+        ...                     rewards={"R3": 0.8})
+        >>> found = evaluate({"model": [film]}, Measures("R3", resamples=10))
+        >>> found.systems["model"]["mean_iou"].value, found.headings["ap_50"]
+        (0.8, 'AP at IoU 0.5, boxes tied')
+    """
+    name, films = next(iter(systems.items()))
+    kinds = _Kinds.of(films, measures.labels)
+    groups = patients_of(films)
+    tables = {system: _figures(answers, measures, kinds, groups) for system, answers in systems.items()}
+    if kinds.ranking == "score":
+        for key, value in _by_coco(films, measures, kinds).items():
+            tables[name][key] = tables[name][key]._replace(value=value)
+    if agreement is not None:
+        tables[READERS] = _of_readers(agreement)
+    headings = {
+        key: one
+        for key, one in _headings(films, kinds).items()
+        if not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
+    }
+    pr_curves, froc_curves = _curves(films, measures, kinds, groups)
+    return Evaluation(
+        systems={system: {key: table.get(key, _NOTHING) for key in headings} for system, table in tables.items()},
+        headings={key: one.heading for key, one in headings.items()},
+        definitions={key: one.definition for key, one in headings.items()},
+        lower_is_better=tuple(key for key, one in headings.items() if one.lower_is_better),
+        unranked=tuple(key for key, one in headings.items() if one.lower_is_better is None),
+        per_label=tuple(_label_rows(films, measures, kinds, groups)),
+        per_size=tuple(_size_rows(films, measures, groups)),
+        pr_curves=pr_curves,
+        froc_curves=froc_curves,
+        calibration=calibration(films),
+        ious=reference_ious(films),
+        confusion=confusion(films, synonyms=measures.labels == "synonyms") if _states_labels(films) else None,
+        robustness=tuple(robustness),
+        facts=facts or {},
+    )
+
+
+def patients_of(films: Sequence[AnsweredFilm]) -> list[Any] | None:
+    """The patient of every film, where any is known; a film without one is a patient of its own.
+
+    Example:
+        >>> patients_of([AnsweredFilm("a", 9, 9, patient="p"), AnsweredFilm("b", 9, 9)])
+        [('patient', 'p'), ('film', 'b')]
+    """
+    if all(film.patient is None for film in films):
+        return None
+    return [("film", film.id) if film.patient is None else ("patient", film.patient) for film in films]
+
+
+def write_evaluation(path: Path, evaluation: Evaluation) -> None:
+    """Write the figures as JSON."""
+    text = json.dumps(evaluation.as_json(), indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _figures(
+    films: Sequence[AnsweredFilm], measures: Measures, kinds: _Kinds, groups: Sequence[Any] | None
+) -> dict[str, Estimate]:
+    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    found = _ratios(film_sums(films, labels=measures.labels), **drawn)
+    common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": kinds.ranking, **drawn}
+    for prefix, labels in kinds.average_precisions:
+        for key, thresholds in _AP_THRESHOLDS.items():
+            found[f"{prefix}_{key}"] = average_precision_estimate(films, thresholds, labels=labels, **common).estimate
+    if kinds.ranking == "score":
+        sensitivities = sensitivity_at_false_positives(films, **drawn)
+        found["froc"] = sensitivities.mean.estimate
+        for rate, one in zip(sensitivities.rates, sensitivities.at_rates, strict=True):
+            found[f"sensitivity_{rate:g}"] = one.estimate
+    segmentation = segmentation_estimates(segmentation_areas(films), **drawn)
+    return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
+
+
+class _Kinds(NamedTuple):
+    """What the answers allow to be measured.
+
+    ``ranking`` of average precision, and its two kinds: the prefix of the key and how labels are compared.
+    """
+
+    ranking: str
+    average_precisions: tuple[tuple[str, str], ...]
+
+    @classmethod
+    def of(cls, films: Sequence[AnsweredFilm], labels: str) -> _Kinds:
+        stated = any(len(film.pred) for film in films) and states_confidences(films)
+        kinds = [("ap", "ignore")]
+        if _states_labels(films):
+            kinds.append(("map", "synonyms" if labels == "synonyms" else "exact"))
+        return cls("score" if stated else "tied", tuple(kinds))
+
+    def headings(self) -> dict[str, FilmFigure]:
+        tied = "" if self.ranking == "score" else ", boxes tied"
+        ranked = (
+            "boxes in the order of their stated confidences"
+            if self.ranking == "score"
+            else "the answers state no confidences, so all boxes are equally sure"
+        )
+        kinds = {"ap": ("AP", "all boxes together, whatever their label"), "map": ("mAP", "mean over labels")}
+        found = {}
+        for prefix, _ in self.average_precisions:
+            name, over = kinds[prefix]
+            for key, shown in _SHOWN_THRESHOLDS.items():
+                definition = f"average precision, {over}; {ranked}"
+                found[f"{prefix}_{key}"] = FilmFigure(f"{name} at IoU {shown}{tied}", definition, False)
+        if self.ranking == "score":
+            mean = "mean of the sensitivities at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false boxes per film"
+            found["froc"] = FilmFigure("FROC score", mean, False)
+            for rate in FROC_RATES:
+                found[f"sensitivity_{rate:g}"] = FilmFigure(
+                    f"sensitivity at {rate:g} false boxes per film",
+                    "share of the reference boxes found at IoU 0.5 by the surest boxes with so many false ones",
+                    False,
+                )
+        return found
+
+
+def _states_labels(films: Sequence[AnsweredFilm]) -> bool:
+    return any(label for film in films for label in film.pred_labels)
+
+
+def _headings(films: Sequence[AnsweredFilm], kinds: _Kinds) -> dict[str, FilmFigure]:
+    """Every figure in the order of the table: rewards, average precision, boxes, whole films, areas."""
+    of_films = film_figures(films)
+    rewards = {key: one for key, one in of_films.items() if key.startswith(_REWARD) or key == "sampled_reward"}
+    areas = {key: FilmFigure(one.heading, one.definition, False) for key, one in SEGMENTATION_FIGURES.items()}
+    rest = {key: one for key, one in of_films.items() if key not in rewards and key not in areas}
+    return {**rewards, **kinds.headings(), **rest, **areas}
+
+
+def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, kinds: _Kinds) -> dict[str, float]:
+    """Average precision as COCO's own code has it, where that code is installed and knows such a figure."""
+    if measures.interpolation != "101-point" or find_spec("faster_coco_eval") is None:
+        return {}
+    found = {}
+    for prefix, labels in kinds.average_precisions:
+        if labels == "synonyms":
+            continue
+        figures = coco_figures(films, sorted(set(chain.from_iterable(_AP_THRESHOLDS.values()))), labels=labels)
+        for key, thresholds in _AP_THRESHOLDS.items():
+            values = [figures.average_precision(iou_threshold=threshold) for threshold in thresholds]
+            found[f"{prefix}_{key}"] = float(np.mean(values))
+    return found
+
+
+def _ratios(sums: Mapping[str, Array], *, groups: Sequence[Any] | None, resamples: int, seed: int) -> Figures:
+    names = list(sums)
+    table = np.concatenate([sums[name] for name in names], axis=1)
+    units = table if groups is None else sum_by_group(table, groups)
+    drawn = resampled_sums(units, resamples=resamples, seed=seed)
+    total = units.sum(axis=0)
+    return {
+        name: Estimate(ratios(total[2 * k : 2 * k + 2]), *percentile_interval(ratios(drawn[:, 2 * k : 2 * k + 2])))
+        for k, name in enumerate(names)
+    }
+
+
+def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
+    """F1 of the readers with each other, where it was measured at IoU 0.5."""
+    f1 = agreement["overall"]["f1"].get("0.5")
+    return {} if f1 is None else {"f1_50": Estimate(*(math.nan if value is None else value for value in f1))}
+
+
+def _label_rows(
+    films: Sequence[AnsweredFilm], measures: Measures, kinds: _Kinds, groups: Sequence[Any] | None
+) -> Iterator[Row]:
+    """The most frequent labels of the references; false boxes have a label only where answers state any."""
+    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    counts = Counter(label for film in films for label in film.gt_labels)
+    labels = dict(kinds.average_precisions).get("map")
+    for label, count in counts.most_common(_MOST_LABELS):
+        if labels is None:
+            found = _ratios(_reference_sums(films, label), **drawn)
+        else:
+            sums = detection_sums(films, matching=MATCHING, labels=labels, label=label)
+            found = _ratios({key: sums[key] for key in _BY_BOX}, **drawn)
+            found["ap_50"] = average_precision_estimate(
+                films, (0.5,), label=label, labels=labels, ranking=kinds.ranking, **drawn
+            ).estimate
+        yield Row(f"{label} ({count})", found)
+
+
+def _reference_sums(films: Sequence[AnsweredFilm], label: str) -> dict[str, Array]:
+    """Of the reference boxes with this label: their IoUs with their partners, and how many reach a threshold."""
+    ious, there = MatchedFilms(films).best_ious
+    mine = np.zeros(there.shape, dtype=bool)
+    for k, film in enumerate(films):
+        mine[k, : len(film.gt_labels)] = [other == label for other in film.gt_labels]
+    n = mine.sum(axis=1)
+    return {
+        key: np.column_stack([np.where(mine, value, 0.0).sum(axis=1), n])
+        for key, value in (("mean_iou", ious), ("recall_50", ious >= 0.5), ("recall_75", ious >= 0.75))
+    }
+
+
+def _size_rows(films: Sequence[AnsweredFilm], measures: Measures, groups: Sequence[Any] | None) -> Iterator[Row]:
+    for name, area in FILM_AREAS.items():
+        sums = detection_sums(films, matching=MATCHING, labels=measures.labels, area=area)
+        boxes = int(sums["recall_50"][:, 1].sum())
+        if boxes:
+            found = _ratios(
+                {key: sums[key] for key in _BY_BOX}, groups=groups, resamples=measures.resamples, seed=measures.seed
+            )
+            yield Row(f"{name} ({boxes})", found)
+
+
+def _curves(
+    films: Sequence[AnsweredFilm], measures: Measures, kinds: _Kinds, groups: Sequence[Any] | None
+) -> tuple[tuple[Curve, ...], tuple[Curve, ...]]:
+    """Precision over recall, and sensitivity over false boxes per film.
+
+    Where answers state no confidences the first has an operating point for each threshold, and the second goes by the
+    order in which an answer names its boxes.
+    """
+    drawn: dict[str, Any] = {"groups": groups, "resamples": min(measures.resamples, _BAND), "seed": measures.seed}
+    froc_ranking, order = ("score", "") if kinds.ranking == "score" else ("emission", ", boxes in the order written")
+    return (
+        tuple(
+            precision_recall_curve(films, iou, ranking=kinds.ranking, name=f"IoU {iou:g}", **drawn)
+            for iou in _CURVE_THRESHOLDS
+        ),
+        tuple(
+            froc_curve(films, iou_threshold=iou, ranking=froc_ranking, name=f"IoU {iou:g}{order}", **drawn)
+            for iou in _CURVE_THRESHOLDS
+        ),
+    )
+
+
+def _as_json(estimate: Any) -> dict[str, float | None]:
+    return dict(zip(("value", "low", "high"), map(_finite, estimate), strict=True))
+
+
+def _point_as_json(point: RobustnessPoint) -> dict[str, Any]:
+    return {key: _as_json(value) if isinstance(value, tuple) else value for key, value in point._asdict().items()}
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

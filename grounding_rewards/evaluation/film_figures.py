@@ -1,0 +1,82 @@
+"""The figures that are ratios of sums over films: what an evaluation is headed by, and two runs are compared by.
+
+The figure of a run is ``Σ numerator / Σ denominator`` over its films: rewards, the figures of
+:mod:`grounding_rewards.evaluation.detection`, and Dice and pixel accuracy of
+:mod:`grounding_rewards.evaluation.segmentation`. Whatever a reward matches with, the figures about boxes match for the
+largest sum of IoUs, so that models trained with different rewards are measured alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.evaluation.detection import DETECTION_FIGURES, detection_sums
+from grounding_rewards.evaluation.segmentation import SEGMENTATION_FIGURES, segmentation_areas
+
+Array = NDArray[np.float64]
+
+MATCHING = "hungarian"
+
+
+class FilmFigure(NamedTuple):
+    """A figure: its heading, what it is, and whether less is better; None where 0 is best from both sides."""
+
+    heading: str
+    definition: str
+    lower_is_better: bool | None
+
+
+def film_figures(films: Sequence[AnsweredFilm]) -> dict[str, FilmFigure]:
+    """The figures by key, in the order of tables; rewards and sampled rewards only where every film has them.
+
+    Example:
+        >>> list(film_figures([AnsweredFilm("a", 9, 9, rewards={"R1": 0.5, "R4": 0.2})]))[:3]
+        ['reward_R1', 'reward_R4', 'mean_iou']
+    """
+    figures = {
+        f"reward_{name}": FilmFigure(f"reward {name}", f"mean over films of what {name} gives the answer", False)
+        for name in _rewards(films)
+    }
+    if films and all(film.sampled_rewards for film in films):
+        definition = "mean over the sampled answers to a film, then over films"
+        figures["sampled_reward"] = FilmFigure("sampled reward", definition, False)
+    for key, one in DETECTION_FIGURES.items():
+        figures[key] = FilmFigure(one.heading, one.definition, one.lower_is_better)
+    for key in ("dice", "pixel_accuracy"):
+        figures[key] = FilmFigure(SEGMENTATION_FIGURES[key].heading, SEGMENTATION_FIGURES[key].definition, False)
+    return figures
+
+
+def film_sums(films: Sequence[AnsweredFilm], *, labels: str = "ignore") -> dict[str, Array]:
+    """The numerators and denominators of every figure of :func:`film_figures`, ``(films, 2)`` each.
+
+    Args:
+        films: answered films.
+        labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
+
+    Example:
+        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2], [6, 6, 9, 9]])
+        >>> film_sums([film])["f1_50"]
+        array([[2., 3.]])
+    """
+    sums = {f"reward_{name}": _means([film.rewards[name] for film in films]) for name in _rewards(films)}
+    if films and all(film.sampled_rewards for film in films):
+        sums["sampled_reward"] = _means([float(np.mean(film.sampled_rewards)) for film in films])
+    sums |= detection_sums(films, matching=MATCHING, labels=labels)
+    hit, false, missed, rest = segmentation_areas(films).reshape(-1, 4).T
+    sums["dice"] = np.column_stack([2 * hit, 2 * hit + false + missed])
+    sums["pixel_accuracy"] = np.column_stack([hit + rest, hit + false + missed + rest])
+    return sums
+
+
+def _rewards(films: Sequence[AnsweredFilm]) -> list[str]:
+    return [name for name in films[0].rewards if all(name in film.rewards for film in films)] if films else []
+
+
+def _means(values: Sequence[float]) -> Array:
+    return np.column_stack([values, np.ones(len(values))])

@@ -1,0 +1,193 @@
+"""What an evaluation is given: films, and for each of them what was said, from a model or from a log of completions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.data.completions import read_completions
+from grounding_rewards.data.load import load_split
+from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from PIL.Image import Image
+
+_HEAVY = ("prompt", "image")
+_IMAGE_COLUMNS = ("image_path", "image", "file")
+_SIZES = ("width", "height", "resized_width", "resized_height")
+
+
+@dataclass(frozen=True)
+class Answers:
+    """n films and what was said about each.
+
+    Attributes:
+        rows: one a film, without prompt and image.
+        texts: for each film one answer or several, the first of which is judged.
+        load_image: the k-th film as an image, or None.
+    """
+
+    rows: list[dict[str, Any]]
+    texts: list[list[Any]]
+    load_image: Callable[[int], Image | None]
+
+
+def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
+    """The rows of a dataset without prompt and image, with the column `image_path` where its images are files.
+
+    Example:
+        >>> from grounding_rewards.data.load import load_split
+        >>> sorted(light_rows(load_split("synthetic", "test", films=1))[0])
+        ['boxes', 'height', 'id', 'labels', 'width']
+    """
+    rows: list[dict[str, Any]] = dataset.remove_columns(
+        [name for name in _HEAVY if name in dataset.column_names]
+    ).to_list()
+    for row, path in zip(rows, _image_paths(dataset), strict=True):
+        if path is not None:
+            row["image_path"] = path
+    return rows
+
+
+def _image_paths(dataset: Dataset) -> list[str | None]:
+    from datasets import Image
+
+    feature = dataset.features.get("image")
+    if not isinstance(feature, Image):
+        return [None] * dataset.num_rows
+    stored = dataset.select_columns("image").cast_column("image", Image(decode=False))["image"]
+    # Images inside a parquet file keep the name of a file that is not there.
+    paths = [image["path"] if image is not None and image["bytes"] is None else None for image in stored]
+    return [path if path and Path(path).is_file() else None for path in paths]
+
+
+def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
+    """The k-th film of a dataset, None where it has no images."""
+    return dataset[k]["image"] if "image" in dataset.column_names else None
+
+
+def read_log(
+    paths: Sequence[Path],
+    *,
+    dataset: Dataset | None = None,
+    text_column: str | None = None,
+    sizes: Mapping[str, float | None] | None = None,
+) -> Answers:
+    """Read a log of completions, beside the films that they are about.
+
+    Args:
+        paths: files or folders, see :func:`grounding_rewards.data.completions.read_completions`. Several rows with one
+            `id` are several answers to one film, the first of which is judged.
+        dataset: the films; without it the rows of the log have `boxes`, `width` and `height`. Films and rows belong
+            together by `id`, or, where the log has none, by their order.
+        text_column: the column with the completions.
+        sizes: sizes for films that have none, by column.
+
+    Raises:
+        ValueError: a file is broken, or films and completions do not fit each other.
+    """
+    completions, rows = read_completions(paths, text_column=text_column)
+    known = {name: value for name, value in (sizes or {}).items() if value is not None}
+    unknown = sorted(known.keys() - set(_SIZES))
+    if unknown:
+        raise ValueError(f"Expected {', '.join(_SIZES)} for `sizes`, got {unknown[0]!r}. Name one of them.")
+    if all(row.get("id") is not None for row in rows):
+        texts: dict[str, list[Any]] = {}
+        first: dict[str, dict[str, Any]] = {}
+        for text, row in zip(completions, rows, strict=True):
+            texts.setdefault(str(row["id"]), []).append(text)
+            first.setdefault(str(row["id"]), row)
+        if dataset is not None:
+            return _by_name(texts, first, dataset, known)
+        return _alone(list(first.values()), list(texts.values()), paths, known)
+    alone = [[text] for text in completions]
+    if dataset is None:
+        return _alone(rows, alone, paths, known)
+    if len(alone) != dataset.num_rows:
+        raise ValueError(
+            f"Expected a column `id` in the log, or as many completions as films, got {len(alone)} completions for "
+            f"{dataset.num_rows} films. Add the film's `id` to every row."
+        )
+    films = [{**known, **row} for row in light_rows(dataset)]
+    return Answers(_with_formats(films, rows), alone, partial(load_dataset_image, dataset))
+
+
+def _by_name(
+    texts: Mapping[str, list[Any]],
+    logged: Mapping[str, Mapping[str, Any]],
+    dataset: Dataset,
+    sizes: Mapping[str, float],
+) -> Answers:
+    names = [str(name) for name in dataset["id"]] if "id" in dataset.column_names else []
+    chosen = [k for k, name in enumerate(names) if name in texts]
+    if len(chosen) < len(texts):
+        strange = next(name for name in texts if name not in set(names))
+        raise ValueError(
+            f"Expected the `id` of a film of the dataset in every row of the log, got {strange!r}, and "
+            f"{len(texts) - len(chosen) - 1} more that are none. Give the split that was answered with --split."
+        )
+    if len(chosen) < len(names):
+        raise ValueError(
+            f"Expected a completion for every film, got {len(chosen)} of {len(names)}; the first without one is "
+            f"{next(name for name in names if name not in texts)!r}. Answer all films, or name those that were "
+            "answered with --films."
+        )
+    films = [{**sizes, **row} for row in light_rows(dataset)]
+    rows = _with_formats(films, [logged[name] for name in names])
+    return Answers(rows, [texts[name] for name in names], partial(load_dataset_image, dataset))
+
+
+def _with_formats(films: list[dict[str, Any]], logged: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The films, with what the log alone knows: the box format, and the size of the image that the model saw."""
+    names = ("box_format", "resized_width", "resized_height")
+    return [
+        {**film, **{name: row[name] for name in names if row.get(name) is not None}}
+        for film, row in zip(films, logged, strict=True)
+    ]
+
+
+def _alone(
+    rows: Sequence[Mapping[str, Any]], texts: list[list[Any]], paths: Sequence[Path], sizes: Mapping[str, float]
+) -> Answers:
+    folders = [path if path.is_dir() else path.parent for path in paths]
+    films = []
+    for row in rows:
+        found = _find_image(row, folders)
+        films.append({**sizes, **row, **({} if found is None else {"image_path": str(found)})})
+    return Answers(films, texts, partial(_open_image, [film.get("image_path") for film in films]))
+
+
+def _find_image(row: Mapping[str, Any], folders: Sequence[Path]) -> Path | None:
+    given = next((row[name] for name in _IMAGE_COLUMNS if isinstance(row.get(name), str)), None)
+    if given is None:
+        return None
+    # A path that is whole stays whole.
+    return next((folder / given for folder in folders if (folder / given).is_file()), None)
+
+
+def _open_image(paths: Sequence[str | None], k: int) -> Image | None:
+    from PIL import Image
+
+    path = paths[k]
+    return None if path is None else Image.open(path)
+
+
+def readers_agreement(dataset: str) -> dict[str, Any] | None:
+    """How well the readers of a prepared dataset agree, as its manifest says; None where it does not.
+
+    Args:
+        dataset: folder that `grounding-rewards prepare` wrote, or any other dataset.
+    """
+    if not (Path(dataset) / MANIFEST).is_file():
+        return None
+    agreement: dict[str, Any] | None = read_manifest(Path(dataset)).get("agreement")
+    return agreement
+
+
+def load_rows(dataset: str, split: str) -> list[dict[str, Any]]:
+    """The rows of a split, without prompt and image."""
+    return light_rows(load_split(dataset, split))

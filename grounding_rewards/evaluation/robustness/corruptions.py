@@ -1,0 +1,311 @@
+"""What happens to films on their way to a model: eight changes of the image, in five strengths each.
+
+A change depends on the seed and not on anything else, and at every strength alike: one that turns a film to the left
+at strength 1 turns it to the left at strength 5, and noise only grows. All sizes are fractions of the film, so that a
+copy of fewer pixels is changed in the same way. The film keeps its size.
+
+Where a change moves the image, one affine matrix moves the pixels and the boxes. A moved box is the smallest upright
+rectangle around its four moved corners, cut off at the edges of the film. Where less than half of it is left, the
+finding is taken to be gone: its entry of ``kept`` is False.
+
+Labels stay with their boxes, also with their sides: a mirrored film shows the same patient's right lung, in the half of
+the image where the left one is expected.
+"""
+
+from __future__ import annotations
+
+import io
+import math
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grounding_rewards.boxes import Boxes, as_box_array, box_area, valid_boxes
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+STRENGTHS = (1, 2, 3, 4, 5)
+
+Seed = int | Sequence[int]
+Matrix = NDArray[np.float64]
+
+# A box of which less is left inside the film is no longer a finding that can be seen.
+_MIN_VISIBLE = 0.5
+
+# Strokes of the letters of a marker, in a square of side 1.
+_LETTERS = (
+    (((0.15, 0.0), (0.15, 1.0), (0.75, 1.0)),),
+    (
+        ((0.1, 1.0), (0.1, 0.0), (0.55, 0.0), (0.75, 0.12), (0.75, 0.38), (0.55, 0.5), (0.1, 0.5)),
+        ((0.4, 0.5), (0.8, 1.0)),
+    ),
+)
+
+
+class Corrupted(NamedTuple):
+    """A changed film.
+
+    Attributes:
+        image: of the size that it had.
+        boxes: ``(n, 4)`` xyxy in pixels of the image, one for each box that was given, in the same order.
+        kept: ``(n,)`` bool: False for a box of which the change has left less than half inside the film.
+    """
+
+    image: Image
+    boxes: Boxes
+    kept: NDArray[np.bool_]
+
+
+class Corruption(NamedTuple):
+    """One kind of change.
+
+    Attributes:
+        meaning: what it does, and what the five numbers are.
+        amounts: the number that each strength stands for.
+        pixels: ``(image, amount, generator) → image`` for a change that leaves everything in its place.
+        matrix: ``(amount, width, height, generator) → (2, 3)`` affine matrix for a change that moves the image: it
+            takes a point of the film to its place on the changed film.
+    """
+
+    meaning: str
+    amounts: tuple[float, float, float, float, float]
+    pixels: Callable[[Image, float, np.random.Generator], Image] | None = None
+    matrix: Callable[[float, float, float, np.random.Generator], Matrix] | None = None
+
+
+def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: Seed = 0) -> Corrupted:
+    """Change a film, and move its boxes along.
+
+    Args:
+        image: 8-bit, grey or in colour; other modes than L and RGB are converted to RGB.
+        boxes: ``(n, 4)`` xyxy in pixels of the image.
+        name: one of :data:`CORRUPTIONS`.
+        strength: 1 to 5; 0 leaves the film as it is.
+        seed: decides what is left to chance, such as the side to which a film is turned.
+
+    Raises:
+        ValueError: unknown name, a strength out of range, boxes that are not ``(n, 4)``, an image of more than 8 bits.
+
+    Example:
+        >>> from PIL import Image
+        >>> film = Image.new("L", (100, 80), 128)
+        >>> mirrored = corrupt(film, [[10, 20, 30, 40]], "laterality_flip", 5)
+        >>> mirrored.image.size, mirrored.boxes, mirrored.kept
+        ((100, 80), array([[70., 20., 90., 40.]]), array([ True]))
+    """
+    width, height = image.size
+    moved, kept = corrupt_boxes(boxes, name, strength, width=width, height=height, seed=seed)
+    image = _eight_bits(image)
+    if strength == 0:
+        return Corrupted(image.copy(), moved, kept)
+    kind, amount, rng = CORRUPTIONS[name], CORRUPTIONS[name].amounts[strength - 1], np.random.default_rng(seed)
+    if kind.pixels is not None:
+        return Corrupted(kind.pixels(image, amount, rng), moved, kept)
+    return Corrupted(_warp(image, _matrix(name, strength, width, height, seed)), moved, kept)
+
+
+def corrupt_boxes(
+    boxes: ArrayLike, name: str, strength: int, *, width: float, height: float, seed: Seed = 0
+) -> tuple[Boxes, NDArray[np.bool_]]:
+    """Where a change moves boxes to, without the image.
+
+    Args:
+        boxes: ``(n, 4)`` xyxy in pixels of a film.
+        name: one of :data:`CORRUPTIONS`.
+        strength: 0 to 5.
+        width: of the film.
+        height: of the film.
+        seed: that of :func:`corrupt`.
+
+    Returns:
+        ``(n, 4)`` boxes and ``(n,)`` bool, as in :class:`Corrupted`. A change that moves nothing returns the boxes as
+        they are and keeps all. An invalid box is neither moved nor repaired, and kept.
+
+    Raises:
+        ValueError: as :func:`corrupt`.
+
+    Example:
+        Up to 20 % of the film are cut off at strength 5, and the rest is enlarged:
+
+        >>> moved, kept = corrupt_boxes([[40, 40, 60, 60], [0, 40, 4, 60]], "crop", 5, width=100, height=100)
+        >>> (moved[0, 2:] - moved[0, :2]).round(6), kept
+        (array([25., 25.]), array([ True, False]))
+    """
+    given = as_box_array(boxes)
+    _check(name, strength)
+    if strength == 0 or CORRUPTIONS[name].matrix is None:
+        return given.copy(), np.ones(len(given), dtype=bool)
+    matrix = _matrix(name, strength, width, height, seed)
+    if np.array_equal(matrix, np.eye(2, 3)):
+        return given.copy(), np.ones(len(given), dtype=bool)
+    whole = _move(given, matrix)
+    film = (width, height, width, height)
+    clipped = np.clip(whole, 0.0, film)
+    # What stuck out of the film before the change is not lost through it
+    before, after = box_area(np.clip(given, 0.0, film)), box_area(clipped)
+    scale = box_area(whole) / np.where(box_area(given) > 0, box_area(given), 1.0)
+    valid = valid_boxes(given)
+    kept = ~valid | ((after > 0) & (after >= _MIN_VISIBLE * before * scale))
+    return np.where(valid[:, None], clipped, given), kept
+
+
+def _check(name: str, strength: int) -> None:
+    if name not in CORRUPTIONS:
+        raise ValueError(f"Expected one of {', '.join(CORRUPTIONS)} for `name`, got {name!r}. Choose one of these.")
+    if strength not in (0, *STRENGTHS):
+        raise ValueError(
+            f"Expected a whole number from 0 to {STRENGTHS[-1]} for `strength`, got {strength!r}. "
+            "Use 0 for the film as it is."
+        )
+
+
+def _eight_bits(image: Image) -> Image:
+    if image.mode[0] in "IF":
+        raise ValueError(
+            f"Expected an image of 8 bits for `image`, got mode {image.mode}. "
+            "Bring it to 8 bits before: the strengths are parts of the range of intensities."
+        )
+    return image if image.mode in ("L", "RGB") else image.convert("RGB")
+
+
+def _matrix(name: str, strength: int, width: float, height: float, seed: Seed) -> Matrix:
+    kind = CORRUPTIONS[name]
+    assert kind.matrix is not None
+    return kind.matrix(kind.amounts[strength - 1], width, height, np.random.default_rng(seed))
+
+
+def _move(boxes: Boxes, matrix: Matrix) -> Boxes:
+    """The upright rectangles around the moved corners."""
+    x, y = boxes[:, [0, 2, 2, 0]], boxes[:, [1, 1, 3, 3]]
+    with np.errstate(all="ignore"):
+        moved_x = matrix[0, 0] * x + matrix[0, 1] * y + matrix[0, 2]
+        moved_y = matrix[1, 0] * x + matrix[1, 1] * y + matrix[1, 2]
+    return np.stack([moved_x.min(1), moved_y.min(1), moved_x.max(1), moved_y.max(1)], axis=1)
+
+
+def _warp(image: Image, matrix: Matrix) -> Image:
+    """The image moved by a matrix, black where nothing was moved to."""
+    from PIL.Image import Resampling, Transform
+
+    # Pillow asks where each pixel of the result comes from.
+    back = np.linalg.inv(np.vstack([matrix, [0.0, 0.0, 1.0]]))[:2]
+    return image.transform(image.size, Transform.AFFINE, back.ravel().tolist(), Resampling.BILINEAR)
+
+
+def _intensities(image: Image) -> NDArray[np.float64]:
+    return np.asarray(image, dtype=np.float64) / 255
+
+
+def _image(intensities: NDArray[np.float64]) -> Image:
+    from PIL.Image import fromarray
+
+    return fromarray(np.rint(np.clip(intensities, 0.0, 1.0) * 255).astype(np.uint8))
+
+
+def _window_level(image: Image, amount: float, rng: np.random.Generator) -> Image:
+    # y = (x - level) / width + 1/2: the level moves by the amount, the window narrows by 2.5 times as much
+    level, width = 0.5 + amount * rng.choice([-1.0, 1.0]), 1.0 - 2.5 * amount
+    return _image((_intensities(image) - level) / width + 0.5)
+
+
+def _noise(image: Image, amount: float, rng: np.random.Generator) -> Image:
+    grain = rng.normal(0.0, amount, (image.height, image.width))
+    clean = _intensities(image)
+    # A radiograph is grey: all channels of a copy in colour get the same grain
+    return _image(clean + (grain if clean.ndim == 2 else grain[..., None]))
+
+
+def _blur(image: Image, amount: float, rng: np.random.Generator) -> Image:
+    from PIL.ImageFilter import GaussianBlur
+
+    return image.filter(GaussianBlur(amount * max(image.size)))
+
+
+def _jpeg(image: Image, amount: float, rng: np.random.Generator) -> Image:
+    from PIL import Image as Images
+
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=int(amount))
+    return Images.open(file).convert(image.mode)
+
+
+def _burned_in_marker(image: Image, amount: float, rng: np.random.Generator) -> Image:
+    from PIL.ImageDraw import Draw
+
+    marked = image.copy()
+    strokes = _LETTERS[rng.integers(len(_LETTERS))]
+    side = amount * min(image.size)
+    inset = 0.03 * min(image.size)
+    corner = np.where(rng.integers(2, size=2), inset, np.array(image.size) - inset - side)
+    for stroke in strokes:
+        points = [tuple(point) for point in (corner + side * np.array(stroke)).tolist()]
+        Draw(marked).line(points, fill="white", width=max(1, round(0.16 * side)), joint="curve")
+    return marked
+
+
+def _rotation(amount: float, width: float, height: float, rng: np.random.Generator) -> Matrix:
+    angle = math.radians(amount) * rng.choice([-1.0, 1.0])
+    cos, sin, x, y = math.cos(angle), math.sin(angle), width / 2, height / 2
+    return np.array([[cos, -sin, x - cos * x + sin * y], [sin, cos, y - sin * x - cos * y]])
+
+
+def _crop(amount: float, width: float, height: float, rng: np.random.Generator) -> Matrix:
+    left, top = rng.uniform(0.0, amount, 2)
+    scale = 1.0 / (1.0 - amount)
+    return np.array([[scale, 0.0, -scale * left * width], [0.0, scale, -scale * top * height]])
+
+
+def _laterality_flip(amount: float, width: float, height: float, rng: np.random.Generator) -> Matrix:
+    if rng.uniform() >= amount:
+        return np.eye(2, 3)
+    return np.array([[-1.0, 0.0, width], [0.0, 1.0, 0.0]])
+
+
+#: By name what can be done to a film.
+CORRUPTIONS: Mapping[str, Corruption] = MappingProxyType(
+    {
+        "window_level": Corruption(
+            "the window's level moves up or down by this part of the range of intensities, and the window narrows by "
+            "2.5 times as much; what lies outside is black or white",
+            (0.04, 0.08, 0.12, 0.16, 0.20),
+            pixels=_window_level,
+        ),
+        "noise": Corruption(
+            "normal noise with this standard deviation, as part of the range of intensities",
+            (0.01, 0.02, 0.04, 0.08, 0.16),
+            pixels=_noise,
+        ),
+        "blur": Corruption(
+            "Gaussian blur with this standard deviation, as part of the longer side",
+            (0.002, 0.004, 0.008, 0.012, 0.016),
+            pixels=_blur,
+        ),
+        "jpeg": Corruption("JPEG at this quality", (50, 30, 20, 10, 5), pixels=_jpeg),
+        "rotation": Corruption(
+            "turned about the middle by so many degrees, to the left or to the right; the corners are black",
+            (1, 2, 3, 4, 5),
+            matrix=_rotation,
+        ),
+        "crop": Corruption(
+            "this part of the width and of the height is cut off, at random from both sides, and the rest is enlarged "
+            "to the film's size",
+            (0.04, 0.08, 0.12, 0.16, 0.20),
+            matrix=_crop,
+        ),
+        "laterality_flip": Corruption(
+            "this part of the films is mirrored from left to right, those of a lower strength among them: a film is "
+            "mirrored or it is not, so that the strength is how many are",
+            (0.2, 0.4, 0.6, 0.8, 1.0),
+            matrix=_laterality_flip,
+        ),
+        "burned_in_marker": Corruption(
+            "a white L or R in one of the corners, this part of the shorter side high, over whatever is there",
+            (0.06, 0.10, 0.14, 0.18, 0.22),
+            pixels=_burned_in_marker,
+        ),
+    }
+)

@@ -1,0 +1,226 @@
+"""COCO: reference boxes and predictions as files for pycocotools and its kin, for FiftyOne and for CVAT.
+
+* Boxes are ``[x, y, width, height]`` in pixels of the film; images, annotations and categories are numbered from 1.
+* ``film_id`` and, where known, ``patient_id`` of an image tell where it comes from; other readers pass over them.
+* A region to ignore is a crowd (``iscrowd`` 1). Crowds belong to a category in COCO, so the file that results are
+  measured against has the region once for each category; those that are looked at have it once, in its own category.
+* A prediction needs a score in COCO. A box without a stated confidence gets 1: boxes of one film then rank in the order
+  in which they were written, and an AP from such a file depends on that order.
+* An invalid predicted box keeps its place as a box without area, which overlaps nothing and counts as a false positive.
+  Files that are looked at leave it out.
+
+Source: https://cocodataset.org/#format-data and #format-results.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from grounding_rewards.boxes import valid_boxes, xyxy_to_xywh
+from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.exchange.names import drawable_boxes, file_names, label_names, said_labels
+
+#: The category of regions to ignore in files that are looked at.
+IGNORED = "region to ignore"
+
+_CVAT_ANNOTATIONS = "annotations/instances_default.json"
+
+
+def coco_ground_truth(films: Sequence[AnsweredFilm]) -> dict[str, Any]:
+    """The reference boxes of all films as COCO instances, with every label that occurs in references or predictions.
+
+    Example:
+        >>> film = AnsweredFilm("a", 90, 60, gt=[[10, 20, 40, 50]], gt_labels=["mass"])
+        >>> document = coco_ground_truth([film])
+        >>> document["images"], document["categories"]
+        ([{'id': 1, 'file_name': 'a', 'width': 90, 'height': 60, 'film_id': 'a'}], [{'id': 1, 'name': 'mass'}])
+        >>> document["annotations"][0]["bbox"]
+        [10.0, 20.0, 30.0, 30.0]
+    """
+    names = label_names(films)
+    return _document(films, names, _references(films, names, ignored_as=names))
+
+
+def coco_results(films: Sequence[AnsweredFilm]) -> list[dict[str, Any]]:
+    """The predicted boxes of all films as COCO results, which belong to :func:`coco_ground_truth` of the same films.
+
+    Example:
+        >>> film = AnsweredFilm("a", 90, 60, pred=[[10, 20, 40, 50]], pred_labels=["mass"], pred_scores=[0.5])
+        >>> coco_results([film])
+        [{'image_id': 1, 'category_id': 1, 'bbox': [10.0, 20.0, 30.0, 30.0], 'score': 0.5}]
+    """
+    number = _numbers(label_names(films))
+    return [
+        {
+            "image_id": image,
+            "category_id": number[label],
+            "bbox": bbox,
+            "score": 1.0 if math.isnan(score) else float(score),
+        }
+        for image, film in enumerate(films, start=1)
+        for bbox, label, score in zip(_as_written(film), said_labels(film, list(number)), film.pred_scores, strict=True)
+    ]
+
+
+def write_coco(films: Sequence[AnsweredFilm], out: Path) -> None:
+    """Write ``ground_truth.json`` and ``results.json`` into a folder."""
+    _write(out / "ground_truth.json", coco_ground_truth(films))
+    _write(out / "results.json", coco_results(films))
+
+
+def write_fiftyone(films: Sequence[AnsweredFilm], out: Path, *, images: Path | None = None) -> None:
+    """Write a folder that FiftyOne imports as ``COCODetectionDataset``, and the predictions beside it.
+
+    ``data/`` has copies of the images, ``labels.json`` the reference boxes, ``predictions.json`` what
+    ``fiftyone.utils.coco.add_coco_labels`` adds.
+
+    Args:
+        films: whose images are to be found.
+        out: the folder.
+        images: the folder of the images; without it, paths are taken as they are.
+
+    Raises:
+        ValueError: images are missing: how many, and the first one.
+    """
+    paths = find_images(films, images)
+    (out / "data").mkdir(parents=True, exist_ok=True)
+    for path, name in zip(paths, file_names(films), strict=True):
+        (out / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path, out / "data" / name)
+    names = [*label_names(films), IGNORED]
+    _write(out / "labels.json", _document(films, names, _references(films, names, ignored_as=[IGNORED])))
+    _write(out / "predictions.json", _document(films, names, _predictions(films, names)))
+
+
+def write_cvat(films: Sequence[AnsweredFilm], out: Path) -> None:
+    """Write ``reference.zip`` and ``predictions.zip`` for CVAT's format COCO 1.0, and ``labels.json`` for a new task.
+
+    CVAT finds the images of the task by their names, so it needs none here.
+    """
+    names = [*label_names(films), IGNORED]
+    parts = {
+        "reference": _references(films, names, ignored_as=[IGNORED]),
+        "predictions": _predictions(films, names),
+    }
+    out.mkdir(parents=True, exist_ok=True)
+    for part, boxes in parts.items():
+        with zipfile.ZipFile(out / f"{part}.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr(_CVAT_ANNOTATIONS, _as_json(_document(films, names, boxes)))
+    _write(out / "labels.json", [{"name": name, "type": "rectangle", "attributes": []} for name in names])
+
+
+def find_images(films: Sequence[AnsweredFilm], folder: Path | None) -> list[Path]:
+    """The image file of every film.
+
+    Args:
+        films: with ``image``, or whose ids are the names of files.
+        folder: searched for the path, then for the name alone; None takes paths as they are.
+
+    Raises:
+        ValueError: images are missing.
+    """
+    found = [_find_image(film, folder) for film in films]
+    missing = [film for film, path in zip(films, found, strict=True) if path is None]
+    if missing:
+        raise ValueError(
+            f"Expected the image of every film, got {len(missing)} of {len(films)} without, the first "
+            f"{missing[0].image or missing[0].id!r}. Name the folder of the images with --images."
+        )
+    return [path for path in found if path is not None]
+
+
+def _find_image(film: AnsweredFilm, folder: Path | None) -> Path | None:
+    for name in filter(None, (film.image, film.id)):
+        candidates = [Path(name)] if folder is None else [folder / name, folder / Path(name).name]
+        for path in candidates:
+            if path.is_file():
+                return path
+    return None
+
+
+def _document(
+    films: Sequence[AnsweredFilm], names: Sequence[str], annotations: Iterable[dict[str, Any]]
+) -> dict[str, Any]:
+    images = [
+        {
+            "id": image,
+            "file_name": name,
+            "width": _whole(film.width),
+            "height": _whole(film.height),
+            "film_id": film.id,
+            **({} if film.patient is None else {"patient_id": film.patient}),
+        }
+        for image, (film, name) in enumerate(zip(films, file_names(films), strict=True), start=1)
+    ]
+    return {
+        "info": {"description": "boxes of an evaluation by grounding_rewards"},
+        "images": images,
+        "annotations": [{"id": number, **one} for number, one in enumerate(annotations, start=1)],
+        "categories": [{"id": number, "name": name} for name, number in _numbers(names).items()],
+    }
+
+
+def _references(
+    films: Sequence[AnsweredFilm], names: Sequence[str], *, ignored_as: Sequence[str]
+) -> Iterable[dict[str, Any]]:
+    number = _numbers(names)
+    for image, film in enumerate(films, start=1):
+        for bbox, label in zip(xyxy_to_xywh(film.gt).tolist(), film.gt_labels, strict=True):
+            yield _annotation(image, number[label], bbox)
+        for bbox in xyxy_to_xywh(film.ignore).tolist():
+            for label in ignored_as:
+                yield _annotation(image, number[label], bbox, iscrowd=1)
+
+
+def _predictions(films: Sequence[AnsweredFilm], names: Sequence[str]) -> Iterable[dict[str, Any]]:
+    """Predicted boxes to look at."""
+    number = _numbers(names)
+    for image, film in enumerate(films, start=1):
+        labels = said_labels(film, names)
+        boxes, which = drawable_boxes(film.pred, film.width, film.height)
+        for bbox, i in zip(xyxy_to_xywh(boxes).tolist(), which, strict=True):
+            annotation = _annotation(image, number[labels[i]], bbox)
+            score = float(film.pred_scores[i])
+            yield annotation if math.isnan(score) else {**annotation, "score": score}
+
+
+def _annotation(image: int, category: int, bbox: list[float], *, iscrowd: int = 0) -> dict[str, Any]:
+    return {
+        "image_id": image,
+        "category_id": category,
+        "bbox": bbox,
+        "area": bbox[2] * bbox[3],
+        "segmentation": [],
+        "iscrowd": iscrowd,
+    }
+
+
+def _as_written(film: AnsweredFilm) -> list[list[float]]:
+    """Every predicted box as ``[x, y, width, height]``, an invalid one without area."""
+    boxes: list[list[float]] = xyxy_to_xywh(np.where(valid_boxes(film.pred)[:, None], film.pred, 0.0)).tolist()
+    return boxes
+
+
+def _numbers(names: Sequence[str]) -> dict[str, int]:
+    return {name: number for number, name in enumerate(names, start=1)}
+
+
+def _whole(side: float) -> int | float:
+    return int(side) if float(side).is_integer() else side
+
+
+def _write(path: Path, content: Any) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(_as_json(content), encoding="utf-8")
+
+
+def _as_json(content: Any) -> str:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,68 @@
+"""supervision: the boxes of a film as `Detections`, for its annotators and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.exchange.names import Array, said_labels
+
+if TYPE_CHECKING:
+    from supervision import Detections
+
+
+def reference_detections(film: AnsweredFilm, names: Sequence[str]) -> Detections:
+    """The reference boxes of a film as `supervision.Detections`, in pixels of the film.
+
+    Args:
+        film: whose boxes to convert.
+        names: all labels, from :func:`grounding_rewards.exchange.names.label_names`; ``class_id`` counts them from 0.
+
+    Raises:
+        ImportError: supervision is not installed.
+
+    Example:
+        >>> film = AnsweredFilm("a", 90, 60, gt=[[10, 20, 40, 50]], gt_labels=["mass"])
+        >>> found = reference_detections(film, ["effusion", "mass"])
+        >>> found.xyxy.tolist(), found.class_id.tolist(), found["class_name"].tolist()
+        ([[10.0, 20.0, 40.0, 50.0]], [1], ['mass'])
+    """
+    return _detections(film.gt, film.gt_labels, names, None)
+
+
+def predicted_detections(film: AnsweredFilm, names: Sequence[str]) -> Detections:
+    """The predicted boxes of a film as `supervision.Detections`, invalid ones among them, so that metrics count them.
+
+    ``confidence`` is None unless the answer states one for every box.
+
+    Args:
+        film: whose boxes to convert.
+        names: as for :func:`reference_detections`.
+
+    Raises:
+        ImportError: supervision is not installed.
+
+    Example:
+        >>> film = AnsweredFilm("a", 90, 60, pred=[[10, 20, 40, 50]], pred_labels=["mass"])
+        >>> predicted_detections(film, ["mass"]).confidence is None
+        True
+    """
+    stated = not np.isnan(film.pred_scores).any() and len(film.pred) > 0
+    return _detections(film.pred, said_labels(film, names), names, film.pred_scores if stated else None)
+
+
+def _detections(boxes: Array, labels: Sequence[str], names: Sequence[str], scores: Array | None) -> Detections:
+    try:
+        from supervision import Detections
+    except ImportError as error:
+        raise ImportError("Detections need supervision: pip install supervision.") from error
+    number = {name: i for i, name in enumerate(names)}
+    return Detections(
+        xyxy=boxes.copy(),
+        confidence=scores,
+        class_id=np.array([number[label] for label in labels], dtype=np.int64),
+        data={"class_name": np.array(labels, dtype=str)},
+    )

@@ -1,0 +1,310 @@
+"""DICOM SR: the answer to a film as a measurement report (TID 1500), each predicted box an image region in it.
+
+Every report is marked as research: ContentQualification RESEARCH, UNVERIFIED, PRELIMINARY, a comment that says so, and
+a device, not a person, as observer. It names the patient and the study of its film, as DICOM demands.
+
+A box becomes a closed polyline of its corners in columns and rows of the stored image, where the top left corner of
+the film is 0, 0 and its bottom right corner the number of columns and rows: just as boxes are counted here. Labels are
+codes of a private scheme, because no public one has all words that a model may say.
+
+Source: DICOM PS3.16, TID 1500, 1410 and 1501; PS3.3, C.18.6.1.2 for the coordinates.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+import grounding_rewards
+from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.data.dicom import dicom_folder
+from grounding_rewards.exchange.names import UNLABELLED, Array, drawable_boxes
+
+if TYPE_CHECKING:
+    from highdicom.sr import CodedConcept, ComprehensiveSR
+    from pydicom import Dataset
+
+#: The comment that stands in every report.
+NOTICE = (
+    "Research use only. Boxes of an algorithm that nobody has verified: not for diagnosis, treatment or any other "
+    "clinical use."
+)
+
+#: The private coding scheme of labels.
+SCHEME = "99GROUNDING"
+
+_NOTHING = "no finding"
+_SUFFIXES = (".dcm", ".dicom")
+# What every film should have but anonymised ones often lack; the standard allows these to be empty.
+_MAY_BE_EMPTY = (
+    "PatientID",
+    "PatientName",
+    "PatientBirthDate",
+    "PatientSex",
+    "AccessionNumber",
+    "StudyID",
+    "StudyDate",
+    "StudyTime",
+    "ReferringPhysicianName",
+)
+_NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Modality", "Rows", "Columns")
+# Lengths that the standard allows: a code's meaning and a series description have the same.
+_LONGEST = 64
+# Two sizes in whole pixels of one film at two scales differ by rounding.
+_ROUNDING = 1.0
+
+
+class Written(NamedTuple):
+    """What :func:`write_dicom_sr` did.
+
+    reports: how many were written.
+    without_file: ids of the films without a DICOM file.
+    without_answer: ids of the films whose answer has neither a box that can be drawn nor a stated negative.
+    """
+
+    reports: int
+    without_file: tuple[str, ...]
+    without_answer: tuple[str, ...]
+
+
+def findings_report(film: AnsweredFilm, source: Dataset, *, model: str) -> ComprehensiveSR:
+    """The report of one film.
+
+    Args:
+        film: with its answer. Boxes are cut off at the edges of the film; what cannot be drawn is left out.
+        source: the header of the DICOM film that the answer is about. If ``film`` is that film at another scale, boxes
+            are scaled.
+        model: the name of the model, for the observer.
+
+    Returns:
+        A `highdicom.sr.ComprehensiveSR` in a series of its own. An answer that states that there is nothing becomes one
+        measurement group of the whole film with the finding `no finding`.
+
+    Raises:
+        ValueError: the answer has neither a box that can be drawn nor a stated negative; the film has another shape
+            than the source; or the source lacks what a report must refer to.
+        ImportError: the extra `dicom` is not installed.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import tempfile
+        >>> from pydicom import dcmread
+        >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     source = dcmread(write_dicom(draw_radiograph(3, "pa-256"), folder))
+        >>> film = AnsweredFilm("pa-256-0-3", 211, 256, pred=[[20, 30, 60, 90]], pred_labels=["mass"])
+        >>> report = findings_report(film, source, model="my-model")
+        >>> report.VerificationFlag, report.ContentQualification
+        ('UNVERIFIED', 'RESEARCH')
+        >>> from highdicom.sr import MeasurementReport
+        >>> content = MeasurementReport.from_sequence(report.content)
+        >>> (group,) = content.get_planar_roi_measurement_groups()
+        >>> group.roi.value[[0, 2]].tolist(), group.finding_type.meaning
+        ([[20.0, 30.0], [60.0, 90.0]], 'mass')
+    """
+    try:
+        from highdicom import UID, sr
+        from highdicom.coding_schemes import CodingSchemeIdentificationItem
+        from pydicom.sr.codedict import codes
+        from pydicom.uid import ExplicitVRLittleEndian
+    except ImportError as error:
+        raise ImportError("DICOM SR needs highdicom: pip install 'grounding_rewards[dicom]'.") from error
+
+    evidence = _completed(source, film.id)
+    name = _line(model)
+    groups = _groups(film, evidence, name)
+    device = sr.DeviceObserverIdentifyingAttributes(
+        uid=UID.from_uuid(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name} {grounding_rewards.__version__}"))),
+        name=name,
+        manufacturer_name="grounding_rewards",
+        model_name=name,
+    )
+    observer = sr.ObserverContext(codes.DCM.Device, device)
+    report = sr.MeasurementReport(
+        observation_context=sr.ObservationContext(observer_device_context=observer),
+        procedure_reported=codes.LN.XRUnspecifiedBodyRegion,
+        imaging_measurements=groups,
+    )
+    report[0].ContentSequence.append(
+        sr.TextContentItem(codes.DCM.Comment, NOTICE, relationship_type=sr.RelationshipTypeValues.CONTAINS)
+    )
+    scheme = CodingSchemeIdentificationItem(SCHEME, name="labels as a model or a dataset writes them")
+    try:
+        return sr.ComprehensiveSR(
+            evidence=[evidence],
+            content=report[0],
+            series_instance_uid=UID(),
+            series_number=1,
+            sop_instance_uid=UID(),
+            instance_number=1,
+            manufacturer="grounding_rewards",
+            manufacturer_model_name=name,
+            software_versions=grounding_rewards.__version__,
+            series_description=f"RESEARCH ONLY, unverified boxes: {name}"[:_LONGEST],
+            content_qualification="RESEARCH",
+            coding_schemes=[scheme],
+            transfer_syntax_uid=ExplicitVRLittleEndian,
+            is_complete=True,
+            specific_character_set="ISO_IR 192",
+        )
+    except (AttributeError, TypeError, ValueError) as error:
+        raise ValueError(
+            f"Expected a header whose patient and study can be copied for film {film.id!r}, got {error}. Correct it, "
+            "or leave the film out."
+        ) from error
+
+
+def write_dicom_sr(films: Sequence[AnsweredFilm], out: Path, *, model: str, dicom: Path | None = None) -> Written:
+    """Write one report per film into a folder.
+
+    Args:
+        films: with their answers.
+        out: the folder; a file is named after its number and the film's id.
+        model: the name of the model.
+        dicom: the folder of the DICOM films, searched with its subfolders; a film's file is called after its id or its
+            image. Without it, the image of a film must be a DICOM file.
+
+    Raises:
+        ValueError: no film has a DICOM file, a file cannot be read, two have one name, or as :func:`findings_report`.
+        ImportError: the extra `dicom` is not installed.
+    """
+    files = {} if dicom is None else {stem: dicom / found.file for stem, found in dicom_folder(dicom)}
+    sources = [_source_of(film, files) for film in films]
+    if not any(sources):
+        raise ValueError(
+            f"Expected DICOM files called after the films' ids or images, got none for {len(films)} films. "
+            "Name their folder with --dicom."
+        )
+    out.mkdir(parents=True, exist_ok=True)
+    without_file, without_answer, reports = [], [], 0
+    for number, (film, path) in enumerate(zip(films, sources, strict=True), start=1):
+        if path is None:
+            without_file.append(film.id)
+        elif not _says_something(film):
+            without_answer.append(film.id)
+        else:
+            reports += 1
+            report = findings_report(film, _header(path), model=model)
+            report.save_as(out / f"{number:06d}_{re.sub(r'[^A-Za-z0-9.-]+', '_', film.id)[-80:]}.dcm")
+    return Written(reports, tuple(without_file), tuple(without_answer))
+
+
+def _groups(film: AnsweredFilm, source: Dataset, model: str) -> list[Any]:
+    from highdicom import UID, sr
+    from pydicom.sr.codedict import codes
+
+    algorithm = sr.AlgorithmIdentification(name=model, version=grounding_rewards.__version__)
+    boxes, which = drawable_boxes(film.pred, film.width, film.height)
+    if not _says_something(film):
+        raise ValueError(
+            f"Expected boxes or a stated negative in the answer to film {film.id!r}, got neither (its status is "
+            f"{film.status}). Leave it out: a report would say that nothing was found."
+        )
+    if not len(boxes):
+        whole = sr.SourceImageForMeasurementGroup.from_source_image(source)
+        return [
+            sr.MeasurementsAndQualitativeEvaluations(
+                sr.TrackingIdentifier(UID(), _NOTHING),
+                finding_type=_coded(_NOTHING),
+                algorithm_id=algorithm,
+                source_images=[whole],
+            )
+        ]
+    scaled = boxes * _scale(film, source)
+    groups = []
+    for (x1, y1, x2, y2), i in zip(scaled.tolist(), which.tolist(), strict=True):
+        region = sr.ImageRegion(
+            graphic_type=sr.GraphicTypeValues.POLYLINE,
+            graphic_data=_corners(x1, y1, x2, y2),
+            source_image=sr.SourceImageForRegion.from_source_image(source),
+        )
+        score = float(film.pred_scores[i])
+        stated = (
+            [sr.Measurement(_coded("stated confidence"), score, codes.UCUM.NoUnits)] if math.isfinite(score) else []
+        )
+        groups.append(
+            sr.PlanarROIMeasurementsAndQualitativeEvaluations(
+                sr.TrackingIdentifier(UID(), f"box {i + 1}"),
+                referenced_region=region,
+                finding_type=_coded(film.pred_labels[i] or UNLABELLED),
+                algorithm_id=algorithm,
+                measurements=stated or None,
+            )
+        )
+    return groups
+
+
+def _says_something(film: AnsweredFilm) -> bool:
+    return film.status == "empty" or len(drawable_boxes(film.pred, film.width, film.height)[0]) > 0
+
+
+def _corners(x1: float, y1: float, x2: float, y2: float) -> Array:
+    """Columns and rows of a closed rectangle."""
+    return np.array([[x1, y1], [x2, y1], [x2, y2], [x1, y2], [x1, y1]])
+
+
+def _scale(film: AnsweredFilm, source: Dataset) -> list[float]:
+    """What takes pixels of the film to columns and rows of the source, along x, y, x, y."""
+    across, down = source.Columns / film.width, source.Rows / film.height
+    if abs(film.height * across - source.Rows) > max(_ROUNDING, _ROUNDING * across):
+        raise ValueError(
+            f"Expected the DICOM film of {film.id!r} in the shape of {film.width:g} x {film.height:g} pixels, got "
+            f"{source.Columns} x {source.Rows}. Name the folder of the films that the boxes were measured on."
+        )
+    return [across, down, across, down]
+
+
+def _coded(label: str) -> CodedConcept:
+    """A label as a code of the private scheme; one that DICOM has no place for is cut short."""
+    from highdicom.sr import CodedConcept
+
+    meaning = _line(label)
+    return CodedConcept(meaning.lower(), SCHEME, meaning)
+
+
+def _line(text: str) -> str:
+    """At most 64 characters on one line, without control characters and without DICOM's own backslash."""
+    words = "".join(sign if sign.isprintable() and sign != "\\" else " " for sign in text).split()
+    return " ".join(words)[:_LONGEST].strip() or UNLABELLED
+
+
+def _completed(source: Dataset, film: str) -> Dataset:
+    """A copy of the header, with empty values where elements that may be empty are missing."""
+    missing = [name for name in _NEEDED if name not in source]
+    if missing:
+        raise ValueError(
+            f"Expected a DICOM film that can be referred to for {film!r}, got one without {', '.join(missing)}. "
+            "Leave it out."
+        )
+    completed = copy.copy(source)
+    for name in _MAY_BE_EMPTY:
+        if name not in completed:
+            setattr(completed, name, None)
+    return completed
+
+
+def _source_of(film: AnsweredFilm, files: Mapping[str, Path]) -> Path | None:
+    image = Path(film.image) if film.image else None
+    if not files:
+        return image if image is not None and image.suffix.lower() in _SUFFIXES and image.is_file() else None
+    names = [film.id, Path(film.id).stem, *([image.stem] if image else [])]
+    return next((files[name] for name in names if name in files), None)
+
+
+def _header(path: Path) -> Dataset:
+    try:
+        from pydicom import dcmread
+        from pydicom.errors import InvalidDicomError
+    except ImportError as error:
+        raise ImportError("DICOM SR needs highdicom: pip install 'grounding_rewards[dicom]'.") from error
+    try:
+        return dcmread(path, stop_before_pixels=True)
+    except (InvalidDicomError, OSError, EOFError) as error:
+        raise ValueError(f"Expected a DICOM file in {path}, got {error}. Check the download.") from error

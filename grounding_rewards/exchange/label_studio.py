@@ -1,0 +1,143 @@
+"""Label Studio: one task per film, the reference boxes as its annotation and the answer as its prediction.
+
+Boxes are in percent of the width and height of the film, cut off at its edges; what cannot be drawn is left out. The
+image of a task is a path or URL that Label Studio can reach: ``image_root`` and the name of the file.
+
+Source: https://labelstud.io/guide/predictions and https://labelstud.io/tags/rectanglelabels.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import quoteattr
+
+import numpy as np
+
+from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.exchange.names import Array, drawable_boxes, file_names, label_names, said_labels
+
+#: Where Label Studio serves the files of its local storage.
+LOCAL_FILES = "/data/local-files/?d="
+
+# The names of the two tags in the labelling configuration, which every region refers to.
+_FROM, _TO = "label", "image"
+
+
+def label_studio_tasks(
+    films: Sequence[AnsweredFilm], *, model: str = "model", image_root: str = LOCAL_FILES
+) -> list[dict[str, Any]]:
+    """The tasks to import.
+
+    Args:
+        films: with their answers.
+        model: the name that the predictions bear as `model_version`.
+        image_root: what goes before the name of an image.
+
+    Returns:
+        One task per film. A film without reference boxes has an annotation without regions, which says in Label Studio
+        that somebody looked and found nothing.
+
+    Example:
+        >>> film = AnsweredFilm("a", 200, 100, gt=[[50, 25, 100, 75]], gt_labels=["mass"], image="a.png")
+        >>> (task,) = label_studio_tasks([film])
+        >>> task["data"]["image"], task["annotations"][0]["result"][0]["value"]
+        ('/data/local-files/?d=a.png', {'x': 25.0, 'y': 25.0, 'width': 25.0, 'height': 50.0, 'rotation': 0, \
+'rectanglelabels': ['mass']})
+    """
+    names = label_names(films)
+    return [
+        _task(film, number, image_root + name, names, model)
+        for number, (film, name) in enumerate(zip(films, file_names(films), strict=True), start=1)
+    ]
+
+
+def labelling_config(names: Sequence[str]) -> str:
+    """The labelling configuration of the project, in XML.
+
+    Example:
+        >>> print(labelling_config(["mass"]))
+        <View>
+          <Image name="image" value="$image"/>
+          <RectangleLabels name="label" toName="image">
+            <Label value="mass"/>
+          </RectangleLabels>
+        </View>
+    """
+    labels = [f"    <Label value={quoteattr(_in_xml(name))}/>" for name in names]
+    return "\n".join(
+        [
+            "<View>",
+            f'  <Image name="{_TO}" value="$image"/>',
+            f'  <RectangleLabels name="{_FROM}" toName="{_TO}">',
+            *labels,
+            "  </RectangleLabels>",
+            "</View>",
+        ]
+    )
+
+
+def write_label_studio(
+    films: Sequence[AnsweredFilm], out: Path, *, model: str = "model", image_root: str = LOCAL_FILES
+) -> None:
+    """Write ``tasks.json`` to import and ``labelling_config.xml`` for the project into a folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    tasks = label_studio_tasks(films, model=model, image_root=image_root)
+    (out / "tasks.json").write_text(json.dumps(tasks, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    (out / "labelling_config.xml").write_text(labelling_config(label_names(films)) + "\n", encoding="utf-8")
+
+
+def _task(film: AnsweredFilm, number: int, image: str, names: Sequence[str], model: str) -> dict[str, Any]:
+    scores = film.pred_scores[~np.isnan(film.pred_scores)]
+    prediction: dict[str, Any] = {
+        "model_version": model,
+        "result": _regions(
+            film, film.pred, [_in_xml(label) for label in said_labels(film, names)], film.pred_scores, f"{number}p"
+        ),
+    }
+    if scores.size:
+        prediction["score"] = float(np.clip(scores, 0, 1).mean())
+    reference = _regions(
+        film, film.gt, [_in_xml(label) for label in film.gt_labels], np.full(len(film.gt), np.nan), f"{number}r"
+    )
+    return {
+        "data": {"image": image, "film_id": film.id, "status": film.status, "text": film.text},
+        "annotations": [{"result": reference, "ground_truth": True}],
+        "predictions": [prediction],
+    }
+
+
+def _regions(
+    film: AnsweredFilm, boxes: Array, labels: Sequence[str], scores: Array, prefix: str
+) -> list[dict[str, Any]]:
+    drawn, which = drawable_boxes(boxes, film.width, film.height)
+    percent = 100 * drawn / [film.width, film.height, film.width, film.height]
+    regions = []
+    for (x1, y1, x2, y2), i in zip(percent.tolist(), which.tolist(), strict=True):
+        region = {
+            "id": f"{prefix}{i}",
+            "type": "rectanglelabels",
+            "from_name": _FROM,
+            "to_name": _TO,
+            "image_rotation": 0,
+            "original_width": film.width,
+            "original_height": film.height,
+            "value": {
+                "x": x1,
+                "y": y1,
+                "width": x2 - x1,
+                "height": y2 - y1,
+                "rotation": 0,
+                "rectanglelabels": [labels[i]],
+            },
+        }
+        regions.append(region if math.isnan(scores[i]) else {**region, "score": float(np.clip(scores[i], 0, 1))})
+    return regions
+
+
+def _in_xml(label: str) -> str:
+    """The label without what XML has no place for, such as control characters that a model wrote."""
+    return " ".join("".join(sign if sign.isprintable() else " " for sign in label).split())

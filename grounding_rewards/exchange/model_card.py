@@ -1,0 +1,176 @@
+"""A block for the card of a model on the Hugging Face Hub: the figures of an evaluation as `model-index` and a table.
+
+`model-index` has no place for intervals, so these stand in the arguments of each metric (`interval_95`), which the hub
+does not show, and in the table, which people see.
+
+Source: https://huggingface.co/docs/hub/model-cards and ``huggingface_hub.EvalResult``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
+_TASK = "object-detection"
+_DIGITS = 4
+
+
+class Figure(NamedTuple):
+    """A figure of an evaluation: its key and heading, the value and the ends of its 95 % interval."""
+
+    key: str
+    heading: str
+    value: float
+    low: float | None
+    high: float | None
+
+
+def card_figures(evaluation: Mapping[str, Any], system: str | None = None) -> list[Figure]:
+    """The figures of one system of an evaluation; what was not measured is left out.
+
+    Args:
+        evaluation: the content of `evaluation.json`: ``systems`` by name, ``headings`` by key, if there are any.
+        system: name of the system, None for the first, which is the model.
+
+    Raises:
+        ValueError: there is no such system, or nothing was measured.
+
+    Example:
+        >>> figures = {"mean_iou": {"value": 0.7, "low": 0.65, "high": 0.75}, "froc": {"value": None}}
+        >>> card_figures({"systems": {"model": figures}, "headings": {"mean_iou": "mean IoU"}})
+        [Figure(key='mean_iou', heading='mean IoU', value=0.7, low=0.65, high=0.75)]
+    """
+    systems = evaluation.get("systems")
+    if not isinstance(systems, Mapping) or not systems:
+        raise ValueError(
+            "Expected figures under `systems` in evaluation.json, got none. Make it with `grounding-rewards evaluate`."
+        )
+    name = next(iter(systems)) if system is None else system
+    if name not in systems:
+        raise ValueError(f"Expected one of {', '.join(systems)} for --system, got {name!r}. Choose one of these.")
+    figures = list(_measured(systems[name], evaluation.get("headings", {})))
+    if not figures:
+        raise ValueError(f"Expected figures of {name!r}, got none that was measured. Evaluate it on films with boxes.")
+    return figures
+
+
+def model_index(
+    evaluation: Mapping[str, Any], *, name: str | None = None, system: str | None = None
+) -> list[dict[str, Any]]:
+    """The `model-index` of a model card.
+
+    Args:
+        evaluation: the content of `evaluation.json`.
+        name: of the model; None takes the last part of the name that ``facts`` has.
+        system: as for :func:`card_figures`.
+
+    Raises:
+        ValueError: as :func:`card_figures`.
+        ImportError: huggingface_hub is not installed; it comes with transformers.
+
+    Example:
+        >>> figures = {"mean_iou": {"value": 0.70001, "low": 0.65, "high": 0.75}}
+        >>> facts = {"model": "runs/mine", "dataset": "data/vindr", "split": "test"}
+        >>> (model,) = model_index({"systems": {"model": figures}, "facts": facts})
+        >>> model["name"], model["results"][0]["dataset"]
+        ('mine', {'name': 'vindr', 'type': 'vindr', 'split': 'test'})
+        >>> model["results"][0]["metrics"]
+        [{'type': 'mean_iou', 'value': 0.7, 'name': 'mean iou', 'args': {'interval_95': [0.65, 0.75]}}]
+    """
+    try:
+        from huggingface_hub.repocard_data import eval_results_to_model_index
+    except ImportError as error:
+        raise ImportError("A model card needs huggingface_hub: pip install huggingface_hub.") from error
+    facts = evaluation.get("facts", {})
+    results = [_eval_result(figure, facts) for figure in card_figures(evaluation, system)]
+    index: list[dict[str, Any]] = eval_results_to_model_index(name or _last_part(facts.get("model"), "model"), results)
+    return index
+
+
+def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, system: str | None = None) -> str:
+    """The YAML block that a model card begins with, and a table of the figures with their intervals below it.
+
+    Args:
+        evaluation: the content of `evaluation.json`.
+        name: as for :func:`model_index`.
+        system: as for :func:`card_figures`.
+
+    Raises:
+        ValueError: as :func:`card_figures`.
+        ImportError: huggingface_hub is not installed.
+
+    Example:
+        >>> figures = {"mean_iou": {"value": 0.7, "low": 0.65, "high": 0.75}}
+        >>> facts = {"model": "mine", "dataset": "vindr", "split": "test"}
+        >>> print(model_card_block({"systems": {"model": figures}, "facts": facts}).split("---")[2].strip())
+        ## Evaluation
+        <BLANKLINE>
+        vindr, test, measured with grounding_rewards.
+        <BLANKLINE>
+        | figure | value | 95 % interval |
+        |:--|--:|:--|
+        | mean iou | 0.7000 | 0.6500 to 0.7500 |
+    """
+    index = model_index(evaluation, name=name, system=system)
+    from huggingface_hub.repocard_data import ModelCardData, model_index_to_eval_results
+
+    model, results = model_index_to_eval_results(index)
+    data = ModelCardData(model_name=model, eval_results=results)
+    facts = evaluation.get("facts", {})
+    measured = ", ".join(filter(None, (_last_part(facts.get("dataset"), ""), str(facts.get("split") or ""))))
+    rows = [
+        f"| {_in_cell(figure.heading)} | {figure.value:.{_DIGITS}f} | {_interval(figure)} |"
+        for figure in card_figures(evaluation, system)
+    ]
+    table = ["| figure | value | 95 % interval |", "|:--|--:|:--|", *rows]
+    source = "measured with grounding_rewards."
+    heading = ["## Evaluation", "", f"{measured}, {source}" if measured else source.capitalize(), ""]
+    return "\n".join(["---", data.to_yaml().strip(), "---", "", *heading, *table, ""])
+
+
+def _measured(figures: Mapping[str, Any], headings: Mapping[str, str]) -> Iterator[Figure]:
+    for key, estimate in figures.items():
+        value, low, high = (_number(estimate.get(part)) for part in ("value", "low", "high"))
+        if value is not None:
+            yield Figure(key, headings.get(key, key.replace("_", " ")), value, low, high)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _eval_result(figure: Figure, facts: Mapping[str, Any]) -> EvalResult:
+    from huggingface_hub import EvalResult
+
+    dataset = _last_part(facts.get("dataset"), "dataset")
+    ends = [round(end, _DIGITS) for end in (figure.low, figure.high) if end is not None]
+    return EvalResult(
+        task_type=_TASK,
+        dataset_type=dataset,
+        dataset_name=dataset,
+        dataset_split=facts.get("split"),
+        metric_type=figure.key,
+        metric_name=figure.heading,
+        metric_value=round(figure.value, _DIGITS),
+        metric_args={"interval_95": ends} if len(ends) == 2 else None,
+    )
+
+
+def _last_part(name: Any, otherwise: str) -> str:
+    """The name of a folder or of a repository without what goes before it: paths stay private."""
+    return PurePosixPath(Path(str(name)).as_posix()).name if name else otherwise
+
+
+def _interval(figure: Figure) -> str:
+    if figure.low is None or figure.high is None:
+        return "–"
+    return f"{figure.low:.{_DIGITS}f} to {figure.high:.{_DIGITS}f}"
+
+
+def _in_cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,100 @@
+"""What films and labels are called in other tools, which want one file name per film and a label for every box."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.boxes import valid_boxes
+from grounding_rewards.data.answered import AnsweredFilm
+
+Array = NDArray[np.float64]
+
+#: The label of a predicted box without one.
+UNLABELLED = "unlabelled"
+
+
+def label_names(films: Iterable[AnsweredFilm]) -> list[str]:
+    """All labels: those of reference boxes by name, then those that only answers use, then :data:`UNLABELLED`.
+
+    Where the references have one label only, a predicted box without label is taken to mean that one, and
+    :data:`UNLABELLED` is not among the names.
+
+    Example:
+        >>> label_names([AnsweredFilm("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[1, 1, 5, 5]])])
+        ['mass']
+        >>> film = AnsweredFilm("a", 9, 9, pred=[[1, 1, 5, 5], [1, 1, 4, 4]], pred_labels=["nodule", None])
+        >>> label_names([film])
+        ['nodule', 'unlabelled']
+    """
+    films = list(films)
+    true = sorted({label for film in films for label in film.gt_labels})
+    said = {label for film in films for label in film.pred_labels}
+    names = true + sorted(label for label in said if label is not None and label not in true)
+    if None in said and len(true) != 1 and UNLABELLED not in names:
+        names.append(UNLABELLED)
+    return names
+
+
+def said_labels(film: AnsweredFilm, names: Sequence[str]) -> list[str]:
+    """The label of every predicted box, one of ``names``, which :func:`label_names` gave for all films.
+
+    Example:
+        >>> said_labels(AnsweredFilm("a", 9, 9, pred=[[1, 1, 5, 5]]), ["mass"])
+        ['mass']
+    """
+    without = UNLABELLED if UNLABELLED in names else names[0] if names else UNLABELLED
+    return [without if label is None else label for label in film.pred_labels]
+
+
+def file_names(films: Sequence[AnsweredFilm]) -> list[str]:
+    """One file name per film, no two alike.
+
+    The name of the image without its folders. Where two films would share one, or a film has no image, all are called
+    after their ids, with the ending of the image. Never an absolute path, nor one that leads out of its folder.
+
+    Example:
+        >>> file_names([AnsweredFilm("a", 9, 9, image="x/1.png"), AnsweredFilm("b", 9, 9, image="y/2.png")])
+        ['1.png', '2.png']
+        >>> file_names([AnsweredFilm("x/1", 9, 9, image="x/1.png"), AnsweredFilm("y/1", 9, 9, image="y/1.png")])
+        ['x/1.png', 'y/1.png']
+    """
+    names = [PurePosixPath(Path(film.image).as_posix()).name if film.image else "" for film in films]
+    if all(names) and len(set(names)) == len(names):
+        return names
+    names = [_called_after_id(film) for film in films]
+    if len(set(names)) == len(names):
+        return names
+    return [f"{number:06d}_{name}" for number, name in enumerate(names, start=1)]
+
+
+def drawable_boxes(boxes: Array, width: float, height: float) -> tuple[Array, NDArray[np.int64]]:
+    """The boxes that can be drawn on a film, cut off at its edges, and which of them they are.
+
+    Args:
+        boxes: ``(n, 4)`` xyxy in pixels of the film; invalid ones, and those beside the film, are left out.
+        width: of the film in pixels.
+        height: of the film in pixels.
+
+    Returns:
+        ``(k, 4)`` xyxy inside the film, and the k indices into ``boxes``.
+
+    Example:
+        >>> drawable_boxes(np.array([[-5.0, 0, 5, 5], [20, 0, 30, 5], [5, 5, 1, 1]]), 10, 10)
+        (array([[0., 0., 5., 5.]]), array([0]))
+    """
+    # An infinite or undefined corner is invalid before it is cut off, and must stay so.
+    kept = valid_boxes(boxes)
+    inside = np.clip(boxes, 0, [width, height, width, height])
+    kept &= valid_boxes(inside)
+    return inside[kept], np.flatnonzero(kept)
+
+
+def _called_after_id(film: AnsweredFilm) -> str:
+    ending = PurePosixPath(Path(film.image).as_posix()).suffix if film.image else ""
+    parts = [part for part in PurePosixPath(film.id).parts if part not in ("/", "//", "..")]
+    name = "/".join(parts) or "film"
+    return name if name.endswith(ending) else name + ending

@@ -1,0 +1,89 @@
+"""Measure the shipped tiny model on drawn films under every change, and write the tables of docs/robustness.md.
+
+    python scripts/measure_robustness.py --output docs/robustness.md
+
+Without `--output` the tables are printed. The page's text around the tables is left as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from grounding_rewards.evaluation.robustness import CORRUPTIONS, Changes, robustness
+from grounding_rewards.evaluation.run import Films, load_model, prepare_task
+from grounding_rewards.report.evaluation_parts import RobustnessPoint
+from grounding_rewards.report.table import markdown_table
+
+_HEADER = ("change", "strength", "robust accuracy", "attack success rate", "right answers lost", "mean IoU")
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="assets/tiny_vlm")
+    parser.add_argument("--films", type=int, default=100, help="drawn films of the test split")
+    parser.add_argument("--reward", default="R3")
+    parser.add_argument("--output", type=Path, help="Markdown file whose tables are replaced")
+    return parser.parse_args()
+
+
+def table(points: Sequence[RobustnessPoint]) -> str:
+    """The points as a Markdown table, one line each."""
+    rows = [
+        [
+            point.name,
+            _strength(point),
+            *map(_interval, (point.accuracy, point.attack_success_rate, point.broken_share, point.mean_iou)),
+        ]
+        for point in points
+    ]
+    return markdown_table(_HEADER, rows)
+
+
+def meanings() -> str:
+    """What each corruption does, as a Markdown table."""
+    rows = [[name, kind.meaning, ", ".join(f"{a:g}" for a in kind.amounts)] for name, kind in CORRUPTIONS.items()]
+    return markdown_table(("corruption", "what it does", "strength 1 to 5"), rows)
+
+
+def _strength(point: RobustnessPoint) -> str:
+    return f"{point.strength:g}" if point.family == "corruptions" else f"{round(point.strength * 255)}/255"
+
+
+def _interval(figure: tuple[float, float, float]) -> str:
+    value, low, high = figure
+    return f"{value:.2f} [{low:.2f}, {high:.2f}]"
+
+
+def replace_table(page: str, name: str, text: str) -> str:
+    """Put a table between the comments that bear its name."""
+    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
+    return re.sub(f"{re.escape(start)}.*{re.escape(end)}", lambda _: f"{start}\n{text}\n\n{end}", page, flags=re.DOTALL)
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    model, processor = load_model(arguments.model)
+    films = Films(count=arguments.films, train_split=None)
+    task = prepare_task(model, processor, films, reward=arguments.reward)
+    points = robustness(
+        model, processor, task.dataset, task.reward, Changes(), max_new_tokens=64, batch_size=50, progress="tiny model"
+    )
+    tables = {
+        "what corruptions do": meanings(),
+        "corruptions": table([point for point in points if point.family == "corruptions"]),
+        "attacks": table([point for point in points if point.family == "pgd"]),
+    }
+    if arguments.output is None:
+        print("\n\n".join(tables.values()))
+        return
+    page = arguments.output.read_text(encoding="utf-8")
+    for name, text in tables.items():
+        page = replace_table(page, name, text)
+    arguments.output.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""The task folder for lmms-eval: loaded by its TaskManager, asked, answered and scored, on films that were prepared.
+
+lmms-eval itself is not among the development dependencies, because it pins some of theirs: `make .venv/.lmms-eval`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+TASK = REPOSITORY / "configs" / "lmms_eval" / "grounding.yaml"
+
+pytest.importorskip("datasets", reason="needs the train extra")
+
+BOXES = [[[10, 8, 50, 56]], [[5, 8, 45, 32], [50, 40, 90, 56]], []]
+LABELS = [["mass"], ["mass", "effusion"], []]
+#: The first film found exactly; one of two boxes of the second; a hallucination on the third; in parts of 1000.
+ANSWERS = [
+    '[{"bbox_2d": [100, 125, 500, 875], "label": "mass"}]',
+    '[{"bbox_2d": [50, 125, 450, 500], "label": "effusion"}]',
+    '[{"bbox_2d": [1, 1, 999, 999], "label": "mass"}]',
+]
+
+
+def utils():
+    spec = importlib.util.spec_from_file_location("lmms_utils", TASK.with_name("utils.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """Three films as `grounding-rewards prepare` writes them, and a task of one's own beside them."""
+    from grounding_rewards.data.prepare import PrepareSettings, prepare_films
+    from grounding_rewards.data.readers import FilmRecord
+
+    root = tmp_path_factory.mktemp("lmms")
+    films = []
+    for number, (boxes, labels) in enumerate(zip(BOXES, LABELS, strict=True)):
+        pixels = np.random.default_rng(number).integers(0, 255, (64, 100), dtype=np.uint8)
+        Image.fromarray(pixels).save(root / f"{number}.png")
+        films.append(FilmRecord(str(number), f"{number}.png", boxes, labels, patient_id=str(number), split="test"))
+    prepare_films(lambda: films, root, root / "films", PrepareSettings("jsonl", "qwen3-vl"))
+    (root / "tasks").mkdir()
+    (root / "tasks" / "mine.yaml").write_text(
+        f"include: {TASK}\ntask: my_films\n"
+        f"dataset_kwargs: {{data_files: {{test: {root}/films/data/test-*.parquet}}}}\n",
+        encoding="utf-8",
+    )
+    return root
+
+
+@pytest.fixture(scope="module")
+def rows(prepared):
+    from grounding_rewards.data.load import load_split
+
+    return utils().checked_films(load_split(str(prepared / "films"), "test"))
+
+
+def test_the_header_says_how_to_launch_and_override():
+    header = "".join(line for line in TASK.read_text(encoding="utf-8").splitlines(True) if line.startswith("#"))
+    assert "configs/lmms_eval/grounding.yaml" in header
+    assert "overridden" in header
+
+
+def test_the_prompt_is_the_films_own_and_the_gold_answer_earns_everything(rows):
+    module = utils()
+    for row in rows:
+        assert "<image>" not in module.prompt_text(row)
+        assert "bbox_2d" in module.prompt_text(row)
+        (image,) = module.images(row)
+        assert (image.mode, image.size) == ("RGB", (100, 64))
+        scored = module.score(row, [module.gold_text(row)])
+        for name in ("R1", "R2", "R3", "R4", "R5"):
+            # the bonus for a right negative
+            assert scored[name][0] == pytest.approx(1.0 if row["boxes"] else 0.2)
+
+
+def test_figures_are_pooled_over_films(rows):
+    """By hand: IoU 1, 1 and 0 of three boxes; TP 2, FP 1, FN 1; the one normal film has a box; 1 of 2 labels right."""
+    module = utils()
+    scored = [module.score(row, [answer]) for row, answer in zip(rows, ANSWERS, strict=True)]
+    figures = {name: module.pooled([one[name] for one in scored]) for name in scored[0]}
+    assert figures["mean_iou"] == pytest.approx(2 / 3)
+    assert figures["f1_50"] == pytest.approx(4 / 6)
+    assert figures["above_50"] == pytest.approx(2 / 3)
+    assert figures["hallucination_rate"] == 1
+    assert figures["unparseable_share"] == 0
+    assert figures["label_accuracy"] == 0.5
+    assert math.isnan(module.pooled([(0.0, 0.0)]))
+
+
+def test_they_are_the_figures_of_our_own_evaluation(rows):
+    from grounding_rewards import get_reward
+    from grounding_rewards.evaluation.answers import score_texts
+    from grounding_rewards.evaluation.figures import FilmAnswers, film_sums
+
+    module = utils()
+    scored = score_texts(get_reward("R4"), rows, [[answer] for answer in ANSWERS])
+    answers = [FilmAnswers(text, one, (one,)) for text, (one,) in zip(ANSWERS, scored, strict=True)]
+    sums = film_sums(answers, rows["boxes"], rows["labels"])
+    theirs = [module.score(row, [answer]) for row, answer in zip(rows, ANSWERS, strict=True)]
+    for name in module.FIGURES:
+        np.testing.assert_array_equal(sums[name], [one[name] for one in theirs])
+
+
+def test_what_cannot_be_scored_is_refused_before_anything_is_generated(rows):
+    module = utils()
+    with pytest.raises(ValueError, match="none called boxes, box_format"):
+        module.checked_films(rows.remove_columns(["boxes", "box_format"]))
+    special = rows.remove_columns("box_format").add_column("box_format", ["minicpm-v"] * len(rows))
+    with pytest.raises(ValueError, match="plain text, got minicpm-v"):
+        module.checked_films(special)
+
+
+@pytest.fixture(scope="module")
+def lmms_eval():
+    reason = "needs lmms-eval, which is installed apart: make .venv/.lmms-eval"
+    if importlib.util.find_spec("lmms_eval") is None:
+        pytest.skip(reason)
+    return pytest.importorskip("lmms_eval.tasks", reason=reason)
+
+
+@pytest.mark.training
+def test_lmms_eval_loads_the_folder_itself(lmms_eval):
+    manager = lmms_eval.TaskManager(include_path=str(TASK.parent), include_defaults=False)
+    assert manager.all_tasks == ["grounding_rewards"]
+
+
+@pytest.mark.training
+def test_lmms_eval_runs_the_task(lmms_eval, prepared, tmp_path, monkeypatch):
+    """The whole way, with a model that says the answers above."""
+    from lmms_eval.api.model import lmms
+    from lmms_eval.evaluator import simple_evaluate
+
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path))
+    asked = []
+
+    class Sayer(lmms):
+        def generate_until(self, requests):
+            answers = []
+            for request in requests:
+                context, settings, visual, number, task, split = request.args
+                asked.append((context, settings["until"], visual(self.task_dict[task][split][number])[0].size))
+                answers.append(ANSWERS[number])
+            return answers
+
+        def loglikelihood(self, requests):
+            raise NotImplementedError
+
+        def generate_until_multi_round(self, requests):
+            raise NotImplementedError
+
+    manager = lmms_eval.TaskManager(include_path=str(prepared / "tasks"), include_defaults=False)
+    found = simple_evaluate(
+        Sayer(), tasks=["my_films"], task_manager=manager, batch_size=1, bootstrap_iters=0, log_samples=True
+    )
+    figures = {name.split(",")[0]: value for name, value in found["results"]["my_films"].items()}
+    assert figures["f1_50"] == pytest.approx(4 / 6)
+    assert figures["hallucination_rate"] == 1
+    assert figures["R4"] == pytest.approx(np.mean([one["R4"][0] for one in _scored(prepared)]))
+    assert [size for _, _, size in asked] == [(100, 64)] * 3
+    assert all("bbox_2d" in context and until == [] for context, until, _ in asked)
+    json.dumps(found["samples"], default=str)
+
+
+def _scored(prepared):
+    from grounding_rewards.data.load import load_split
+
+    module = utils()
+    rows = load_split(str(prepared / "films"), "test")
+    return [module.score(row, [answer]) for row, answer in zip(rows, ANSWERS, strict=True)]

@@ -1,0 +1,37 @@
+"""supervision takes the boxes, and its own IoU of them is ours."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from grounding_rewards.exchange.detections import predicted_detections, reference_detections
+from grounding_rewards.exchange.names import label_names
+from grounding_rewards.overlap import pairwise_iou
+
+supervision = pytest.importorskip("supervision", reason="needs supervision")
+
+
+def test_boxes_labels_and_confidences(films):
+    names = label_names(films)
+    found, true = predicted_detections(films[0], names), reference_detections(films[0], names)
+    assert found.xyxy.tolist() == films[0].pred.tolist()
+    assert found.confidence.tolist() == [0.9, 0.25]
+    assert [names[i] for i in found.class_id] == found["class_name"].tolist() == ["mass", "nodule"]
+    assert true["class_name"].tolist() == ["mass", "effusion"]
+    assert true.confidence is None
+
+
+def test_without_confidences_and_without_boxes(films):
+    names = label_names(films)
+    assert predicted_detections(films[1], names).confidence is None
+    # invalid ones are among them
+    assert len(predicted_detections(films[1], names)) == 3
+    assert len(predicted_detections(films[2], names)) == len(reference_detections(films[2], names)) == 0
+
+
+def test_supervision_measures_the_same(films):
+    names = label_names(films)
+    found, true = predicted_detections(films[0], names), reference_detections(films[0], names)
+    ious = supervision.box_iou_batch(true.xyxy, found.xyxy).T
+    np.testing.assert_allclose(ious, pairwise_iou(films[0].pred, films[0].gt), atol=1e-6)

@@ -1,0 +1,68 @@
+"""The block is what huggingface_hub reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from grounding_rewards.exchange.model_card import card_figures, model_card_block, model_index
+
+hub = pytest.importorskip("huggingface_hub", reason="comes with transformers")
+
+EVALUATION = {
+    "systems": {
+        "mine": {
+            "mean_iou": {"value": 0.712345, "low": 0.65, "high": 0.756789},
+            # one film: no interval
+            "f1_50": {"value": 0.5, "low": None, "high": None},
+            # not measured: no normal film
+            "hallucination_rate": {"value": None, "low": None, "high": None},
+        },
+        "constant box": {"mean_iou": {"value": 0.4, "low": 0.3, "high": 0.5}},
+    },
+    "headings": {"mean_iou": "mean IoU", "f1_50": "F1 | at IoU 0.5"},
+    "facts": {"model": "/home/somebody/runs/mine", "dataset": "/data/vindr", "split": "test"},
+}
+
+
+def test_the_hub_reads_the_block(tmp_path):
+    path = tmp_path / "README.md"
+    path.write_text(model_card_block(EVALUATION), encoding="utf-8")
+    card = hub.ModelCard.load(path)
+    assert card.data.model_name == "mine"
+    iou, f1 = card.data.eval_results
+    assert (iou.task_type, iou.dataset_name, iou.dataset_split) == ("object-detection", "vindr", "test")
+    assert (iou.metric_type, iou.metric_name, iou.metric_value) == ("mean_iou", "mean IoU", 0.7123)
+    assert iou.metric_args == {"interval_95": [0.65, 0.7568]}
+    assert (f1.metric_value, f1.metric_args) == (0.5, None)
+    assert "somebody" not in path.read_text(encoding="utf-8")
+
+
+def test_the_table_has_intervals():
+    lines = model_card_block(EVALUATION).splitlines()
+    assert "| mean IoU | 0.7123 | 0.6500 to 0.7568 |" in lines
+    # a bar in a heading would be a column
+    assert "| F1 \\| at IoU 0.5 | 0.5000 | – |" in lines
+
+
+def test_another_system_and_another_name():
+    (model,) = model_index(EVALUATION, system="constant box", name="baseline")
+    assert model["name"] == "baseline"
+    assert [metric["value"] for metric in model["results"][0]["metrics"]] == [0.4]
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "system", "message"),
+    [
+        ({}, None, "Expected figures under `systems`"),
+        ({"systems": {}}, None, "Expected figures under `systems`"),
+        (EVALUATION, "other", "Expected one of mine, constant box for --system, got 'other'"),
+        ({"systems": {"mine": {"froc": {"value": float("nan")}}}}, None, "got none that was measured"),
+    ],
+)
+def test_what_cannot_be_shown(evaluation, system, message):
+    with pytest.raises(ValueError, match=message):
+        card_figures(evaluation, system)
+
+
+def test_without_facts():
+    assert "measured with grounding_rewards." in model_card_block({"systems": EVALUATION["systems"]}).lower()
