@@ -64,6 +64,8 @@ _MOST_LABELS = 40
 # Resamplings of a band, of which nobody reads the last digit.
 _BAND = 500
 _REWARD = "reward_"
+# What an evaluation is quoted by, after its reward.
+_QUOTED = ("mean_iou", "f1_50", "hallucination_rate", "map_50", "ap_50")
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ def evaluate(
         tables[READERS] = _of_readers(agreement)
     headings = {
         key: one
-        for key, one in _headings(films, kinds).items()
+        for key, one in _headings(films, kinds, measures.reward).items()
         if not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
     }
     pr_curves, froc_curves = _curves(films, measures, kinds, groups)
@@ -291,13 +293,15 @@ def _states_labels(films: Sequence[AnsweredFilm]) -> bool:
     return any(label for film in films for label in film.pred_labels)
 
 
-def _headings(films: Sequence[AnsweredFilm], kinds: _Kinds) -> dict[str, FilmFigure]:
-    """Every figure in the order of the table: rewards, average precision, boxes, whole films, areas."""
+def _headings(films: Sequence[AnsweredFilm], kinds: _Kinds, reward: str) -> dict[str, FilmFigure]:
+    """Every figure in the order of the table: first what an evaluation is quoted by."""
     of_films = film_figures(films)
-    rewards = {key: one for key, one in of_films.items() if key.startswith(_REWARD) or key == "sampled_reward"}
     areas = {key: FilmFigure(one.heading, one.definition, False) for key, one in SEGMENTATION_FIGURES.items()}
+    rewards = {key: one for key, one in of_films.items() if key.startswith(_REWARD) or key == "sampled_reward"}
     rest = {key: one for key, one in of_films.items() if key not in rewards and key not in areas}
-    return {**rewards, **kinds.headings(), **rest, **areas}
+    found = {**kinds.headings(), **rest, **areas, **rewards}
+    first = [key for key in (f"{_REWARD}{reward}", *_QUOTED) if key in found]
+    return {**{key: found[key] for key in first}, **found}
 
 
 def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, kinds: _Kinds) -> dict[str, float]:

@@ -1,0 +1,93 @@
+"""A small evaluation with every kind of film and figure, for the tests of its page and its diagrams."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.report.evaluation_page import EvaluationPage
+from grounding_rewards.report.evaluation_parts import Calibration, Confusion, Curve, RobustnessPoint
+from grounding_rewards.report.table import Row
+
+NAN = float("nan")
+BOX = (20.0, 20.0, 60.0, 70.0)
+
+#: A model may write anything, and a film may be called anything.
+HOSTILE = (
+    '</script><script>document.title = "owned"</script><img src=x onerror=\'document.title = "owned"\'>'
+    "<!-- \u2028 \u2029 \u202e olleh \x00 \ud800 مرحبا & <b>bold</b>"
+)
+
+
+def film(name: str, *, pred: Sequence[Any] = (), gt: Sequence[Any] = (BOX,), reward: float = 0.0, **more: Any):
+    """A film of 100 by 100 pixels whose five rewards are alike."""
+    more = {"gt_labels": ("mass",) * len(gt), "pred_labels": ("mass",) * len(pred), **more}
+    rewards = {f"R{k}": reward for k in range(1, 6)}
+    return AnsweredFilm(name, 100, 100, gt=np.array(gt), pred=np.array(pred), rewards=rewards, **more)
+
+
+def films() -> list[AnsweredFilm]:
+    """Twelve good answers, two misses, two hallucinations, a right negative, and two that can't be read."""
+    good = [
+        film(f"good {k}", pred=[(20, 20, 60, 40 + 2 * k)], reward=k / 12, text=f"box {k}", patient=f"P{k}")
+        for k in range(12)
+    ]
+    return [
+        *good,
+        film("missed 1", status="empty", text="[]", reason="says there is nothing, misses 1"),
+        film("missed 2", pred=[(80, 80, 95, 95)], pred_labels=("nodule",), reason="0 of 1 found, 1 false box"),
+        film("invented 1", gt=(), pred=[BOX], pred_scores=np.array([0.75])),
+        film("invented 2", gt=(), pred=[(NAN, 0, 9, 9), (50, 50, 40, 40)], pred_labels=(None, None)),
+        film("normal", gt=(), status="empty", reward=0.2, text="No finding."),
+        film("broken 1", status="unparseable", text="I see [1, 2", rejected={"cut_off": 1}),
+        film(HOSTILE, status="truncated", text=HOSTILE, reason=HOSTILE, patient=HOSTILE, sampled_rewards=(0.0, 0.5)),
+    ]
+
+
+def image(_: int) -> Any:
+    """A film that is bright at the bottom."""
+    from PIL import Image
+
+    return Image.fromarray(np.tile(np.arange(200, dtype=np.uint8)[:, None], (1, 200)))
+
+
+def page(made: Sequence[AnsweredFilm] | None = None, **change: Any) -> EvaluationPage:
+    """A page that shows everything there is."""
+    share = (0.5, 0.4, 0.6)
+    figures = {"f1": share, "hallucination": (0.2, 0.1, 0.3), "count": (-1.5, -2.0, -1.0), "never": (NAN, NAN, NAN)}
+    better = {"f1": (0.7, 0.6, 0.8), "hallucination": (0.0, 0.0, 0.0), "count": (0.0, -0.5, 0.5)}
+    x = np.linspace(0, 1, 50)
+    labels = ["mass", "nodule"]
+    robustness = [RobustnessPoint("corruptions", "none", 0, share, (0.0, 0.0, 0.0), share)]
+    robustness += [RobustnessPoint("corruptions", "noise", s, share, share, share) for s in (1, 2, 3)]
+    robustness += [RobustnessPoint("pgd", "pgd", e / 255, share, share, share) for e in (0, 1, 4)]
+    values: dict[str, Any] = {
+        "title": "tiny & <small>",
+        "subtitle": "drawn films",
+        "films": films() if made is None else made,
+        "reward": "R4",
+        "load_image": image,
+        "headline": [Row("tiny", figures), Row("constant box", {"f1": (0.1, 0.0, 0.2)}), Row("a reader", better)],
+        "headings": {
+            "f1": "F1 at IoU 0.5",
+            "hallucination": "hallucination rate",
+            "count": "box count error",
+            "never": "x",
+        },
+        "definitions": {"f1": "2·TP / (2·TP + FP + FN) over all films."},
+        "lower_is_better": ("hallucination",),
+        "unranked": ("count",),
+        "per_label": [Row(label, {"f1": share}) for label in labels],
+        "per_size": [Row(size, {"f1": share}) for size in ("small", "large")],
+        "pr_curves": [Curve("all labels", x, 1 - x / 2, 0.9 - x / 2, 1 - x / 2), Curve("reader", x[:1], x[-1:])],
+        "froc_curves": [Curve("all labels", 20 * x, x)],
+        "calibration": Calibration(x[10:40:10], x[5:35:10], np.array([3, 9, 4]), 0.08),
+        "ious": np.array([0.0, 0.2, 0.5, 0.8]),
+        "confusion": Confusion([*labels, "nothing"], [*labels, "nothing"], np.array([[9, 1, 2], [0, 5, 1], [3, 0, 0]])),
+        "robustness": robustness,
+        "facts": {"model": "runs/demo", "seed": "0"},
+    }
+    return EvaluationPage(**{**values, **change})

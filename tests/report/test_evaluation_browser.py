@@ -1,0 +1,385 @@
+"""The report as a person meets it: in Chromium, with mouse, keyboard, printer, dark ground and small screens."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib", reason="needs the train extra")
+pytest.importorskip("PIL", reason="needs the train extra")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the dev extra")
+
+from grounding_rewards.report.evaluation_page import MISSED, render_evaluation_page  # noqa: E402
+from tests.report.evaluations import BOX, HOSTILE, film, page  # noqa: E402
+from tests.report.test_evaluation_figures import NOTHING  # noqa: E402
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, as in `apt-get install chromium`")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(render_evaluation_page(page()), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def visit(browser, report) -> Iterator[Any]:
+    """Open the report; at the end nothing may have been asked for, complained about or changed by the answers."""
+    opened, heard, known = [], [], []
+
+    def asked(url: str) -> None:
+        # Pictures are inside the file.
+        if url not in known and not url.startswith("data:image/jpeg;"):
+            heard.append(f"asks for {url[:80]}")
+
+    def go(path: Path = report, **options: Any) -> Any:
+        context = browser.new_context(**options)
+        opened.append(context)
+        tab = context.new_page()
+        tab.on("request", lambda request: asked(request.url))
+        # The refusals of the policy are told on the console.
+        tab.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
+        tab.on("pageerror", lambda error: heard.append(str(error)))
+        known.append(path.as_uri())
+        tab.goto(path.as_uri())
+        return tab
+
+    yield go
+    assert heard == []
+    for context in opened:
+        assert all(tab.title() != "owned" for tab in context.pages)
+        context.close()
+
+
+def write(folder: Path, made: list[Any], **change: Any) -> Path:
+    path = folder / "other.html"
+    path.write_text(render_evaluation_page(page(made, **{**NOTHING, **change})), encoding="utf-8")
+    return path
+
+
+def cards(tab: Any) -> list[str]:
+    return tab.locator("#Gallery article header bdi").all_inner_texts()
+
+
+def rows(tab: Any) -> list[str]:
+    return tab.locator("table.every tbody th").all_inner_texts()
+
+
+def tally(tab: Any) -> str:
+    return tab.locator("#Tally").inner_text()
+
+
+def focused(tab: Any) -> str:
+    return tab.evaluate("document.activeElement.getAttribute('aria-label') || document.activeElement.id")
+
+
+def test_everything_is_there(visit) -> None:
+    tab = visit()
+    assert tab.locator("h2").all_inner_texts() == [
+        "Figures",
+        "Curves",
+        "By label and size",
+        "Robustness",
+        "Films",
+        "How it was measured",
+    ]
+    assert tab.locator(".diagram svg[role=img][aria-label]").count() == 10
+    assert tab.locator(".tile").count() == 2
+    assert tab.locator("#Gallery h3").all_inner_texts() == [
+        "Best 12",
+        "Missed 2",
+        "Hallucinated 2",
+        "Unparseable 2",
+    ]
+    assert tally(tab) == "19 films of 19, 18 pictures"
+    assert len(rows(tab)) == 19
+    assert tab.locator("table.every thead th").all_inner_texts()[-6:] == ["R1", "R2", "R3", "R4", "R5", "reason"]
+    # Every film of the gallery is there as a picture that can be decoded.
+    assert (
+        tab.evaluate(
+            "Promise.all([...document.querySelectorAll('#Gallery image')].map(one => {"
+            " const film = new Image(); film.src = one.getAttribute('href');"
+            " return film.decode().then(() => film.naturalWidth); }))"
+        )
+        == [200] * 18
+    )
+
+
+def test_boxes_lie_where_they_are_on_the_film(visit) -> None:
+    tab = visit()
+    card = tab.locator("article[data-place='5']")
+    assert card.locator("text.predicted").text_content() == "mass 0.60"
+    assert card.locator("text.reference").text_content() == "mass"
+    scale, left, top = card.locator("svg").evaluate(
+        "one => { const at = one.getScreenCTM(); return [at.a, at.e, at.f]; }"
+    )
+    seen = card.locator("rect.predicted").evaluate("one => one.getBoundingClientRect().toJSON()")
+    assert (seen["x"] - left) / scale == pytest.approx(20, abs=1.5)
+    assert (seen["y"] - top) / scale == pytest.approx(20, abs=1.5)
+    assert seen["width"] / scale == pytest.approx(40, abs=3)
+    assert seen["height"] / scale == pytest.approx(30, abs=3)
+    dashes = "one => getComputedStyle(one).strokeDasharray"
+    assert card.locator("rect.reference").evaluate(dashes) != "none"
+    assert card.locator("rect.predicted").evaluate(dashes) == "none"
+    # A box that is turned over has no area to draw.
+    assert tab.locator("article[data-place='15'] rect.predicted").count() == 0
+
+
+def test_filters_hold_for_gallery_and_table(visit) -> None:
+    tab = visit()
+    tab.select_option("#Label", "nodule")
+    assert cards(tab) == rows(tab) == ["missed 2"]
+    assert tally(tab) == "1 film of 19, 1 picture"
+    tab.click("#Reset")
+    assert tally(tab) == "19 films of 19, 18 pictures"
+
+    tab.select_option("#Answer", MISSED)
+    # The two that can't be read have no box either.
+    assert rows(tab)[:3] == ["missed 1", "missed 2", "broken 1"]
+    tab.select_option("#Answer", "cut_off")
+    assert rows(tab) == ["broken 1"]
+    tab.click("#Reset")
+
+    tab.fill("#Search", "p7 BOX")
+    assert rows(tab) == ["good 7"]
+    tab.fill("#Search", "no film has this")
+    assert (rows(tab), cards(tab), tally(tab)) == ([], [], "0 films of 19, 0 pictures")
+    tab.click("#Reset")
+
+    tab.fill("#Low", "0.8")
+    assert rows(tab) == ["good 10", "good 11"]
+    tab.fill("#High", "0.85")
+    assert rows(tab) == ["good 10"]
+    tab.fill("#High", "")
+    assert rows(tab) == ["good 10", "good 11"]
+
+
+def test_order(visit) -> None:
+    tab = visit()
+    tab.select_option("#Sort", "reward-")
+    assert rows(tab)[:3] == ["good 11", "good 10", "good 9"]
+    assert cards(tab)[:3] == ["good 11", "good 10", "good 9"]
+    tab.select_option("#Sort", "reward+")
+    assert cards(tab)[:3] == ["good 0", "good 1", "good 2"]
+    heads = tab.locator("table.every thead th")
+    assert heads.nth(9).get_attribute("aria-sort") == "ascending"
+    # numbers in names count as numbers
+    heads.nth(0).locator("button").click()
+    assert [name for name in rows(tab) if name.startswith("good")][:3] == ["good 0", "good 1", "good 2"]
+    assert heads.nth(0).get_attribute("aria-sort") == "ascending"
+    heads.nth(0).locator("button").click()
+    assert heads.nth(0).get_attribute("aria-sort") == "descending"
+    # films without a reference box have no IoU: they come last, up and down
+    for _ in range(2):
+        heads.nth(4).locator("button").click()
+        assert set(rows(tab)[-3:]) == {"invented 1", "invented 2", "normal"}
+
+
+def test_the_keyboard_is_enough(visit) -> None:
+    tab = visit()
+    tab.keyboard.press("Tab")
+    skip = tab.locator(".skip")
+    assert skip.evaluate("one => one === document.activeElement && one.getBoundingClientRect().left >= 0")
+    tab.keyboard.press("Enter")
+    assert focused(tab) == "main"
+
+    tab.keyboard.press("j")
+    assert focused(tab) == "Enlarge film good 11"
+    assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    tab.keyboard.press("j")
+    tab.keyboard.press("ArrowRight")
+    assert focused(tab) == "Enlarge film good 9"
+    tab.keyboard.press("k")
+    tab.keyboard.press("Enter")
+    large = tab.locator("dialog")
+    assert large.is_visible()
+    assert large.locator("h3").inner_text() == "good 10"
+    assert "box 10" in large.inner_text()
+    tab.keyboard.press("j")
+    assert large.locator("h3").inner_text() == "good 9"
+    reference = large.locator("rect.reference")
+    assert reference.is_visible()
+    tab.keyboard.press("r")
+    assert not reference.is_visible()
+    assert large.locator("rect.predicted").is_visible()
+    assert large.locator("button.k-reference").get_attribute("aria-pressed") == "false"
+    tab.keyboard.press("r")
+    assert reference.is_visible()
+    tab.keyboard.press("Escape")
+    playwright.expect(large).to_be_hidden()
+    # back where the last film is
+    playwright.expect(tab.get_by_label("Enlarge film good 9", exact=True)).to_be_focused()
+
+    tab.keyboard.press("/")
+    assert focused(tab) == "Search"
+    tab.keyboard.type("jk")
+    assert focused(tab) == "Search"
+    assert tab.input_value("#Search") == "jk"
+
+
+def test_the_table_opens_any_film(visit, tmp_path) -> None:
+    made = [film(f"film {k}", pred=[BOX], reward=k / 120) for k in range(120)]
+    tab = visit(write(tmp_path, made, load_image=page().load_image))
+    assert len(rows(tab)) == 50
+    where = tab.locator("#Where")
+    assert where.inner_text() == "1–50 of 120"
+    assert tab.locator("#Previous").is_disabled()
+    tab.click("#Next")
+    tab.click("#Next")
+    assert where.inner_text() == "101–120 of 120"
+    assert tab.locator("#Next").is_disabled()
+    tab.click("#Previous")
+    # between best, typical and worst: in no group
+    tab.click("tr[data-place='80'] button")
+    large = tab.locator("dialog")
+    assert large.locator("h3").inner_text() == "film 80"
+    assert "No picture of this film" in large.inner_text()
+    assert large.locator("rect.predicted").is_visible()
+    tab.keyboard.press("ArrowLeft")
+    assert large.locator("h3").inner_text() == "film 79"
+    tab.click("#Close")
+    playwright.expect(tab.locator("tr[data-place='79'] button")).to_be_focused()
+    # A filter begins on the first page again.
+    tab.fill("#Search", "film")
+    assert where.inner_text() == "1–50 of 120"
+
+
+def test_what_a_model_writes_is_shown_and_does_nothing(visit) -> None:
+    tab = visit()
+    tab.fill("#Search", "onerror")
+    assert tab.locator("img, b:has-text('bold')").count() == 0
+    card = tab.locator("#Gallery article")
+    said = card.locator("pre").inner_text()
+    assert "</script><script>" in said
+    # what can't be seen, or turns the line, is written out
+    assert "⟨U+202E⟩ olleh ⟨U+0000⟩" in said
+    assert "⟨U+2028⟩" in said
+    assert "مرحبا" in said
+    card.locator("button").click()
+    large = tab.locator("dialog")
+    assert "</script><script>" in large.locator("h3").inner_text()
+    assert "2 sampled answers: mean 0.25, from 0.00 to 0.50" in large.inner_text()
+    assert large.locator("img, script").count() == 0
+    assert tab.title() == "tiny & <small>"
+
+
+def test_the_policy_stops_what_the_report_never_does(browser, report) -> None:
+    tab = browser.new_page()
+    tab.goto(report.as_uri())
+    refused = tab.evaluate(
+        """() => new Promise((done) => {
+          const refused = [];
+          document.addEventListener("securitypolicyviolation", (event) => {
+            if (refused.push(event.effectiveDirective) === 3) done(refused);
+          });
+          const add = (tag, values) => document.body.append(Object.assign(document.createElement(tag), values));
+          add("script", { textContent: "document.title = 'owned'" });
+          add("style", { textContent: "body { display: none }" });
+          add("img", { src: "http://127.0.0.1:9/film.png" });
+        })"""
+    )
+    assert sorted(refused) == ["img-src", "script-src-elem", "style-src-elem"]
+    assert tab.title() != "owned"
+    tab.close()
+
+
+def test_5000_films_stay_usable(visit, tmp_path) -> None:
+    made = [film(f"film {k}", pred=[BOX], reward=k / 5000, text="[20, 20, 60, 70]" * 20) for k in range(5000)]
+    path = write(tmp_path, made)
+    assert path.stat().st_size < 4_000_000
+    tab = visit(path)
+    tab.locator("table.every thead button").nth(9).click()
+    assert rows(tab)[0] == "film 4999"
+    tab.fill("#Search", "film 4321")
+    assert rows(tab) == ["film 4321"]
+    assert tab.locator("table.every tbody tr").count() == 1
+
+
+#: The elements whose text has less contrast to its ground than 4.5, which WCAG 2.2 asks for.
+CONTRAST = """() => {
+  const parse = (text) => text.match(/[\\d.]+/g).map(Number);
+  const linear = (c) => (c / 255 <= 0.03928 ? c / 255 / 12.92 : ((c / 255 + 0.055) / 1.055) ** 2.4);
+  const light = ([r, g, b]) => 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b);
+  const ground = (node) => {
+    for (let one = node; one; one = one.parentElement) {
+      const colour = parse(getComputedStyle(one).backgroundColor);
+      if (colour.length === 3 || colour[3] === 1) return colour;
+    }
+    return [255, 255, 255];
+  };
+  const names = "h1, h2, h3, p, small, th, td, dt, dd, a, pre, label span, figcaption, button, .diagram text";
+  const weak = new Set();
+  for (const node of document.querySelectorAll(names)) {
+    if (!node.textContent.trim() || node.closest("[disabled], .shade, .skip")) continue;
+    const style = getComputedStyle(node);
+    const [x, y] = [light(parse(node.closest("svg") ? style.fill : style.color)), light(ground(node))];
+    const ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
+    if (ratio < 4.5) weak.add(node.tagName + " " + ratio.toFixed(2));
+  }
+  return [...weak];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_on_both_grounds(visit, scheme: str) -> None:
+    tab = visit(color_scheme=scheme)
+    ground = tab.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == {"light": "rgb(246, 247, 249)", "dark": "rgb(14, 16, 19)"}[scheme]
+    assert tab.evaluate(CONTRAST) == []
+
+
+@pytest.mark.parametrize("width", [320, 768, 1280])
+def test_it_fits_screens_of_every_width(visit, width: int) -> None:
+    tab = visit(viewport={"width": width, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+    tab.locator("button.open").first.click()
+    for name in ("dialog", "dialog > header", ".large"):
+        assert tab.locator(name).evaluate("one => one.scrollWidth - one.clientWidth") == 0, name
+    film = tab.locator(".large svg").bounding_box()
+    assert film["x"] >= 0
+    assert film["x"] + film["width"] <= width
+    assert min(film["width"], film["height"]) >= 0.7 * width * (width <= 720)
+
+
+def test_on_paper_there_is_no_control_and_nothing_folded(visit) -> None:
+    # Paper is white for readers of dark screens too; A4 between its margins is 696 pixels wide.
+    tab = visit(color_scheme="dark", viewport={"width": 696, "height": 1000})
+    tab.emulate_media(media="print", color_scheme="dark")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    for name in (".filters", "header.top nav", ".keys", "#Next", ".skip"):
+        assert not tab.locator(name).first.is_visible(), name
+    assert tab.locator("article").first.is_visible()
+    assert tab.evaluate("document.documentElement.scrollWidth") == 696
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert tab.locator("details table").first.is_visible()
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert not tab.locator("details table").first.is_visible()
+    assert tab.pdf(format="A4").startswith(b"%PDF-")
+
+
+def test_without_javascript_the_figures_are_complete(visit) -> None:
+    tab = visit(java_script_enabled=False)
+    assert tab.locator("table.headline").is_visible()
+    assert tab.locator(".diagram svg").count() == 10
+    assert "need JavaScript" in tab.locator("noscript").inner_text()
+    assert HOSTILE not in tab.locator("body").inner_text()
+
+
+def test_a_report_without_films_has_no_films(visit, tmp_path) -> None:
+    tab = visit(write(tmp_path, [], headline=page().headline))
+    assert tab.locator("table.headline").is_visible()
+    assert tab.locator("#films").count() == 0

@@ -1,0 +1,272 @@
+"""The report of an evaluation: complete in itself, bounded, honest about its choice, deaf to what a model writes."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="needs the train extra")
+Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+
+from grounding_rewards.report import evaluation_page as module  # noqa: E402
+from grounding_rewards.report.evaluation_page import (  # noqa: E402
+    FALSE_BOX,
+    HALLUCINATED,
+    MISSED,
+    PICTURE_BYTES,
+    choose_films,
+    render_evaluation_page,
+)
+from grounding_rewards.report.table import Row  # noqa: E402
+from tests.report.evaluations import BOX, HOSTILE, NAN, film, films, page  # noqa: E402
+from tests.report.test_evaluation_figures import NOTHING  # noqa: E402
+
+
+def data_of(document: str) -> dict:
+    found = re.search(r'<script type="application/json" id="Data">(.*?)</script>', document, re.DOTALL)
+    assert found
+    return json.loads(found[1])
+
+
+def record(document: str, name: str) -> dict:
+    return next(one for one in data_of(document)["films"] if one["id"] == name)
+
+
+@pytest.fixture(scope="module")
+def document() -> str:
+    return render_evaluation_page(page())
+
+
+class _Reader(HTMLParser):
+    """Collects elements, attributes and text, and checks that every element is closed in order."""
+
+    VOID = frozenset(("meta", "img", "br"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def read(document: str) -> _Reader:
+    reader = _Reader()
+    reader.feed(document)
+    reader.close()
+    return reader
+
+
+def test_it_is_one_well_formed_document_that_refers_to_nothing_outside(document: str) -> None:
+    reader = read(document)
+    assert reader.open == []
+    assert {"link", "img", "iframe", "form", "base"}.isdisjoint(reader.tags)
+    for name, value in reader.attributes:
+        assert not name.startswith("on")
+        assert name != "style"
+        if name in ("src", "href", "srcset", "action", "xlink:href"):
+            assert (value or "").startswith("#"), (name, value)
+    ids = [value for name, value in reader.attributes if name == "id"]
+    assert len(ids) == len(set(ids))
+    targets = {value[1:] for name, value in reader.attributes if name == "href" and value}
+    assert targets <= set(ids)
+
+
+def test_the_policy_allows_this_style_and_this_script_and_nothing_else(document: str) -> None:
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', document)
+    assert policy
+    rules = dict(rule.strip().split(" ", 1) for rule in policy[1].split(";"))
+    assert rules["default-src"] == "'none'"
+    assert rules["img-src"] == "data:"
+    for name, tag in (("style-src", "style"), ("script-src", "script")):
+        content = re.search(rf"<{tag}>(.*?)</{tag}>", document, re.DOTALL)
+        assert content
+        digest = base64.b64encode(hashlib.sha256(content[1].encode()).digest()).decode()
+        assert rules[name] == f"'sha256-{digest}'"
+    # The policy must come before anything that it is to stop.
+    assert document.index("Content-Security-Policy") < document.index("<style>") < document.index("<script")
+
+
+def test_hostile_text_is_data(document: str) -> None:
+    assert read(document).tags.count("script") == 2
+    document.encode("utf-8")
+    assert HOSTILE in [one["text"] for one in data_of(document)["films"]]
+    inside = re.search(r'id="Data">(.*?)</script>', document, re.DOTALL)
+    assert inside
+    assert inside[1].isascii()
+    assert not set("<>&") & set(inside[1])
+    hostile = render_evaluation_page(
+        page(
+            title=HOSTILE,
+            subtitle=HOSTILE,
+            facts={HOSTILE: HOSTILE},
+            definitions={"f1": HOSTILE},
+            headings={"f1": HOSTILE},
+            headline=[Row(HOSTILE, {"f1": (0.5, 0.4, 0.6)})],
+            per_label=[Row(HOSTILE, {"f1": (0.5, 0.4, 0.6)})],
+        )
+    )
+    hostile.encode("utf-8")
+    reader = read(hostile)
+    assert reader.open == []
+    assert reader.tags.count("script") == 2
+    assert "img" not in reader.tags
+
+
+def test_figures_stand_with_their_intervals_and_their_baselines(document: str) -> None:
+    line = re.search(r"<tr><th scope=\"row\">F1 at IoU 0.5.*?</tr>", document)
+    assert line
+    assert "0.500<small>[0.400, 0.600]</small>" in line[0]
+    assert "2·TP / (2·TP + FP + FN) over all films." in line[0]
+    # better than the first: marked; worse: not
+    assert line[0].count("▲") == 1
+    assert re.search(r"▲</span> 0\.700", line[0])
+    hallucination = re.search(r"<tr><th scope=\"row\">hallucination rate.*?</tr>", document)
+    assert hallucination
+    assert "lower is better" in hallucination[0]
+    assert re.search(r"▲</span> 0\.000", hallucination[0])
+    count = re.search(r"<tr><th scope=\"row\">box count error.*?</tr>", document)
+    assert count
+    assert "▲" not in count[0]
+    assert "-1.500" in count[0]
+    # measured nowhere: no line
+    assert '<tr><th scope="row">x' not in document
+    assert re.search(r"best of the others: <bdi>a reader</bdi> 0\.700", document)
+    assert re.search(r"best of the others: <bdi>a reader</bdi> 0\.000", document)
+
+
+def test_a_page_of_films_alone_and_a_page_without_films() -> None:
+    alone = render_evaluation_page(page(**NOTHING, facts={}, load_image=None))
+    assert 'id="films"' in alone
+    assert 'id="curves"' not in alone
+    assert data_of(alone)["pictures"] == {}
+    empty = render_evaluation_page(page([], reward="R4"))
+    assert 'id="films"' not in empty
+    assert 'id="Data"' not in empty
+    assert read(empty).open == []
+
+
+def test_an_unknown_reward_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Expected one of R1, R2, R3, R4, R5 for `reward`, got 'R9'"):
+        page(reward="R9")
+
+
+def test_groups_say_what_they_hold_and_no_film_comes_twice() -> None:
+    made = films()
+    groups = choose_films(made, "R4", count=4)
+    names = {group.title: [made[place].id for place in group.films] for group in groups}
+    assert names["Best"] == ["good 11", "good 10", "good 9", "good 8"]
+    assert names["Worst"] == ["good 0", "good 1", "good 2", "good 3"]
+    assert names["Missed"] == ["missed 1", "missed 2"]
+    assert names["Hallucinated"] == ["invented 1", "invented 2"]
+    assert names["Unparseable"] == ["broken 1", HOSTILE]
+    assert names["Typical"] == ["good 7", "good 6", "good 5", "good 4"]
+    notes = {group.title: group.note for group in groups}
+    assert "2 of 16 films with findings (12.5 %)" in notes["Missed"]
+    assert "2 of 3 normal films (66.7 %)" in notes["Hallucinated"]
+    assert "2 of 19 answers (10.5 %)" in notes["Unparseable"]
+    places = [place for group in choose_films(made, "R4") for place in group.films]
+    assert len(places) == len(set(places))
+
+
+def test_failures_are_selected_evenly() -> None:
+    made = [film(f"m{k}", status="empty") for k in range(101)]
+    (missed,) = (group for group in choose_films(made, "R4", count=5) if group.title == "Missed")
+    assert missed.films == (0, 25, 50, 75, 100)
+
+
+def test_no_films_no_groups() -> None:
+    assert choose_films([], "R4") == []
+
+
+@pytest.mark.parametrize(
+    ("one", "tags"),
+    [
+        (film("found", pred=[BOX]), ["boxes"]),
+        (film("beside", pred=[BOX, (80, 80, 90, 90)]), ["boxes", FALSE_BOX]),
+        # two boxes on one finding: pairing is one to one
+        (film("twice", pred=[BOX, BOX]), ["boxes", FALSE_BOX]),
+        (film("missed", status="empty"), ["empty", MISSED]),
+        (film("invented", gt=(), pred=[BOX]), ["boxes", HALLUCINATED]),
+        (film("turned", pred=[(60, 70, 20, 20)]), ["boxes", MISSED, FALSE_BOX]),
+        (film("cut", pred=[BOX], status="truncated", rejected={"cut_off": 2}), ["truncated", "cut_off"]),
+        (film("normal", gt=(), status="empty"), ["empty"]),
+    ],
+    ids=lambda value: value.id if hasattr(value, "id") else "",
+)
+def test_tags_say_what_an_answer_is(one, tags) -> None:
+    data = data_of(render_evaluation_page(page([one], **NOTHING)))
+    assert data["films"][0]["tags"] == tags
+
+
+def test_the_record_of_a_film(document: str) -> None:
+    good = record(document, "good 5")
+    assert good["gt"] == [[20, 20, 60, 70, "mass", 0.6]]
+    assert good["pred"] == [[20, 20, 60, 50, "mass", 0.6, None]]
+    assert good["rewards"] == [0.4167] * 5
+    assert record(document, "invented 1")["pred"][0][-1] == 0.75
+    assert record(document, "invented 2")["pred"][0][:5] == [None, 0, 9, 9, None]
+    assert data_of(document)["total"] == len(films())
+
+
+def test_the_size_is_bounded(monkeypatch) -> None:
+    rng = np.random.default_rng(0)
+    noise = Image.fromarray(rng.integers(0, 256, (900, 700), dtype=np.uint8))
+    monkeypatch.setattr(module, "MOST_LISTED", 30)
+    monkeypatch.setattr(module, "TEXT_BUDGET", 8000)
+    many = [film(f"f{k}", pred=[BOX] * 80, text="x" * 9000, reward=k / 200) for k in range(200)]
+    document = render_evaluation_page(page(many, **NOTHING, load_image=lambda _: noise))
+    data = data_of(document)
+    # best, typical and worst; nothing is missed, invented or unreadable
+    assert len(data["pictures"]) == 36
+    for uri in data["pictures"].values():
+        content = base64.b64decode(uri.removeprefix("data:image/jpeg;base64,"))
+        assert len(content) <= PICTURE_BYTES
+        assert max(Image.open(io.BytesIO(content)).size) <= 512
+    assert set(range(30)) < set(data["places"])
+    assert {place for group in data["groups"] for place in group["films"]} < set(data["places"])
+    assert f"the table below lists {len(data['films'])} of them" in document
+    assert all(len(one["text"]) + one["cut"] == 9000 for one in data["films"])
+    assert sum(len(one["text"]) for one in data["films"]) <= 30 * 8000 // 30 + 160 * len(data["films"])
+    assert all(len(one["pred"]) == module.MOST_BOXES and one["n"] == [1, 80] for one in data["films"])
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16", "I", "F"])
+def test_films_of_every_mode_become_pictures(mode: str) -> None:
+    document = render_evaluation_page(
+        page([film("a", pred=[BOX])], **NOTHING, load_image=lambda _: Image.new(mode, (60, 40)))
+    )
+    (uri,) = data_of(document)["pictures"].values()
+    assert Image.open(io.BytesIO(base64.b64decode(uri.partition(",")[2]))).size == (60, 40)
+
+
+def test_films_without_an_image_are_shown_without_one() -> None:
+    document = render_evaluation_page(page([film("a", pred=[BOX])], **NOTHING, load_image=lambda _: None))
+    assert data_of(document)["pictures"] == {}
+    assert "Pictures of 0 of 1 films" in document
+
+
+def test_a_reward_that_a_film_lacks_is_none() -> None:
+    lacking = film("b")
+    object.__setattr__(lacking, "rewards", {"R4": NAN})
+    document = render_evaluation_page(page([film("a"), lacking], **NOTHING))
+    assert record(document, "b")["rewards"] == [None] * 5
