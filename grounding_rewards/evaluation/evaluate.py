@@ -389,7 +389,7 @@ def _curves(
     order in which an answer names its boxes.
     """
     drawn: dict[str, Any] = {"groups": groups, "resamples": min(measures.resamples, _BAND), "seed": measures.seed}
-    froc_ranking, order = ("score", "") if kinds.ranking == "score" else ("emission", ", boxes in the order written")
+    froc_ranking, order = ("score", "") if kinds.ranking == "score" else ("emission", ", as written")
     return (
         tuple(
             precision_recall_curve(films, iou, ranking=kinds.ranking, name=f"IoU {iou:g}", **drawn)
