@@ -51,7 +51,7 @@ _NO_SPLIT = "none"
 
 
 class Measured(NamedTuple):
-    """What :func:`run` measured, and the folder that it wrote."""
+    """What :func:`run` measured, and the answers that it measured."""
 
     evaluation: Evaluation
     films: list[AnsweredFilm]
@@ -120,7 +120,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Evaluate, print the table, and write the folder."""
     _check(options)
-    options.out.mkdir(parents=True, exist_ok=True)
     asked = _ask_model(options) if options.model is not None else _read_log(options)
     if asked is None:
         # One of several processes, whose part of the films is done.
@@ -150,6 +149,8 @@ def _check(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"Expected at least 1 for --{name.replace('_', '-')}, got {value}. Leave it out for all.")
+    if options.nms is not None and not 0 <= options.nms <= 1:
+        raise ValueError(f"Expected an IoU from 0 to 1 for --nms, got {options.nms:g}. 0.5 is usual.")
     if options.samples < 0:
         raise ValueError(
             f"Expected at least 0 for --samples, got {options.samples}. The greedy answer is always there."
@@ -175,6 +176,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
         box_format=box_format_from_option(options.box_format),
     )
     name = Path(options.model).name
+    options.out.mkdir(parents=True, exist_ok=True)
     generate = partial(
         generate_to_file,
         model,
@@ -349,6 +351,7 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
         robustness=found.robustness,
         facts={key: str(value) for key, value in found.facts.items() if value != ""},
     )
+    options.out.mkdir(parents=True, exist_ok=True)
     write_answered(options.out / "films.jsonl", films)
     write_evaluation(options.out / "evaluation.json", found)
     write_diagrams(page, options.out / "figures")
@@ -371,6 +374,8 @@ def _print(options: argparse.Namespace, measured: Measured) -> None:
     # A log has no terminal's edge.
     console = console if console.is_terminal else Console(width=160)
     console.print(figure_table(measured.evaluation))
+    if measured.evaluation.robustness:
+        console.print(robustness_table(measured.evaluation.robustness))
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)
 
 
@@ -396,4 +401,25 @@ def figure_table(evaluation: Evaluation) -> Any:
     for key, heading in evaluation.headings.items():
         own = Text.assemble(format_value(first[key].value), (f" {format_interval(first[key])}", "dim"))
         table.add_row(Text(heading), own, *(format_value(figures[key].value) for figures in others))
+    return table
+
+
+def robustness_table(points: Sequence[RobustnessPoint]) -> Any:
+    """What changed films did, as a ``rich.table.Table``: a line for each change and strength."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from grounding_rewards.report.table import format_interval, format_value
+
+    headings = ("robust accuracy", "attack success rate", "right answers lost", "mean IoU")
+    table = Table(title="Changed films", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("change", "strength, or ε"):
+        table.add_column(heading)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for point in points:
+        figures = (point.accuracy, point.attack_success_rate, point.broken_share, point.mean_iou)
+        cells = [Text.assemble(format_value(one[0]), (f" {format_interval(one)}", "dim")) for one in figures]
+        table.add_row(point.name.replace("_", " "), f"{point.strength:.3g}", *cells)
     return table

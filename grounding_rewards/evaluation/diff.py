@@ -10,6 +10,8 @@ Definitions:
 * The sign test asks another question, film by film (or patient by patient): is the figure better more often than it
   is worse? p is exact, two-sided, from the binomial distribution with ties left out. A film on which either run has
   nothing to measure is left out: a normal film without a box has no F1, for instance.
+* Average precision and sensitivities at fixed rates are figures of all films together, which one film does not have:
+  there is an interval, of at most 1,000 resamples, and no sign test.
 * Several tests find something by chance more often than one. Holm's p is for the family of tests of one table: the
   figures; every figure of every label; every figure of every size. The intervals are not adjusted.
 * By label and by size the figures are those of the reference boxes alone: a false box has no true label and size.
@@ -46,6 +48,8 @@ from grounding_rewards.evaluation.bootstrap import (
 )
 from grounding_rewards.evaluation.film_figures import FilmFigure, film_figures, film_sums
 from grounding_rewards.evaluation.film_pairs import reference_ious
+from grounding_rewards.evaluation.ranked_figures import RankedFigures
+from grounding_rewards.evaluation.resampled import resampled_difference
 from grounding_rewards.report.table import format_interval, format_value
 
 Array = NDArray[np.float64]
@@ -57,6 +61,8 @@ MAIN_FIGURE = "f1_50"
 SIZES: dict[str, tuple[float, float]] = {"small": (0.0, 0.01), "medium": (0.01, 0.1), "large": (0.1, math.inf)}
 
 _LEVEL = 0.05
+# Of figures that are worked out anew on every resampling; their intervals need no more.
+_RANKED_RESAMPLES = 1_000
 # The figures of a group of reference boxes, made of their IoUs.
 _OF_IOU: dict[str, Callable[[Array], Array]] = {
     "mean_iou": lambda ious: ious,
@@ -231,6 +237,9 @@ def compare_runs(
     tables = [_Table(figures, film_sums(first, labels=labels), film_sums(second, labels=labels))]
     tables += [_group_table(first, second, groups) for groups in (by_label, by_size) if groups]
     units, patients = _units(pairs)
+    by_rank = _ranked_changes(
+        first, second, labels, groups=units, resamples=min(resamples, _RANKED_RESAMPLES), seed=seed
+    )
     sums = [sum_by_group(table.columns(), units) for table in tables]
     # One call for all tables, so that the films are drawn once.
     drawn = resampled_sums(np.concatenate(sums, axis=1), resamples=resamples, seed=seed)
@@ -244,7 +253,7 @@ def compare_runs(
         units="patients" if patients else "films",
         n=len(sums[0]),
         main=main,
-        figures=overall,
+        figures={**overall, **by_rank},
         labels=_as_groups(of_labels, by_label),
         sizes=_as_groups(of_sizes, by_size),
         resamples=resamples,
@@ -325,6 +334,27 @@ def _changes(table: _Table, sums: Array, drawn: Array) -> dict[Any, Change]:
         found[key] = Change(figure.heading, bool(figure.lower_is_better), a, b, difference, signs, math.nan)
     adjusted = holm([change.signs.p for change in found.values()])
     return {key: change._replace(holm=p) for (key, change), p in zip(found.items(), adjusted, strict=True)}
+
+
+def _ranked_changes(
+    a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], labels: str, **drawn: Any
+) -> dict[str, Change]:
+    """Average precision and sensitivities, which a single film does not have: there is no sign test."""
+    ranked = RankedFigures.of([*a, *b], labels)
+    in_a, in_b = ranked.resampled(a, **drawn), ranked.resampled(b, **drawn)
+    no_signs = SignTest(0, 0, 0, math.nan)
+    return {
+        key: Change(
+            figure.heading,
+            False,
+            in_a[key].estimate,
+            in_b[key].estimate,
+            resampled_difference(in_a[key], in_b[key]).estimate,
+            no_signs,
+            math.nan,
+        )
+        for key, figure in ranked.figures().items()
+    }
 
 
 def _label_groups(films: Sequence[AnsweredFilm]) -> _Groups:

@@ -181,7 +181,7 @@ def _cells(name: str, change: Change) -> list[str]:
         format_value(change.a.value),
         format_value(change.b.value),
         f"{difference} {interval}".rstrip(),
-        f"{signs.better} / {signs.worse} / {signs.tied}",
+        f"{signs.better} / {signs.worse} / {signs.tied}" if any(signs[:3]) else NOTHING,
         *(
             NOTHING if math.isnan(p) else format_p(p).removeprefix("p ").removeprefix("= ")
             for p in (signs.p, change.holm)

@@ -14,17 +14,13 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.average_precision import (
-    COCO_THRESHOLDS,
-    average_precision_estimate,
-    precision_recall_curve,
-)
+from grounding_rewards.evaluation.average_precision import average_precision_estimate, precision_recall_curve
 from grounding_rewards.evaluation.bootstrap import (
     Estimate,
     percentile_interval,
@@ -33,14 +29,15 @@ from grounding_rewards.evaluation.bootstrap import (
     sum_by_group,
 )
 from grounding_rewards.evaluation.calibration import calibration
-from grounding_rewards.evaluation.coco import coco_figures, states_confidences
+from grounding_rewards.evaluation.coco import coco_figures
 from grounding_rewards.evaluation.confusion import confusion
 from grounding_rewards.evaluation.detection import MatchedFilms, detection_sums
 from grounding_rewards.evaluation.figures import Figures
 from grounding_rewards.evaluation.film_figures import MATCHING, FilmFigure, film_figures, film_sums
 from grounding_rewards.evaluation.film_pairs import reference_ious
-from grounding_rewards.evaluation.froc import FROC_RATES, froc_curve, sensitivity_at_false_positives
+from grounding_rewards.evaluation.froc import froc_curve
 from grounding_rewards.evaluation.ranked_boxes import FILM_AREAS
+from grounding_rewards.evaluation.ranked_figures import AP_THRESHOLDS, RankedFigures, states_labels
 from grounding_rewards.evaluation.segmentation import (
     SEGMENTATION_FIGURES,
     segmentation_areas,
@@ -55,8 +52,6 @@ RESAMPLES = 2_000
 READERS = "readers' agreement"
 
 _NOTHING = Estimate(math.nan, math.nan, math.nan)
-_AP_THRESHOLDS = {"30": (0.3,), "40": (0.4,), "50": (0.5,), "50_95": COCO_THRESHOLDS}
-_SHOWN_THRESHOLDS = {"30": "0.3", "40": "0.4", "50": "0.5", "50_95": "0.5 to 0.95"}
 _CURVE_THRESHOLDS = (0.3, 0.5, 0.75)
 # Figures of a label or a size; those about whole films say nothing there.
 _BY_BOX = ("mean_iou", "f1_50", "precision_50", "recall_50", "recall_75")
@@ -178,33 +173,33 @@ def evaluate(
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
     name, films = next(iter(systems.items()))
-    kinds = _Kinds.of(films, measures.labels)
+    ranked = RankedFigures.of(films, measures.labels)
     groups = patients_of(films)
-    tables = {system: _figures(answers, measures, kinds, groups) for system, answers in systems.items()}
-    if kinds.ranking == "score":
-        for key, value in _by_coco(films, measures, kinds).items():
+    tables = {system: _figures(answers, measures, ranked, groups) for system, answers in systems.items()}
+    if ranked.ranking == "score":
+        for key, value in _by_coco(films, measures, ranked).items():
             tables[name][key] = tables[name][key]._replace(value=value)
     if agreement is not None:
         tables[READERS] = _of_readers(agreement)
     headings = {
         key: one
-        for key, one in _headings(films, kinds, measures.reward).items()
+        for key, one in _headings(films, ranked, measures.reward).items()
         if not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
     }
-    pr_curves, froc_curves = _curves(films, measures, kinds, groups)
+    pr_curves, froc_curves = _curves(films, measures, ranked, groups)
     return Evaluation(
         systems={system: {key: table.get(key, _NOTHING) for key in headings} for system, table in tables.items()},
         headings={key: one.heading for key, one in headings.items()},
         definitions={key: one.definition for key, one in headings.items()},
         lower_is_better=tuple(key for key, one in headings.items() if one.lower_is_better),
         unranked=tuple(key for key, one in headings.items() if one.lower_is_better is None),
-        per_label=tuple(_label_rows(films, measures, kinds, groups)),
+        per_label=tuple(_label_rows(films, measures, ranked, groups)),
         per_size=tuple(_size_rows(films, measures, groups)),
         pr_curves=pr_curves,
         froc_curves=froc_curves,
         calibration=calibration(films),
         ious=reference_ious(films),
-        confusion=confusion(films, synonyms=measures.labels == "synonyms") if _states_labels(films) else None,
+        confusion=confusion(films, synonyms=measures.labels == "synonyms") if states_labels(films) else None,
         robustness=tuple(robustness),
         facts=facts or {},
     )
@@ -229,91 +224,37 @@ def write_evaluation(path: Path, evaluation: Evaluation) -> None:
 
 
 def _figures(
-    films: Sequence[AnsweredFilm], measures: Measures, kinds: _Kinds, groups: Sequence[Any] | None
+    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> dict[str, Estimate]:
     drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
     found = _ratios(film_sums(films, labels=measures.labels), **drawn)
-    common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": kinds.ranking, **drawn}
-    for prefix, labels in kinds.average_precisions:
-        for key, thresholds in _AP_THRESHOLDS.items():
-            found[f"{prefix}_{key}"] = average_precision_estimate(films, thresholds, labels=labels, **common).estimate
-    if kinds.ranking == "score":
-        sensitivities = sensitivity_at_false_positives(films, **drawn)
-        found["froc"] = sensitivities.mean.estimate
-        for rate, one in zip(sensitivities.rates, sensitivities.at_rates, strict=True):
-            found[f"sensitivity_{rate:g}"] = one.estimate
+    by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn)
+    found |= {key: one.estimate for key, one in by_rank.items()}
     segmentation = segmentation_estimates(segmentation_areas(films), **drawn)
     return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
 
 
-class _Kinds(NamedTuple):
-    """What the answers allow to be measured.
-
-    ``ranking`` of average precision, and its two kinds: the prefix of the key and how labels are compared.
-    """
-
-    ranking: str
-    average_precisions: tuple[tuple[str, str], ...]
-
-    @classmethod
-    def of(cls, films: Sequence[AnsweredFilm], labels: str) -> _Kinds:
-        stated = any(len(film.pred) for film in films) and states_confidences(films)
-        kinds = [("ap", "ignore")]
-        if _states_labels(films):
-            kinds.append(("map", "synonyms" if labels == "synonyms" else "exact"))
-        return cls("score" if stated else "tied", tuple(kinds))
-
-    def headings(self) -> dict[str, FilmFigure]:
-        tied = "" if self.ranking == "score" else ", boxes tied"
-        ranked = (
-            "boxes in the order of their stated confidences"
-            if self.ranking == "score"
-            else "the answers state no confidences, so all boxes are equally sure"
-        )
-        kinds = {"ap": ("AP", "all boxes together, whatever their label"), "map": ("mAP", "mean over labels")}
-        found = {}
-        for prefix, _ in self.average_precisions:
-            name, over = kinds[prefix]
-            for key, shown in _SHOWN_THRESHOLDS.items():
-                definition = f"average precision, {over}; {ranked}"
-                found[f"{prefix}_{key}"] = FilmFigure(f"{name} at IoU {shown}{tied}", definition, False)
-        if self.ranking == "score":
-            mean = "mean of the sensitivities at 1/8, 1/4, 1/2, 1, 2, 4 and 8 false boxes per film"
-            found["froc"] = FilmFigure("FROC score", mean, False)
-            for rate in FROC_RATES:
-                found[f"sensitivity_{rate:g}"] = FilmFigure(
-                    f"sensitivity at {rate:g} false boxes per film",
-                    "share of the reference boxes found at IoU 0.5 by the surest boxes with so many false ones",
-                    False,
-                )
-        return found
-
-
-def _states_labels(films: Sequence[AnsweredFilm]) -> bool:
-    return any(label for film in films for label in film.pred_labels)
-
-
-def _headings(films: Sequence[AnsweredFilm], kinds: _Kinds, reward: str) -> dict[str, FilmFigure]:
+def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str) -> dict[str, FilmFigure]:
     """Every figure in the order of the table: first what an evaluation is quoted by."""
     of_films = film_figures(films)
     areas = {key: FilmFigure(one.heading, one.definition, False) for key, one in SEGMENTATION_FIGURES.items()}
     rewards = {key: one for key, one in of_films.items() if key.startswith(_REWARD) or key == "sampled_reward"}
     rest = {key: one for key, one in of_films.items() if key not in rewards and key not in areas}
-    found = {**kinds.headings(), **rest, **areas, **rewards}
+    found = {**ranked.figures(), **rest, **areas, **rewards}
     first = [key for key in (f"{_REWARD}{reward}", *_QUOTED) if key in found]
     return {**{key: found[key] for key in first}, **found}
 
 
-def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, kinds: _Kinds) -> dict[str, float]:
+def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures) -> dict[str, float]:
     """Average precision as COCO's own code has it, where that code is installed and knows such a figure."""
     if measures.interpolation != "101-point" or find_spec("faster_coco_eval") is None:
         return {}
     found = {}
-    for prefix, labels in kinds.average_precisions:
+    for prefix, labels in ranked.average_precisions:
         if labels == "synonyms":
             continue
-        figures = coco_figures(films, sorted(set(chain.from_iterable(_AP_THRESHOLDS.values()))), labels=labels)
-        for key, thresholds in _AP_THRESHOLDS.items():
+        figures = coco_figures(films, sorted(set(chain.from_iterable(AP_THRESHOLDS.values()))), labels=labels)
+        for key, thresholds in AP_THRESHOLDS.items():
             values = [figures.average_precision(iou_threshold=threshold) for threshold in thresholds]
             found[f"{prefix}_{key}"] = float(np.mean(values))
     return found
@@ -338,12 +279,12 @@ def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
 
 
 def _label_rows(
-    films: Sequence[AnsweredFilm], measures: Measures, kinds: _Kinds, groups: Sequence[Any] | None
+    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> Iterator[Row]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
     drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
     counts = Counter(label for film in films for label in film.gt_labels)
-    labels = dict(kinds.average_precisions).get("map")
+    labels = dict(ranked.average_precisions).get("map")
     for label, count in counts.most_common(_MOST_LABELS):
         if labels is None:
             found = _ratios(_reference_sums(films, label), **drawn)
@@ -351,7 +292,7 @@ def _label_rows(
             sums = detection_sums(films, matching=MATCHING, labels=labels, label=label)
             found = _ratios({key: sums[key] for key in _BY_BOX}, **drawn)
             found["ap_50"] = average_precision_estimate(
-                films, (0.5,), label=label, labels=labels, ranking=kinds.ranking, **drawn
+                films, (0.5,), label=label, labels=labels, ranking=ranked.ranking, **drawn
             ).estimate
         yield Row(f"{label} ({count})", found)
 
@@ -381,7 +322,7 @@ def _size_rows(films: Sequence[AnsweredFilm], measures: Measures, groups: Sequen
 
 
 def _curves(
-    films: Sequence[AnsweredFilm], measures: Measures, kinds: _Kinds, groups: Sequence[Any] | None
+    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> tuple[tuple[Curve, ...], tuple[Curve, ...]]:
     """Precision over recall, and sensitivity over false boxes per film.
 
@@ -389,10 +330,10 @@ def _curves(
     order in which an answer names its boxes.
     """
     drawn: dict[str, Any] = {"groups": groups, "resamples": min(measures.resamples, _BAND), "seed": measures.seed}
-    froc_ranking, order = ("score", "") if kinds.ranking == "score" else ("emission", ", as written")
+    froc_ranking, order = ("score", "") if ranked.ranking == "score" else ("emission", ", as written")
     return (
         tuple(
-            precision_recall_curve(films, iou, ranking=kinds.ranking, name=f"IoU {iou:g}", **drawn)
+            precision_recall_curve(films, iou, ranking=ranked.ranking, name=f"IoU {iou:g}", **drawn)
             for iou in _CURVE_THRESHOLDS
         ),
         tuple(

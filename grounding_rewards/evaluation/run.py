@@ -93,23 +93,6 @@ def prepare_task(
     return Task(add_columns(dataset, processor, column), training, made)
 
 
-def evaluate_model(
-    model: Any, processor: Any, task: Task, decoding: Decoding, *, name: str, progress: bool = True
-) -> list[Row]:
-    """The table of one checkpoint, with the baselines.
-
-    Args:
-        model: a transformers vision-language model.
-        processor: its processor.
-        task: films and reward.
-        decoding: how the model is asked.
-        name: of the checkpoint's row.
-        progress: whether to show progress bars.
-    """
-    answers = answer_films(model, processor, task.dataset, task.reward, decoding, progress=name if progress else None)
-    return summarise({name: answers, **baseline_answers(task.dataset, task.training, task.reward)}, task.dataset)
-
-
 def train_and_compare(launch: Launch, films: Films, decoding: Decoding) -> tuple[list[Row], GroundingReward]:
     """Warm-start if asked, evaluate, train with GRPO, evaluate again, and write it all down.
 

@@ -45,6 +45,9 @@ def read_answers(
     Raises:
         ValueError: a row lacks a column, or holds something that is no box, label or size; two films have one name.
 
+    Warns:
+        SpaceWarning: where boxes on many films contradict the space or the order of the box format.
+
     Example:
         >>> row = {"id": "a", "boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
         >>> text = '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]'
@@ -59,16 +62,15 @@ def read_answers(
         for name, values in columns.items()
     }
     scored = iter(reward.details(list(chain.from_iterable(texts)), **repeated))
-    others = _other_rewards(reward, [answers[0] for answers in texts], columns)
+    rewards = _side_by_side(reward, [answers[0] for answers in texts], columns)
     answered = []
     for k, (film, answers) in enumerate(zip(films, texts, strict=True)):
         judged, *sampled = (next(scored) for _ in answers)
-        rewards = {**{name: values[k] for name, values in others.items()}, reward.name: judged.reward}
         read = replace(
             film,
             **_said(judged),
             text=completion_text(answers[0]),
-            rewards=rewards,
+            rewards={name: values[k] for name, values in rewards.items()},
             sampled_rewards=tuple(one.reward for one in sampled),
         )
         answered.append(read)
@@ -143,14 +145,17 @@ def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
     }
 
 
-def _other_rewards(reward: GroundingReward, texts: Sequence[Any], columns: Mapping[str, Any]) -> dict[str, list[float]]:
+def _side_by_side(reward: GroundingReward, texts: Sequence[Any], columns: Mapping[str, Any]) -> dict[str, list[float]]:
+    given = reward(texts, **columns)
     with warnings.catch_warnings():
         # The reward that the evaluation is about has given the same warning.
         warnings.simplefilter("ignore", SpaceWarning)
-        return {
+        others = {
             name: get_reward(name, box_format=reward.box_format, tokenizer=reward.tokenizer)(texts, **columns)
             for name in SIDE_BY_SIDE
+            if name != reward.name
         }
+    return dict(sorted({**others, reward.name: given}.items()))
 
 
 def baseline_systems(

@@ -7,8 +7,9 @@ import json
 import pytest
 
 from grounding_rewards.evaluation.answers import Decoding
-from grounding_rewards.evaluation.run import Films, evaluate_model, load_model, prepare_task
+from grounding_rewards.evaluation.run import Films, load_model, prepare_task
 from tests.conftest import REPOSITORY
+from tests.evaluation.tables import measure
 
 ASSET = REPOSITORY / "assets" / "tiny_vlm"
 
@@ -29,9 +30,7 @@ def test_its_tokenizer_is_the_one_that_the_script_builds() -> None:
 def test_it_finds_findings_loosely_and_leaves_something_to_learn() -> None:
     model, processor = load_model(ASSET)
     task = prepare_task(model, processor, Films(count=40, train_split=None), reward="R4")
-    rows = evaluate_model(
-        model, processor, task, Decoding(samples=4, max_new_tokens=24), name="shipped", progress=False
-    )
+    rows = measure(model, processor, task, Decoding(samples=4, max_new_tokens=24), name="shipped")
     shipped = rows[0].figures
     nothing = next(row for row in rows if row.name == "nothing found").figures
     # Far better than knowing nothing, and far from done: wide limits around what docs/rewards_compared.md shows.

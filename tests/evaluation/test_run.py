@@ -13,8 +13,9 @@ from grounding_rewards.evaluation import run
 from grounding_rewards.evaluation.answers import Decoding
 from grounding_rewards.evaluation.compare import Comparison, comparison_table, make_runs
 from grounding_rewards.evaluation.figures import FIGURES
-from grounding_rewards.evaluation.run import Films, Launch, evaluate_model, prepare_task, train_and_compare
+from grounding_rewards.evaluation.run import Films, Launch, prepare_task, train_and_compare
 from grounding_rewards.evaluation.summary import read_figures
+from tests.evaluation.tables import measure
 
 DECODING = Decoding(samples=2, max_new_tokens=4)
 
@@ -23,7 +24,7 @@ def test_a_checkpoint_is_measured_beside_the_baselines(tiny_model: tuple[Any, An
     task = prepare_task(*tiny_model, Films(count=6, train_split=None), reward="R2")
     assert set(task.dataset["box_format"]) == {"qwen2.5-vl"}
     assert "resized_width" in task.dataset.column_names
-    rows = evaluate_model(*tiny_model, task, DECODING, name="tiny", progress=False)
+    rows = measure(*tiny_model, task, DECODING, name="tiny")
     assert [row.name for row in rows] == ["tiny", "nothing found", "whole image"]
     assert rows[0].figures["sampled_reward"].value <= 0.2
     assert all(set(row.figures) == set(FIGURES) for row in rows)
@@ -36,7 +37,7 @@ MINE = {"syntax": "json", "keys": ["where"], "space": "norm1"}
 def test_a_format_of_ones_own(tiny_model: tuple[Any, Any], kwargs: dict[str, Any]) -> None:
     task = prepare_task(*tiny_model, Films(count=4, train_split=None), **kwargs)
     assert "box_format" not in task.dataset.column_names
-    rows = evaluate_model(*tiny_model, task, DECODING, name="tiny", progress=False)
+    rows = measure(*tiny_model, task, DECODING, name="tiny")
     whole = rows[2].figures  # written in this format, and read
     assert whole["mean_iou"].value > 0
     assert whole["unparseable_share"].value == 0
