@@ -21,7 +21,8 @@ from __future__ import annotations
 import argparse
 import json
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -124,10 +125,22 @@ def run(options: argparse.Namespace) -> int:
     if asked is None:
         # One of several processes, whose part of the films is done.
         return 0
-    measured = _measure(options, asked)
-    _write(options, asked, measured)
+    with _steps() as told:
+        measured = _measure(options, asked, told)
+        told("drawing")
+        _write(options, asked, measured)
     _print(options, measured)
     return 0
+
+
+@contextmanager
+def _steps() -> Iterator[Callable[[str], None]]:
+    """Says in the terminal what is being done; a log has no use for it."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status("reading the answers") as status:
+        yield status.update
 
 
 class _Asked(NamedTuple):
@@ -259,7 +272,7 @@ def _reward_kwargs(options: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def _measure(options: argparse.Namespace, asked: _Asked) -> Measured:
+def _measure(options: argparse.Namespace, asked: _Asked, told: Callable[[str], None]) -> Measured:
     from grounding_rewards.evaluation.evaluate import Measures, evaluate
     from grounding_rewards.evaluation.inputs import load_rows, readers_agreement
     from grounding_rewards.evaluation.systems import baseline_systems, read_answers
@@ -268,6 +281,7 @@ def _measure(options: argparse.Namespace, asked: _Asked) -> Measured:
     if options.dataset is not None and options.train_split != _NO_SPLIT:
         training = load_rows(options.dataset, options.train_split)
     films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
+    told("answering without a look at the films")
     baselines = baseline_systems(asked.answers.rows, training, asked.reward)
     measures = Measures(asked.reward.name, options.labels, options.interpolation, options.resamples, options.seed)
     evaluation = evaluate(
@@ -276,6 +290,7 @@ def _measure(options: argparse.Namespace, asked: _Asked) -> Measured:
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=asked.robustness,
         facts={**asked.facts, **_facts(options, asked, films, measures)},
+        told=told,
     )
     return Measured(evaluation, films)
 

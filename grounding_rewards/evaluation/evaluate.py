@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import chain
@@ -151,6 +151,7 @@ def evaluate(
     agreement: Mapping[str, Any] | None = None,
     robustness: Sequence[RobustnessPoint] = (),
     facts: Mapping[str, Any] | None = None,
+    told: Callable[[str], None] = lambda step: None,
 ) -> Evaluation:
     """Measure what was answered, beside its baselines.
 
@@ -161,6 +162,7 @@ def evaluate(
             row of the table.
         robustness: from :func:`grounding_rewards.evaluation.robustness.run.robustness`.
         facts: what someone needs who wants the same figures again.
+        told: called with the name of each step before it is taken.
 
     Raises:
         ValueError: a word of ``measures`` is unknown.
@@ -175,7 +177,11 @@ def evaluate(
     name, films = next(iter(systems.items()))
     ranked = RankedFigures.of(films, measures.labels)
     groups = patients_of(films)
-    tables = {system: _figures(answers, measures, ranked, groups) for system, answers in systems.items()}
+    tables = {}
+    for system, answers in systems.items():
+        told(f"measuring {system}")
+        tables[system] = _figures(answers, measures, ranked, groups)
+    told("measuring by label and size")
     if ranked.ranking == "score":
         for key, value in _by_coco(films, measures, ranked).items():
             tables[name][key] = tables[name][key]._replace(value=value)
