@@ -8,11 +8,24 @@ from typing import Any
 
 from grounding_rewards import get_reward
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.evaluation.figures import FilmAnswers, film_sums
+from grounding_rewards.evaluation.film_figures import film_sums
+from grounding_rewards.evaluation.systems import SIDE_BY_SIDE, read_answers
 from grounding_rewards.parsing import get_box_format
 
-REWARDS = {name: get_reward(name) for name in ("R1", "R2", "R3", "R4", "R5")}
-FIGURES = ("mean_iou", "f1_50", "above_50", "above_75", "hallucination_rate", "unparseable_share", "label_accuracy")
+REWARD = get_reward("R4")
+#: Out of those of `grounding-rewards evaluate`, under the same names.
+FIGURES = (
+    "mean_iou",
+    "f1_50",
+    "precision_50",
+    "recall_50",
+    "recall_75",
+    "false_per_film",
+    "hallucination_rate",
+    "unparseable_share",
+    "label_accuracy",
+    "dice",
+)
 
 _NEEDED = ("prompt", "image", "boxes", "labels", "width", "height", "box_format")
 
@@ -52,13 +65,11 @@ def gold_text(doc: Mapping[str, Any]) -> str:
 
 def score(doc: Mapping[str, Any], results: Sequence[str]) -> dict[str, tuple[float, float]]:
     """Every figure of one answer as numerator and denominator."""
-    columns = {name: [value] for name, value in doc.items() if name not in ("prompt", "image")}
-    text = results[0] if results else ""
-    scored = {name: reward.details([text], **columns)[0] for name, reward in REWARDS.items()}
-    answer = FilmAnswers(text, scored["R4"], (scored["R4"],))
-    sums = film_sums([answer], [doc["boxes"]], [doc["labels"]])
+    row = {name: value for name, value in doc.items() if name not in ("prompt", "image")}
+    films = read_answers([row], [[results[0] if results else ""]], REWARD)
+    sums = film_sums(films)
     return {
-        **{name: (one.reward, 1.0) for name, one in scored.items()},
+        **{name: (films[0].rewards[name], 1.0) for name in SIDE_BY_SIDE},
         **{name: (float(sums[name][0, 0]), float(sums[name][0, 1])) for name in FIGURES},
     }
 

@@ -17,15 +17,23 @@ from grounding_rewards.boxes import as_box_array
 Array = NDArray[np.float64]
 
 _BOXES = ("gt", "ignore", "pred")
+_TEXTS = ("id", "patient", "image", "text", "reason")
 
 
 def _no_boxes() -> Array:
     return np.zeros((0, 4))
 
 
+def _storable(text: Any) -> Any:
+    """Half a character, which a model may write and no file can hold, as a question mark; what is no text as it is."""
+    return text.encode("utf-8", "replace").decode("utf-8") if isinstance(text, str) else text
+
+
 @dataclass(frozen=True, eq=False)
 class AnsweredFilm:
     """One film, its reference boxes, and the boxes that one answer gave.
+
+    Half a character (a lone surrogate), which a model may write and no file can hold, becomes a question mark.
 
     Attributes:
         id: name of the film, unique within an evaluation.
@@ -68,9 +76,11 @@ class AnsweredFilm:
     def __post_init__(self) -> None:
         for name in _BOXES:
             object.__setattr__(self, name, as_box_array(getattr(self, name), name))
-        labels = tuple(self.pred_labels) or (None,) * len(self.pred)
+        for name in _TEXTS:
+            object.__setattr__(self, name, _storable(getattr(self, name)))
+        labels = tuple(map(_storable, self.pred_labels)) or (None,) * len(self.pred)
         scores = np.asarray(self.pred_scores, dtype=np.float64)
-        object.__setattr__(self, "gt_labels", tuple(self.gt_labels))
+        object.__setattr__(self, "gt_labels", tuple(map(_storable, self.gt_labels)))
         object.__setattr__(self, "pred_labels", labels)
         object.__setattr__(self, "pred_scores", scores if scores.size else np.full(len(self.pred), np.nan))
         for boxes, others in (("gt", "gt_labels"), ("pred", "pred_labels"), ("pred", "pred_scores")):

@@ -219,7 +219,21 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
         "decoding": f"greedy, at most {options.max_new_tokens} new tokens, {backend}"
         + (f"; {options.samples} samples at temperature {options.temperature:g}" if options.samples else ""),
     }
+    if robustness:
+        facts["robustness"] = _how_changed(options, len(answers.rows))
     return _Asked(name, answers, task.reward, robustness, facts)
+
+
+def _how_changed(options: argparse.Namespace, films: int) -> str:
+    """On how many films, and how strong the attack was: ε is on the axis of its diagram."""
+    from grounding_rewards.evaluation.robustness import Changes
+
+    said = [f"the first {min(options.robustness_films, films)} films"]
+    if "corruptions" in options.robustness:
+        said.append("corruptions of strengths 1 to 5")
+    if "pgd" in options.robustness:
+        said.append(f"projected gradient, {Changes().steps} steps of 2.5·ε/{Changes().steps}, against the gold answer")
+    return f"{', '.join(said)}, seed {options.seed}"
 
 
 def _change_films(options: argparse.Namespace, model: Any, processor: Any, task: Any) -> list[RobustnessPoint]:
@@ -346,7 +360,7 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
 
     found, films = measured
     page = EvaluationPage(
-        title=f"{asked.name} on {options.dataset or asked.name}",
+        title=asked.name if options.dataset is None else f"{asked.name} on {options.dataset}",
         subtitle=_subtitle(found.facts),
         films=films,
         reward=asked.reward.name,

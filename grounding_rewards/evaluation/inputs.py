@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.data.completions import read_completions
+from grounding_rewards.data.dicom import read_dicom
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 
@@ -170,10 +171,20 @@ def _find_image(row: Mapping[str, Any], folders: Sequence[Path]) -> Path | None:
 
 
 def _open_image(paths: Sequence[str | None], k: int) -> Image | None:
+    """The k-th film, None where it has no image; a DICOM film as the greys that `grounding-rewards prepare` stores."""
     from PIL import Image
 
     path = paths[k]
-    return None if path is None else Image.open(path)
+    if path is None:
+        return None
+    if Path(path).suffix.lower() in (".dcm", ".dicom"):
+        return Image.fromarray(read_dicom(path).pixels)
+    try:
+        return Image.open(path)
+    except OSError as error:
+        raise ValueError(
+            f"Expected an image in {path!r}, got {error}. Mend the file, or leave its name out of the log."
+        ) from error
 
 
 def readers_agreement(dataset: str) -> dict[str, Any] | None:

@@ -114,7 +114,9 @@ def _reference(row: Row, name: str) -> AnsweredFilm:
         width=float(row["width"]),
         height=float(row["height"]),
         gt=boxes,
-        gt_labels=(_UNNAMED,) * len(boxes) if labels is None else tuple(map(str, labels)),
+        gt_labels=(_UNNAMED,) * len(boxes)
+        if labels is None
+        else tuple(_UNNAMED if label is None else str(label) for label in labels),
         ignore=as_box_array([] if row.get("ignore_boxes") is None else row["ignore_boxes"], "ignore_boxes"),
         patient=None if patient in (None, "") else str(patient),
         image=None if image is None else str(image),

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -23,10 +24,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grounding_rewards.boxes import valid_boxes, xyxy_to_xywh
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.exchange.names import drawable_boxes, file_names, label_names, said_labels
+from grounding_rewards.data.dicom import read_dicom
+from grounding_rewards.exchange.names import (
+    DICOM_SUFFIXES,
+    drawable_boxes,
+    file_names,
+    label_names,
+    said_labels,
+    whole_number,
+)
 
 #: The category of regions to ignore in files that are looked at.
 IGNORED = "region to ignore"
@@ -79,8 +89,8 @@ def write_coco(films: Sequence[AnsweredFilm], out: Path) -> None:
 def write_fiftyone(films: Sequence[AnsweredFilm], out: Path, *, images: Path | None = None) -> None:
     """Write a folder that FiftyOne imports as ``COCODetectionDataset``, and the predictions beside it.
 
-    ``data/`` has copies of the images, ``labels.json`` the reference boxes, ``predictions.json`` what
-    ``fiftyone.utils.coco.add_coco_labels`` adds.
+    ``data/`` has copies of the images, DICOM films as PNG, whose header names no patient. ``labels.json`` has
+    the reference boxes, ``predictions.json`` what ``fiftyone.utils.coco.add_coco_labels`` adds.
 
     Args:
         films: whose images are to be found.
@@ -91,13 +101,27 @@ def write_fiftyone(films: Sequence[AnsweredFilm], out: Path, *, images: Path | N
         ValueError: images are missing: how many, and the first one.
     """
     paths = find_images(films, images)
-    (out / "data").mkdir(parents=True, exist_ok=True)
-    for path, name in zip(paths, file_names(films), strict=True):
-        (out / "data" / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, out / "data" / name)
+    files = [f"{name}.png" if _is_dicom(path) else name for path, name in zip(paths, file_names(films), strict=True)]
+    for path, name in zip(paths, files, strict=True):
+        copy = out / "data" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if _is_dicom(path):
+            _write_png(read_dicom(path).pixels, copy)
+        else:
+            shutil.copyfile(path, copy)
     names = [*label_names(films), IGNORED]
-    _write(out / "labels.json", _document(films, names, _references(films, names, ignored_as=[IGNORED])))
-    _write(out / "predictions.json", _document(films, names, _predictions(films, names)))
+    _write(out / "labels.json", _document(films, names, _references(films, names, ignored_as=[IGNORED]), files))
+    _write(out / "predictions.json", _document(films, names, _predictions(films, names), files))
+
+
+def _is_dicom(path: Path) -> bool:
+    return path.suffix.lower() in DICOM_SUFFIXES
+
+
+def _write_png(pixels: NDArray[Any], path: Path) -> None:
+    from PIL import Image
+
+    Image.fromarray(pixels).save(path)
 
 
 def write_cvat(films: Sequence[AnsweredFilm], out: Path) -> None:
@@ -122,43 +146,58 @@ def find_images(films: Sequence[AnsweredFilm], folder: Path | None) -> list[Path
 
     Args:
         films: with ``image``, or whose ids are the names of files.
-        folder: searched for the path, then for the name alone; None takes paths as they are.
+        folder: searched for the path, then for the path without its first folder, and so on to the name alone; None
+            takes paths as they are.
 
     Raises:
-        ValueError: images are missing.
+        ValueError: images are missing, or one file would be the image of two films.
     """
     found = [_find_image(film, folder) for film in films]
     missing = [film for film, path in zip(films, found, strict=True) if path is None]
     if missing:
+        where = "" if folder is None else f" in {str(folder)!r}"
         raise ValueError(
-            f"Expected the image of every film, got {len(missing)} of {len(films)} without, the first "
+            f"Expected the image of every film, got {len(missing)} of {len(films)} without{where}, the first "
             f"{missing[0].image or missing[0].id!r}. Name the folder of the images with --images."
         )
+    owners: dict[Path, str] = {}
+    for film, path in zip(films, found, strict=True):
+        if path is not None and owners.setdefault(path, film.id) != film.id:
+            raise ValueError(
+                f"Expected an image of its own for every film, got {str(path)!r} for {owners[path]!r} and {film.id!r}. "
+                "Name the folder that the paths of the images begin in with --images."
+            )
     return [path for path in found if path is not None]
 
 
 def _find_image(film: AnsweredFilm, folder: Path | None) -> Path | None:
     for name in filter(None, (film.image, film.id)):
-        candidates = [Path(name)] if folder is None else [folder / name, folder / Path(name).name]
-        for path in candidates:
-            if path.is_file():
+        parts = Path(name).parts
+        # A path that is whole stays whole.
+        tails = [Path(name), *(Path(*parts[first:]) for first in range(1, len(parts)))]
+        for path in tails[:1] if folder is None else (folder / tail for tail in tails):
+            # Unlike Path.is_file, it takes a name that no file can have for one that is not there.
+            if os.path.isfile(path):
                 return path
     return None
 
 
 def _document(
-    films: Sequence[AnsweredFilm], names: Sequence[str], annotations: Iterable[dict[str, Any]]
+    films: Sequence[AnsweredFilm],
+    names: Sequence[str],
+    annotations: Iterable[dict[str, Any]],
+    files: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     images = [
         {
             "id": image,
             "file_name": name,
-            "width": _whole(film.width),
-            "height": _whole(film.height),
+            "width": whole_number(film.width),
+            "height": whole_number(film.height),
             "film_id": film.id,
             **({} if film.patient is None else {"patient_id": film.patient}),
         }
-        for image, (film, name) in enumerate(zip(films, file_names(films), strict=True), start=1)
+        for image, (film, name) in enumerate(zip(films, files or file_names(films), strict=True), start=1)
     ]
     return {
         "info": {"description": "boxes of an evaluation by grounding_rewards"},
@@ -211,10 +250,6 @@ def _as_written(film: AnsweredFilm) -> list[list[float]]:
 
 def _numbers(names: Sequence[str]) -> dict[str, int]:
     return {name: number for number, name in enumerate(names, start=1)}
-
-
-def _whole(side: float) -> int | float:
-    return int(side) if float(side).is_integer() else side
 
 
 def _write(path: Path, content: Any) -> None:

@@ -25,7 +25,7 @@ import numpy as np
 import grounding_rewards
 from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.data.dicom import dicom_folder
-from grounding_rewards.exchange.names import UNLABELLED, Array, drawable_boxes
+from grounding_rewards.exchange.names import DICOM_SUFFIXES, UNLABELLED, Array, drawable_boxes
 
 if TYPE_CHECKING:
     from highdicom.sr import CodedConcept, ComprehensiveSR
@@ -41,7 +41,6 @@ NOTICE = (
 SCHEME = "99GROUNDING"
 
 _NOTHING = "no finding"
-_SUFFIXES = (".dcm", ".dicom")
 # What every film should have but anonymised ones often lack; the standard allows these to be empty.
 _MAY_BE_EMPTY = (
     "PatientID",
@@ -293,7 +292,7 @@ def _completed(source: Dataset, film: str) -> Dataset:
 def _source_of(film: AnsweredFilm, files: Mapping[str, Path]) -> Path | None:
     image = Path(film.image) if film.image else None
     if not files:
-        return image if image is not None and image.suffix.lower() in _SUFFIXES and image.is_file() else None
+        return image if image is not None and image.suffix.lower() in DICOM_SUFFIXES and image.is_file() else None
     names = [film.id, Path(film.id).stem, *([image.stem] if image else [])]
     return next((files[name] for name in names if name in files), None)
 

@@ -13,12 +13,20 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.exchange.names import Array, drawable_boxes, file_names, label_names, said_labels
+from grounding_rewards.exchange.names import (
+    Array,
+    drawable_boxes,
+    file_names,
+    label_names,
+    said_labels,
+    whole_number,
+)
 
 #: Where Label Studio serves the files of its local storage.
 LOCAL_FILES = "/data/local-files/?d="
@@ -50,7 +58,7 @@ def label_studio_tasks(
     """
     names = label_names(films)
     return [
-        _task(film, number, image_root + name, names, model)
+        _task(film, number, _address(image_root, name), names, model)
         for number, (film, name) in enumerate(zip(films, file_names(films), strict=True), start=1)
     ]
 
@@ -90,6 +98,11 @@ def write_label_studio(
     (out / "labelling_config.xml").write_text(labelling_config(label_names(films)) + "\n", encoding="utf-8")
 
 
+def _address(root: str, name: str) -> str:
+    """Where an image is: an address of the web has odd signs in percent, the key of a bucket has them as they are."""
+    return root + (quote(name) if root.startswith(("/", "http://", "https://")) else name)
+
+
 def _task(film: AnsweredFilm, number: int, image: str, names: Sequence[str], model: str) -> dict[str, Any]:
     scores = film.pred_scores[~np.isnan(film.pred_scores)]
     prediction: dict[str, Any] = {
@@ -123,8 +136,8 @@ def _regions(
             "from_name": _FROM,
             "to_name": _TO,
             "image_rotation": 0,
-            "original_width": film.width,
-            "original_height": film.height,
+            "original_width": whole_number(film.width),
+            "original_height": whole_number(film.height),
             "value": {
                 "x": x1,
                 "y": y1,

@@ -1,7 +1,8 @@
 """A block for the card of a model on the Hugging Face Hub: the figures of an evaluation as `model-index` and a table.
 
 `model-index` has no place for intervals, so these stand in the arguments of each metric (`interval_95`), which the hub
-does not show, and in the table, which people see.
+does not show, and in the table, which people see. Nor has it a place for what a figure is to be compared with: the
+table has the other systems of the evaluation, its baselines, beside the model.
 
 Source: https://huggingface.co/docs/hub/model-cards and ``huggingface_hub.EvalResult``.
 """
@@ -106,31 +107,58 @@ def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, 
 
     Example:
         >>> figures = {"mean_iou": {"value": 0.7, "low": 0.65, "high": 0.75}}
-        >>> facts = {"model": "mine", "dataset": "vindr", "split": "test"}
-        >>> print(model_card_block({"systems": {"model": figures}, "facts": facts}).split("---")[2].strip())
+        >>> systems = {"model": figures, "constant box": {"mean_iou": {"value": 0.6}}}
+        >>> facts = {"model": "mine", "dataset": "vindr", "split": "test", "films": 20, "patients": 9}
+        >>> print(model_card_block({"systems": systems, "facts": facts}).split("---")[2].strip())
         ## Evaluation
         <BLANKLINE>
-        vindr, test, measured with grounding_rewards.
+        vindr, test, 20 films of 9 patients, measured with grounding_rewards.
         <BLANKLINE>
-        | figure | value | 95 % interval |
-        |:--|--:|:--|
-        | mean iou | 0.7000 | 0.6500 to 0.7500 |
+        | figure | value | 95 % interval | constant box |
+        |:--|--:|:--|--:|
+        | mean iou | 0.7000 | 0.6500 to 0.7500 | 0.6000 |
     """
     index = model_index(evaluation, name=name, system=system)
     from huggingface_hub.repocard_data import ModelCardData, model_index_to_eval_results
 
     model, results = model_index_to_eval_results(index)
     data = ModelCardData(model_name=model, eval_results=results)
-    facts = evaluation.get("facts", {})
-    measured = ", ".join(filter(None, (_last_part(facts.get("dataset"), ""), str(facts.get("split") or ""))))
+    heading = ["## Evaluation", "", _measured_on(evaluation.get("facts", {})), ""]
+    return "\n".join(["---", data.to_yaml().strip(), "---", "", *heading, *_table(evaluation, system), ""])
+
+
+def _table(evaluation: Mapping[str, Any], system: str | None) -> list[str]:
+    """The figures of a system with their intervals, and beside them those of the other systems."""
+    systems = evaluation["systems"]
+    own = next(iter(systems)) if system is None else system
+    others = [name for name in systems if name != own]
     rows = [
-        f"| {_in_cell(figure.heading)} | {figure.value:.{_DIGITS}f} | {_interval(figure)} |"
+        [
+            _in_cell(figure.heading),
+            _value(figure.value),
+            _interval(figure),
+            *(_value(_number(systems[other].get(figure.key, {}).get("value"))) for other in others),
+        ]
         for figure in card_figures(evaluation, system)
     ]
-    table = ["| figure | value | 95 % interval |", "|:--|--:|:--|", *rows]
-    source = "measured with grounding_rewards."
-    heading = ["## Evaluation", "", f"{measured}, {source}" if measured else source.capitalize(), ""]
-    return "\n".join(["---", data.to_yaml().strip(), "---", "", *heading, *table, ""])
+    header = ["figure", "value", "95 % interval", *map(_in_cell, others)]
+    rule = "|:--|--:|:--|" + "--:|" * len(others)
+    return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
+
+
+def _measured_on(facts: Mapping[str, Any]) -> str:
+    """On what and how it was measured, as far as the facts of an evaluation say."""
+    films, patients = facts.get("films"), facts.get("patients")
+    counted = f"{films} films" + (f" of {patients} patients" if isinstance(patients, int) else "") if films else ""
+    intervals = f"intervals: {facts['intervals']}" if facts.get("intervals") else ""
+    dataset = _last_part(facts.get("dataset"), "")
+    parts = (dataset, str(facts.get("split") or ""), counted, intervals, "measured with grounding_rewards.")
+    text = ", ".join(filter(None, parts))
+    return text[0].upper() + text[1:] if text.startswith("measured") else text
+
+
+def _value(value: float | None) -> str:
+    return "–" if value is None else f"{value:.{_DIGITS}f}"
 
 
 def _measured(figures: Mapping[str, Any], headings: Mapping[str, str]) -> Iterator[Figure]:
@@ -153,7 +181,7 @@ def _eval_result(figure: Figure, facts: Mapping[str, Any]) -> EvalResult:
         task_type=_TASK,
         dataset_type=dataset,
         dataset_name=dataset,
-        dataset_split=facts.get("split"),
+        dataset_split=facts.get("split") or None,
         metric_type=figure.key,
         metric_name=figure.heading,
         metric_value=round(figure.value, _DIGITS),

@@ -13,6 +13,9 @@ from grounding_rewards.data.answered import AnsweredFilm
 
 Array = NDArray[np.float64]
 
+#: How the names of DICOM films end.
+DICOM_SUFFIXES = (".dcm", ".dicom")
+
 #: The label of a predicted box without one.
 UNLABELLED = "unlabelled"
 
@@ -91,6 +94,16 @@ def drawable_boxes(boxes: Array, width: float, height: float) -> tuple[Array, ND
     inside = np.clip(boxes, 0, [width, height, width, height])
     kept &= valid_boxes(inside)
     return inside[kept], np.flatnonzero(kept)
+
+
+def whole_number(side: float) -> int | float:
+    """A side in whole pixels as an integer, as other tools have it.
+
+    Example:
+        >>> whole_number(640.0), whole_number(640.5)
+        (640, 640.5)
+    """
+    return int(side) if float(side).is_integer() else side
 
 
 def _called_after_id(film: AnsweredFilm) -> str:

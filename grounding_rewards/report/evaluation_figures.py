@@ -45,6 +45,8 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 #: What one diagram shows at most; a heading says so where there is more.
 MOST_CURVES, MOST_BARS, MOST_PANELS, MOST_LABELS, MOST_ROWS = 8, 30, 3, 16, 24
 _POINTS = 400
+# Letters that half of a narrow diagram holds.
+_HALF_WIDTH = 20
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _DPI = 300
 
@@ -274,7 +276,7 @@ def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Diagram | None
             at: NDArray[np.float64] = np.arange(len(shown), dtype=np.float64) + (number - (len(rows) - 1) / 2) * step
             _points(axis, [row.figures.get(key) for key in shown], at, number, _short(row.name))
         _share_axis(axis.xaxis)
-        axis.set_yticks(range(len(shown)), [_short(headings[key]) for key in shown])
+        axis.set_yticks(range(len(shown)), [_short(headings[key], 44) for key in shown])
         axis.set_ylim(len(shown) - 0.5, -0.5)
         for edge in range(1, len(shown)):
             axis.axhline(edge - 0.5, color=_GRID, linewidth=0.6)
@@ -332,17 +334,23 @@ def _curves(
     def draw(figure: Figure) -> None:
         axis = figure.subplots()
         draw_axis(axis, shown)
-        figure.legend(loc="outside lower left", ncols=2, columnspacing=1.2)
+        figure.legend(loc="outside lower left", ncols=columns, columnspacing=1.2)
 
-    single = sum(len(curve.x) == 1 for curve in shown)
+    points = [len(curve.x) == 1 for curve in shown]
+    ordered = "Boxes are taken in order of their confidence."
     note = {
-        "precision_recall": "Boxes are taken in order of their confidence. Pale lines: equal F1.",
+        "precision_recall": f"{'' if all(points) else f'{ordered} '}Pale lines: equal F1.",
         "froc": "How many findings are found for how many false boxes a film is allowed.",
     }[name]
-    note += " A single mark is an operating point: answers without confidences have no curve." if single else ""
+    note += (
+        " A single mark is an operating point, all boxes together: answers without confidences have no curve."
+        * any(points)
+    )
     if any(curve.low is not None for curve in shown):
-        note += " Bands: 95 % intervals."
-    rows = math.ceil(len(shown) / 2)
+        note += f" {'Bars' if all(points) else 'Bands'}: 95 % intervals."
+    # Two long names side by side are wider than the diagram.
+    columns = 2 if max(len(_short(curve.name)) for curve in shown) <= _HALF_WIDTH else 1
+    rows = math.ceil(len(shown) / columns)
     size = (3.6, 2.85 + 0.17 * rows)
     return Diagram(name, title, note + _more(len(shown), len(curves), "curves"), draw, size)
 
@@ -428,10 +436,10 @@ def _iou_histogram(ious: NDArray[np.float64]) -> Diagram | None:
         axis = figure.subplots()
         counts, _ = np.histogram(ious[ious > 0], np.linspace(0, 1, 21))
         axis.bar(np.arange(20) / 20 + 0.025, counts, width=0.044, color=SERIES[0])
-        axis.bar(-0.1, np.sum(ious <= 0), width=0.044, color=SERIES[1])
+        axis.bar(-0.15, np.sum(ious <= 0), width=0.044, color=SERIES[1])
         for threshold in (0.5, 0.75):
             axis.axvline(threshold, color=_SOFT, linewidth=0.8, linestyle=(0, (3, 2)))
-        axis.set_xticks([-0.1, *np.linspace(0, 1, 6)], ["none", *(f"{x:.1f}" for x in np.linspace(0, 1, 6))])
+        axis.set_xticks([-0.15, *np.linspace(0, 1, 6)], ["none", *(f"{x:.1f}" for x in np.linspace(0, 1, 6))])
         axis.set_xlabel("IoU of a reference box with its partner")
         axis.set_ylabel("reference boxes")
         axis.yaxis.grid(visible=True)
@@ -570,15 +578,51 @@ def _robustness_diagram(name: str, title: str, x_label: str, names: Mapping[str,
             axis.tick_params(labelbottom=True)
             if index + columns >= len(names):
                 axis.set_xlabel(x_label)
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2 if columns == 1 else 3)
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2 if columns == 1 else 4)
 
     width = {1: 3.6, 2: 5.4}.get(columns, 7.2)
-    note = "At 0 the film is as it is. Bands: 95 % intervals."
-    return Diagram(name, title, note, draw, (width, 0.5 + 1.65 * rows if rows > 1 else 2.7))
+    note = f"{_ROBUSTNESS_NOTE} At 0 the film is as it is. Bands: 95 % intervals."
+    return Diagram(name, title, note, draw, (width, 0.5 + 1.65 * rows if rows > 1 else 2.9))
 
 
 _ROBUSTNESS_KEYS = {
     "accuracy": "robust accuracy",
     "attack_success_rate": "attack success rate",
+    "broken_share": "right answers lost",
     "mean_iou": "mean IoU",
 }
+_ROBUSTNESS_NOTE = (
+    "Robust accuracy: share of the films with a right answer, every finding with a box and no box more. Attack success "
+    "rate: share of all films with another answer than to the film as it is. Right answers lost: share of the answers "
+    "that were right before."
+)
+
+
+def robustness_rows(points: Sequence[RobustnessPoint]) -> tuple[list[Row], dict[str, str]]:
+    """The points as a table: a row for each change and strength, and the headings of its columns.
+
+    Args:
+        points: of any families.
+
+    Returns:
+        The rows and the heading of each of their figures. Corruptions begin with the film as it is, which they share;
+        ε is counted in steps of grey values.
+
+    Example:
+        >>> share = (0.5, 0.4, 0.6)
+        >>> rows, headings = robustness_rows([RobustnessPoint("pgd", "pgd", 2 / 255, share, share, share)])
+        >>> [row.name for row in rows], list(headings.values())
+        (['pgd, ε 2/255'], ['robust accuracy', 'attack success rate', 'right answers lost', 'mean IoU'])
+    """
+    rows = {
+        name: Row(name, {key: getattr(point, key) for key in _ROBUSTNESS_KEYS})
+        for name, point in zip(map(_change, points), points, strict=True)
+    }
+    return list(rows.values()), dict(_ROBUSTNESS_KEYS)
+
+
+def _change(point: RobustnessPoint) -> str:
+    name = point.name.replace("_", " ")
+    if point.family == "pgd":
+        return f"{name}, ε {255 * point.strength:.3g}/255"
+    return f"{name}, strength {point.strength:g}" if point.strength else "the film as it is"

@@ -87,24 +87,31 @@
     const shape = { x: box[0], y: box[1], width: box[2] - box[0], height: box[3] - box[1] };
     return [draw("rect", { class: "halo", ...shape }), draw("rect", { class: kind, ...shape })];
   };
-  /* A caption above a predicted and below a reference box, moved inside the film; letters are taken as 0.6 wide. */
+  /* A caption above a predicted and below a reference box, moved inside the film. */
+  const ruler = document.createElement("canvas").getContext("2d");
+  ruler.font = "650 100px " + getComputedStyle(document.body).fontFamily;
   const caption = (box, kind, text, [width, height], scale) => {
     const size = Math.max(width, height) * scale;
     const above = box[1] > 1.4 * size ? box[1] - 0.35 * size : box[1] + 1.1 * size;
     const below = box[3] < height - 1.4 * size ? box[3] + 1.05 * size : box[3] - 0.4 * size;
     const y = kind === "predicted" ? above : below;
     const shown = visible(text);
-    const x = Math.max(Math.min(box[0], width - 0.6 * size * shown.length), 0.15 * size);
+    const length = (ruler.measureText(shown).width / 100 + 0.15) * size;
+    const x = Math.max(Math.min(box[0], width - length), 0.15 * size);
     const at = { x, y: Math.min(Math.max(y, size), height - 0.2 * size), "font-size": size, "stroke-width": size * 0.22 };
     return draw("text", { class: kind, ...at }, shown);
   };
   const short = (text) => (text.length > 26 ? text.slice(0, 25) + "…" : text);
+  /* So many boxes leave room for numbers alone, or for nothing. */
   const CROWDED = 6;
+  const PACKED = 16;
   const picture = (film, isLarge) => {
     const uri = data.pictures[film.place];
     const [width, height] = film.size;
     const scale = isLarge ? 0.022 : 0.045;
-    const crowded = !isLarge && film.gt.length + film.pred.length > CROWDED;
+    const boxes = film.gt.length + film.pred.length;
+    const crowded = !isLarge && boxes > CROWDED;
+    const packed = !isLarge && boxes > PACKED;
     const layer = (boxes, kind, text) =>
       boxes.filter(drawable).map((box) => draw("g", { class: "is-" + kind }, rectangle(box, kind), text(box) && caption(box, kind, text(box), film.size, scale)));
     const said = count(film.n[0], "reference box", "reference boxes") + ", " + count(film.n[1], "predicted box", "predicted boxes");
@@ -114,7 +121,7 @@
       uri ? draw("image", { href: uri, width, height, preserveAspectRatio: "none" }) : null,
       layer(film.ignore, "ignored", () => null),
       layer(film.gt, "reference", (box) => (crowded ? null : short(box[4] || "reference"))),
-      layer(film.pred, "predicted", (box) => (crowded ? "" : short(box[4] || "box") + " ") + number(box[5])),
+      layer(film.pred, "predicted", (box) => (packed ? null : (crowded ? "" : short(box[4] || "box") + " ") + number(box[5]))),
     );
   };
   const meter = (value) => {
@@ -283,7 +290,7 @@
     const name = state.sort === "reward" + state.reward ? "reward" : state.sort;
     sort.value = ["reward", "overlap"].includes(name) ? name + (state.down ? "-" : "+") : state.down ? "" : name;
     const drawn = gallery.querySelectorAll("article").length;
-    tally.textContent = count(list.length, "film", "films") + " of " + films.length.toLocaleString("en") + ", " + count(drawn, "picture", "pictures");
+    tally.textContent = count(list.length, "film", "films") + " of " + films.length.toLocaleString("en") + ", " + drawn + " in the gallery";
   };
 
   /* Enlarged view */

@@ -29,7 +29,7 @@ from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.data.film_rows import small_film
 from grounding_rewards.matching import hungarian_match
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.report.evaluation_figures import Diagram, diagrams
+from grounding_rewards.report.evaluation_figures import Diagram, diagrams, robustness_rows
 from grounding_rewards.report.evaluation_parts import Calibration, Confusion, Curve, RobustnessPoint
 from grounding_rewards.report.table import (
     NOTHING,
@@ -203,7 +203,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         ("figures", "Figures", _headline(page) + _diagrams(drawn, ["systems"])),
         ("curves", "Curves", _diagrams(drawn, ["precision_recall", "froc", "calibration", "iou_histogram"])),
         ("breakdown", "By label and size", _breakdown(page, drawn)),
-        ("robustness", "Robustness", _diagrams(drawn, ["robustness_corruptions", "robustness_pgd"])),
+        ("robustness", "Robustness", _robustness(page, drawn)),
         ("films", "Films", _film_part(page, seen, groups, pictures) if seen else ""),
         ("facts", "How it was measured", _facts(page)),
     ]
@@ -444,13 +444,24 @@ def _unbroken(text: str) -> str:
 
 
 def _breakdown(page: EvaluationPage, drawn: Mapping[str, Diagram]) -> str:
-    tables = "".join(
-        f'<details><summary>{title} as a table</summary><div class="panel" tabindex="0" role="region" '
-        f'aria-label="{title}">{html_table(rows, page.headings)}</div></details>'
-        for title, rows in (("Labels", page.per_label), ("Sizes", page.per_size))
-        if measured_columns(rows, page.headings)
+    tables = _folded_table("Labels", page.per_label, page.headings) + _folded_table(
+        "Sizes", page.per_size, page.headings
     )
     return _diagrams(drawn, ["per_label", "per_size", "confusion"]) + tables
+
+
+def _robustness(page: EvaluationPage, drawn: Mapping[str, Diagram]) -> str:
+    table = _folded_table("Robustness", *robustness_rows(page.robustness))
+    return _diagrams(drawn, ["robustness_corruptions", "robustness_pgd"]) + table
+
+
+def _folded_table(title: str, rows: Sequence[Row], headings: Mapping[str, str]) -> str:
+    if not measured_columns(rows, headings):
+        return ""
+    return (
+        f'<details><summary>{title} as a table</summary><div class="panel" tabindex="0" role="region" '
+        f'aria-label="{title}">{html_table(rows, headings)}</div></details>'
+    )
 
 
 def _facts(page: EvaluationPage) -> str:

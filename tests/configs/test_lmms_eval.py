@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -91,7 +92,9 @@ def test_figures_are_pooled_over_films(rows):
     figures = {name: module.pooled([one[name] for one in scored]) for name in scored[0]}
     assert figures["mean_iou"] == pytest.approx(2 / 3)
     assert figures["f1_50"] == pytest.approx(4 / 6)
-    assert figures["above_50"] == pytest.approx(2 / 3)
+    assert figures["precision_50"] == pytest.approx(2 / 3)
+    assert figures["recall_50"] == pytest.approx(2 / 3)
+    assert figures["false_per_film"] == pytest.approx(1 / 3)
     assert figures["hallucination_rate"] == 1
     assert figures["unparseable_share"] == 0
     assert figures["label_accuracy"] == 0.5
@@ -100,16 +103,26 @@ def test_figures_are_pooled_over_films(rows):
 
 def test_they_are_the_figures_of_our_own_evaluation(rows):
     from grounding_rewards import get_reward
-    from grounding_rewards.evaluation.answers import score_texts
-    from grounding_rewards.evaluation.figures import FilmAnswers, film_sums
+    from grounding_rewards.evaluation.evaluate import Measures, evaluate
+    from grounding_rewards.evaluation.inputs import light_rows
+    from grounding_rewards.evaluation.systems import read_answers
 
     module = utils()
-    scored = score_texts(get_reward("R4"), rows, [[answer] for answer in ANSWERS])
-    answers = [FilmAnswers(text, one, (one,)) for text, (one,) in zip(ANSWERS, scored, strict=True)]
-    sums = film_sums(answers, rows["boxes"], rows["labels"])
-    theirs = [module.score(row, [answer]) for row, answer in zip(rows, ANSWERS, strict=True)]
+    # letters of another case, and white space, are no other label
+    answers = [ANSWERS[0].replace("mass", " Mass"), *ANSWERS[1:]]
+    films = read_answers(light_rows(rows), [[answer] for answer in answers], get_reward("R4"))
+    ours = evaluate({"model": films}, Measures("R4", resamples=1)).systems["model"]
+    theirs = [module.score(row, [answer]) for row, answer in zip(rows, answers, strict=True)]
     for name in module.FIGURES:
-        np.testing.assert_array_equal(sums[name], [one[name] for one in theirs])
+        assert module.pooled([one[name] for one in theirs]) == pytest.approx(ours[name].value), name
+    for name in ("R1", "R2", "R3", "R4", "R5"):
+        assert module.pooled([one[name] for one in theirs]) == pytest.approx(ours[f"reward_{name}"].value)
+
+
+def test_every_figure_is_among_the_metrics_of_the_task():
+    text = TASK.read_text(encoding="utf-8")
+    listed = set(re.findall(r"metric: (\w+)", text))
+    assert listed == {"R1", "R2", "R3", "R4", "R5", *utils().FIGURES}
 
 
 def test_what_cannot_be_scored_is_refused_before_anything_is_generated(rows):

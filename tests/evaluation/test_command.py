@@ -105,6 +105,11 @@ def test_how_fragile_a_model_is(checkpoint: Path, tmp_path: Path, capsys: pytest
     assert at_zero["attack_success_rate"]["value"] == 0
     assert (tmp_path / "figures" / "robustness_pgd.pdf").is_file()
     assert "robust accuracy" in capsys.readouterr().out
+    facts = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))["facts"]
+    assert facts["robustness"] == (
+        "the first 1 films, corruptions of strengths 1 to 5, projected gradient, 10 steps of 2.5·ε/10, against the "
+        "gold answer, seed 0"
+    )
 
 
 def test_a_log_with_everything(tmp_path: Path) -> None:

@@ -40,6 +40,22 @@ def test_images_are_found_beside_the_log(tmp_path):
     assert answers.load_image(1) is None
 
 
+def test_a_dicom_film_is_found_and_opened(tmp_path):
+    pytest.importorskip("pydicom", reason="needs the extra dicom")
+    from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+
+    film = write_dicom(draw_radiograph(3, "pa-256"), tmp_path)
+    answers = read_log(write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "image": film.name}))
+    assert (answers.load_image(0).mode, answers.load_image(0).size) == ("L", (211, 256))
+
+
+def test_a_broken_image_is_named(tmp_path):
+    (tmp_path / "a.png").write_bytes(b"no picture")
+    answers = read_log(write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "image": "a.png"}))
+    with pytest.raises(ValueError, match=r"Expected an image in '.*a\.png', got .*Mend the file"):
+        answers.load_image(0)
+
+
 def test_the_columns_of_a_row_stand_above_the_sizes_for_all(tmp_path):
     log = write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "width": 9})
     assert read_log(log, sizes={"width": 4}).rows[0]["width"] == 9

@@ -100,6 +100,7 @@ def test_films_that_cannot_be_measured_are_refused(rows: list[dict[str, Any]], e
 def test_films_without_labels_have_findings() -> None:
     row = {"boxes": [[0, 0, 5, 5], [1, 1, 3, 3]], "width": 9, "height": 9}
     assert read_references([row])[0].gt_labels == ("finding", "finding")
+    assert read_references([{**row, "labels": ["mass", None]}])[0].gt_labels == ("mass", "finding")
     assert list(baseline_systems([row], None, REWARD)) == [
         "constant box of these films",
         "nothing found",

@@ -15,6 +15,7 @@ from grounding_rewards.exchange.coco import (
     IGNORED,
     coco_ground_truth,
     coco_results,
+    find_images,
     write_coco,
     write_cvat,
     write_fiftyone,
@@ -109,6 +110,42 @@ def test_an_image_is_found_by_its_path_or_by_its_name(films, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out/data").iterdir()) == sorted(f"{film.id}.png" for film in films)
     with pytest.raises(ValueError, match=r"got 4 of 4 without, the first 'films/one.png'.*--images"):
         write_fiftyone(films, tmp_path / "out")
+
+
+@pytest.mark.parametrize("folder", ["data", "data/films", "data/films/a"])
+def test_an_image_is_found_from_any_folder_of_its_path(folder, tmp_path):
+    (tmp_path / "data/films/a").mkdir(parents=True)
+    image = tmp_path / "data/films/a/1.png"
+    Image.new("L", (9, 9)).save(image)
+    for film in (AnsweredFilm("1", 9, 9, image="data/films/a/1.png"), AnsweredFilm("films/a/1.png", 9, 9)):
+        assert [path.resolve() for path in find_images([film], tmp_path / folder)] == [image.resolve()]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\x00b", "../../x"])
+def test_a_name_that_no_file_can_have_is_an_image_that_is_missing(name, tmp_path):
+    with pytest.raises(ValueError, match="Expected the image of every film, got 1 of 1 without in "):
+        find_images([AnsweredFilm(name, 9, 9)], tmp_path)
+
+
+def test_one_file_is_not_the_image_of_two_films(tmp_path):
+    Image.new("L", (9, 9)).save(tmp_path / "1.png")
+    films = [AnsweredFilm(name, 9, 9, image=f"{name}/1.png") for name in ("a", "b")]
+    with pytest.raises(ValueError, match=r"Expected an image of its own for every film, got .*1\.png' for 'a' and 'b'"):
+        write_fiftyone(films, tmp_path / "out", images=tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_dicom_film_becomes_a_png_without_its_header(tmp_path):
+    pytest.importorskip("pydicom", reason="needs the extra dicom")
+    from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+
+    source = write_dicom(draw_radiograph(3, "pa-256"), tmp_path)
+    write_fiftyone([AnsweredFilm("a", 211, 256, image=source.name)], tmp_path / "out", images=tmp_path)
+    (image,) = json.loads((tmp_path / "out/labels.json").read_text(encoding="utf-8"))["images"]
+    assert image["file_name"] == f"{source.name}.png"
+    assert [path.name for path in (tmp_path / "out/data").iterdir()] == [image["file_name"]]
+    with Image.open(tmp_path / "out/data" / image["file_name"]) as opened:
+        assert (opened.format, opened.size, opened.info) == ("PNG", (211, 256), {})
 
 
 def test_cvat_gets_its_archive(films, tmp_path):

@@ -18,8 +18,8 @@ REGION = {
     "from_name": str,
     "to_name": str,
     "image_rotation": (int, float),
-    "original_width": (int, float),
-    "original_height": (int, float),
+    "original_width": int,
+    "original_height": int,
     "value": dict,
 }
 VALUE = ("x", "y", "width", "height", "rotation")
@@ -63,6 +63,19 @@ def test_the_boxes_come_back(films):
             for x1, y1, x2, y2 in (_pixels(region) for region in task["annotations"][0]["result"])
         ]
         assert film.gt.tolist() == back
+
+
+@pytest.mark.parametrize(
+    ("root", "address"),
+    [
+        ("/data/local-files/?d=", "/data/local-files/?d=a%20%231%26.png"),
+        ("https://films.example/", "https://films.example/a%20%231%26.png"),
+        ("s3://films/", "s3://films/a #1&.png"),  # the key of a bucket, not an address
+    ],
+)
+def test_the_name_of_an_image_is_part_of_an_address(root, address):
+    film = AnsweredFilm("a", 9, 9, image="films/a #1&.png")
+    assert label_studio_tasks([film], image_root=root)[0]["data"]["image"] == address
 
 
 def test_confidences(films):

@@ -39,15 +39,26 @@ def test_the_hub_reads_the_block(tmp_path):
 
 def test_the_table_has_intervals():
     lines = model_card_block(EVALUATION).splitlines()
-    assert "| mean IoU | 0.7123 | 0.6500 to 0.7568 |" in lines
+    # with the baseline beside them, where it was measured
+    assert "| figure | value | 95 % interval | constant box |" in lines
+    assert "| mean IoU | 0.7123 | 0.6500 to 0.7568 | 0.4000 |" in lines
     # a bar in a heading would be a column
-    assert "| F1 \\| at IoU 0.5 | 0.5000 | – |" in lines
+    assert "| F1 \\| at IoU 0.5 | 0.5000 | – | – |" in lines
+
+
+def test_it_says_on_what_and_how_it_was_measured():
+    facts = {"dataset": "/data/vindr", "split": "", "films": 20, "patients": 9, "intervals": "bootstrap over patients"}
+    card = model_card_block({**EVALUATION, "facts": facts})
+    assert "vindr, 20 films of 9 patients, intervals: bootstrap over patients, measured with" in card
+    assert "split" not in card
 
 
 def test_another_system_and_another_name():
     (model,) = model_index(EVALUATION, system="constant box", name="baseline")
     assert model["name"] == "baseline"
     assert [metric["value"] for metric in model["results"][0]["metrics"]] == [0.4]
+    card = model_card_block(EVALUATION, system="constant box").splitlines()
+    assert "| mean IoU | 0.4000 | 0.3000 to 0.5000 | 0.7123 |" in card
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ def test_everything_is_there(visit) -> None:
         "Hallucinated 2",
         "Unparseable 2",
     ]
-    assert tally(tab) == "19 films of 19, 18 pictures"
+    assert tally(tab) == "19 films of 19, 18 in the gallery"
     assert len(rows(tab)) == 19
     assert tab.locator("table.every thead th").all_inner_texts()[-6:] == ["R1", "R2", "R3", "R4", "R5", "reason"]
     # Every film of the gallery is there as a picture that can be decoded.
@@ -139,13 +139,40 @@ def test_boxes_lie_where_they_are_on_the_film(visit) -> None:
     assert tab.locator("article[data-place='15'] rect.predicted").count() == 0
 
 
+def test_no_caption_leaves_its_film(visit, tmp_path) -> None:
+    edge = [(85, 10, 99, 30), (70, 60, 99, 80)]
+    # narrow and wide letters
+    names = ("Atelectasis of a lower lobe", "MASS MMMM")
+    made = [film("edge", gt=edge, pred=edge, gt_labels=names, pred_labels=names, reward=1.0)]
+    tab = visit(write(tmp_path, made))
+    outside = tab.evaluate(
+        "[...document.querySelectorAll('#Gallery svg text')].filter(one => {"
+        " const a = one.getBoundingClientRect(), b = one.closest('svg').getBoundingClientRect();"
+        " return a.left < b.left - 1 || a.right > b.right + 1; }).map(one => one.textContent)"
+    )
+    assert tab.locator("#Gallery svg text").count() == 4
+    assert outside == []
+
+
+def test_the_film_with_the_focus_is_not_below_the_filters(visit) -> None:
+    tab = visit()
+    for key in "j" * 9 + "k" * 8:
+        tab.keyboard.press(key)
+        tops = tab.evaluate(
+            "[document.activeElement.closest('article'), document.querySelector('.filters')]"
+            ".map(one => one.getBoundingClientRect()).map(box => [box.top, box.bottom])"
+        )
+        (top, _), (filters_top, filters_bottom) = tops
+        assert filters_top > 0 or top >= filters_bottom - 1
+
+
 def test_filters_hold_for_gallery_and_table(visit) -> None:
     tab = visit()
     tab.select_option("#Label", "nodule")
     assert cards(tab) == rows(tab) == ["missed 2"]
-    assert tally(tab) == "1 film of 19, 1 picture"
+    assert tally(tab) == "1 film of 19, 1 in the gallery"
     tab.click("#Reset")
-    assert tally(tab) == "19 films of 19, 18 pictures"
+    assert tally(tab) == "19 films of 19, 18 in the gallery"
 
     tab.select_option("#Answer", MISSED)
     # The two that can't be read have no box either.
@@ -157,7 +184,7 @@ def test_filters_hold_for_gallery_and_table(visit) -> None:
     tab.fill("#Search", "p7 BOX")
     assert rows(tab) == ["good 7"]
     tab.fill("#Search", "no film has this")
-    assert (rows(tab), cards(tab), tally(tab)) == ([], [], "0 films of 19, 0 pictures")
+    assert (rows(tab), cards(tab), tally(tab)) == ([], [], "0 films of 19, 0 in the gallery")
     tab.click("#Reset")
 
     tab.fill("#Low", "0.8")
@@ -209,6 +236,8 @@ def test_the_keyboard_is_enough(visit) -> None:
     assert large.is_visible()
     assert large.locator("h3").inner_text() == "good 10"
     assert "box 10" in large.inner_text()
+    # no corner of a box is cut off
+    assert large.locator(".words").evaluate("one => one.scrollWidth <= one.clientWidth")
     tab.keyboard.press("j")
     assert large.locator("h3").inner_text() == "good 9"
     reference = large.locator("rect.reference")

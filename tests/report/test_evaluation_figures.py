@@ -16,6 +16,7 @@ from grounding_rewards.report.evaluation_figures import (
     MOST_LABELS,
     Diagram,
     diagrams,
+    robustness_rows,
     themed_svg,
     write_diagrams,
 )
@@ -142,6 +143,30 @@ def test_a_single_point_is_an_operating_point() -> None:
     assert "A single mark" not in one("froc").note
 
 
+def test_where_no_answer_states_a_confidence_there_is_no_order_and_no_band() -> None:
+    points = [Curve(f"IoU {at}", x[:1], x[:1], x[:1], x[:1]) for at, x in ((0.3, np.ones(3)), (0.5, np.zeros(3)))]
+    note = one("precision_recall", pr_curves=points).note
+    assert "order of their confidence" not in note
+    assert note.endswith("Bars: 95 % intervals.")
+    assert "order of their confidence" in one("precision_recall").note
+
+
+def test_long_names_of_curves_stand_below_each_other() -> None:
+    x = np.linspace(0, 8, 5)
+    curves = [Curve(f"a name of thirty letters or so {k}", x, x / 8) for k in range(3)]
+    figure = one("froc", froc_curves=curves).figure()
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+
+
+def test_the_histogram_has_room_for_both_names_at_its_left_end() -> None:
+    figure = one("iou_histogram").figure()
+    figure.draw_without_rendering()
+    none, zero = (label.get_window_extent() for label in figure.axes[0].get_xticklabels()[:2])
+    assert none.x1 < zero.x0
+
+
 def test_every_change_begins_with_the_film_as_it_is() -> None:
     share = (0.5, 0.4, 0.6)
 
@@ -159,6 +184,22 @@ def test_every_change_begins_with_the_film_as_it_is() -> None:
 def test_epsilon_is_counted_in_grey_values() -> None:
     (axis,) = one("robustness_pgd").figure().axes
     assert axis.lines[0].get_xdata().tolist() == pytest.approx([0, 1, 4])
+
+
+def test_right_answers_that_were_lost_are_drawn_and_explained() -> None:
+    share, lost = (0.5, 0.4, 0.6), (0.3, 0.2, 0.4)
+    points = [RobustnessPoint("pgd", "pgd", e / 255, share, share, share, lost) for e in (0, 1)]
+    diagram = one("robustness_pgd", robustness=points)
+    drawn = {line.get_label(): line.get_ydata().tolist() for line in diagram.figure().axes[0].lines}
+    assert drawn["right answers lost"] == [0.3, 0.3]
+    assert "Right answers lost: share of the answers that were right before." in diagram.note
+
+
+def test_the_table_of_robustness_has_the_film_as_it_is_once() -> None:
+    share = (0.5, 0.4, 0.6)
+    points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
+    rows, _ = robustness_rows(points)
+    assert [row.name for row in rows] == ["the film as it is", "noise, strength 1", "blur, strength 1"]
 
 
 def test_a_long_curve_keeps_its_ends_and_what_lies_left_of_the_axis_is_one_point() -> None:

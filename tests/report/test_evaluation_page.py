@@ -24,9 +24,13 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
     choose_films,
     render_evaluation_page,
 )
+from grounding_rewards.report.evaluation_parts import RobustnessPoint  # noqa: E402
 from grounding_rewards.report.table import Row  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, NAN, film, films, page  # noqa: E402
 from tests.report.test_evaluation_figures import NOTHING  # noqa: E402
+
+#: Half a character can't be stored.
+STORED = HOSTILE.replace("\ud800", "?")
 
 
 def data_of(document: str) -> dict:
@@ -109,7 +113,7 @@ def test_the_policy_allows_this_style_and_this_script_and_nothing_else(document:
 def test_hostile_text_is_data(document: str) -> None:
     assert read(document).tags.count("script") == 2
     document.encode("utf-8")
-    assert HOSTILE in [one["text"] for one in data_of(document)["films"]]
+    assert STORED in [one["text"] for one in data_of(document)["films"]]
     inside = re.search(r'id="Data">(.*?)</script>', document, re.DOTALL)
     assert inside
     assert inside[1].isascii()
@@ -154,6 +158,17 @@ def test_figures_stand_with_their_intervals_and_their_baselines(document: str) -
     assert re.search(r"best of the others: <bdi>a reader</bdi> 0\.000", document)
 
 
+def test_robustness_is_a_table_too(document: str) -> None:
+    table = document.split("Robustness as a table", 1)[1].split("</table>", 1)[0]
+    assert "right answers lost" not in table  # not measured
+    share = (0.5, 0.4, 0.6)
+    points = [RobustnessPoint("pgd", "pgd", e / 255, share, share, share, (0.25, 0.1, 0.4)) for e in (0, 2)]
+    table = render_evaluation_page(page(robustness=points)).split("Robustness as a table", 1)[1]
+    assert "right answers lost" in table
+    assert "pgd, ε 2/255" in table
+    assert "0.250<small>[0.100, 0.400]</small>" in table
+
+
 def test_a_page_of_films_alone_and_a_page_without_films() -> None:
     alone = render_evaluation_page(page(**NOTHING, facts={}, load_image=None))
     assert 'id="films"' in alone
@@ -178,7 +193,7 @@ def test_groups_say_what_they_hold_and_no_film_comes_twice() -> None:
     assert names["Worst"] == ["good 0", "good 1", "good 2", "good 3"]
     assert names["Missed"] == ["missed 1", "missed 2"]
     assert names["Hallucinated"] == ["invented 1", "invented 2"]
-    assert names["Unparseable"] == ["broken 1", HOSTILE]
+    assert names["Unparseable"] == ["broken 1", STORED]
     assert names["Typical"] == ["good 7", "good 6", "good 5", "good 4"]
     notes = {group.title: group.note for group in groups}
     assert "2 of 16 films with findings (12.5 %)" in notes["Missed"]
