@@ -451,7 +451,7 @@ def score_columns(
         >>> scored["R3"], scored["R3/tp"], scored["R5/reason"]
         ([0.8, 0.2], [1, 0], ['1 of 1 found, mean IoU 0.80', 'nothing to find, and says so'])
     """
-    _check_alike(rewards)
+    check_alike(rewards)
     first = rewards[0]
     read = first._read(completions, columns, labelled=any(reward.compares_labels for reward in rewards))
     found: dict[str, list[Any]] = {
@@ -477,7 +477,15 @@ def score_columns(
 _PARTS = ("f_beta", "quality", "precision", "recall", "mean_iou")
 
 
-def _check_alike(rewards: Sequence[GroundingReward]) -> None:
+def check_alike(rewards: Sequence[GroundingReward]) -> None:
+    """Refuse rewards that :func:`score_columns` cannot score together.
+
+    Raises:
+        ValueError: there is no reward, two have one name, or they do not read alike.
+
+    Example:
+        >>> check_alike([get_reward("R3", box_format="qwen3-vl"), get_reward("R4", box_format="qwen3-vl")])
+    """
     names = [reward.__name__ for reward in rewards]
     if not names or len(set(names)) < len(names):
         raise ValueError(

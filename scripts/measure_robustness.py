@@ -22,10 +22,14 @@ _HEADER = ("change", "strength", "robust accuracy", "attack success rate", "righ
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="assets/tiny_vlm")
-    parser.add_argument("--films", type=int, default=100, help="drawn films of the test split")
-    parser.add_argument("--reward", default="R3")
-    parser.add_argument("--output", type=Path, help="Markdown file whose tables are replaced")
+    parser.add_argument(
+        "--model", default="assets/tiny_vlm", help="checkpoint that answers drawn films; default: %(default)s"
+    )
+    parser.add_argument(
+        "--films", type=int, default=100, metavar="N", help="drawn films of the test split; default: %(default)s"
+    )
+    parser.add_argument("--reward", default="R3", help="whose matcher says what is right; default: %(default)s")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="Markdown file whose tables are replaced")
     return parser.parse_args()
 
 

@@ -108,7 +108,7 @@ def read_blocks(path: Path) -> Iterator[Block]:
     try:
         for first, content in _READERS[kind](path):
             yield Block(str(path), first, content)
-    except (EOFError, zlib.error) as error:
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"Expected a whole .gz file in {str(path)!r}, got {error}. Compress it again.") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"Expected text in UTF-8 in {str(path)!r}, got {error}. Save it again as UTF-8.") from None
@@ -118,19 +118,21 @@ def find_text_column(rows: Iterable[dict[str, Any]], given: str | None = None) -
     """The column with the completions: the given one, or the first of ``TEXT_COLUMNS`` that a row has.
 
     Raises:
-        ValueError: no row has it.
+        ValueError: no row has it, or there is none.
 
     Example:
         >>> find_text_column([{"id": "a", "response": "[]"}])
         'response'
     """
     columns = list(dict.fromkeys(name for row in rows for name in row))
+    if not columns:
+        raise ValueError("Expected rows with completions in the log, got none. Check that it is the right file.")
     wanted = TEXT_COLUMNS if given is None else (given,)
     for name in wanted:
         if name in columns:
             return name
     raise ValueError(
-        f"Expected a column {' or '.join(wanted)} with the completions, got {', '.join(columns) or 'no rows'}. "
+        f"Expected a column {' or '.join(wanted)} with the completions, got {', '.join(columns)}. "
         "Name yours with --text-column."
     )
 
@@ -187,12 +189,18 @@ def _read_json(path: Path) -> Iterator[tuple[int, list[Any]]]:
 
 def _read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
     try:
+        import pyarrow
         import pyarrow.parquet as parquet
     except ImportError:
         raise ValueError(
             f"Expected pyarrow to read {str(path)!r}, got none. Install it with `pip install pyarrow`."
         ) from None
-    file = parquet.ParquetFile(path)
+    try:
+        file = parquet.ParquetFile(path)
+    except pyarrow.ArrowInvalid as error:
+        raise ValueError(
+            f"Expected a whole .parquet file in {str(path)!r}, got one that is none ({error}). Write it again."
+        ) from None
     # The films that may stand beside the completions stay on the disk.
     columns = [name for name in file.schema_arrow.names if name not in ("image", "images")]
     number = 1

@@ -10,6 +10,7 @@ The folder --out then holds
   evaluation.json    all figures
   films.jsonl        every film with its answer, for `grounding-rewards diff` and `export`
   completions.jsonl  what the model said; the same command goes on where it was stopped
+  samples.jsonl      its sampled answers, with --samples
   figures/           the diagrams as PNG and PDF
 
 Baselines stand beside every figure: a constant box, nothing found, the whole image, and another reader where there are
@@ -19,7 +20,6 @@ several. The page shows films and the model's words: guard it like the films.
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +28,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grounding_rewards.evaluation.score_command import parameters_from_option
 from grounding_rewards.parsing import box_format_from_option
 
 if TYPE_CHECKING:
@@ -104,7 +105,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     generation.add_argument("--temperature", type=float, default=_TEMPERATURE, help="of the samples; default: 1")
     generation.add_argument("--max-new-tokens", type=int, default=256, metavar="N", help="default: %(default)s")
     generation.add_argument("--batch-size", type=int, default=32, metavar="N", help="default: %(default)s")
-    generation.add_argument("--backend", choices=("transformers", "vllm", "auto"), default="transformers")
+    generation.add_argument(
+        "--backend",
+        choices=("transformers", "vllm", "auto"),
+        default="transformers",
+        help="what runs the model; `auto` is vLLM where it is installed and there is a GPU; default: %(default)s",
+    )
     robustness = parser.add_argument_group("how fragile a model is")
     robustness.add_argument(
         "--robustness",
@@ -158,6 +164,11 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError("Expected films for --dataset, got none. A model needs films to look at; name some.")
     if options.model is None and options.robustness:
         raise ValueError("Expected a model for --robustness, got a log of completions. Changed films need new answers.")
+    if options.robustness and options.backend == "vllm":
+        raise ValueError(
+            "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and changed "
+            "films are asked about by transformers: leave --backend out."
+        )
     for name in ("films", "robustness_films"):
         value = getattr(options, name)
         if value is not None and value < 1:
@@ -177,7 +188,8 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     from grounding_rewards.evaluation.resumable import generate_to_file
     from grounding_rewards.evaluation.run import Films, prepare_task
 
-    backend = choose_backend(options.backend)
+    # Changed films are asked about by transformers, and so are the others then.
+    backend = "transformers" if options.robustness else choose_backend(options.backend)
     state = process_state()
     model, processor = load_model(options.model, backend=backend)
     task = prepare_task(
@@ -185,7 +197,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
         processor,
         Films(options.dataset, options.split, options.films, None),
         reward=options.reward,
-        reward_kwargs=_reward_kwargs(options),
+        reward_kwargs=parameters_from_option(options.reward_kwargs),
         box_format=box_format_from_option(options.box_format),
     )
     name = Path(options.model).name
@@ -266,24 +278,9 @@ def _read_log(options: argparse.Namespace) -> _Asked:
         sizes={"width": options.width, "height": options.height},
     )
     box_format = box_format_from_option(options.box_format)
-    reward = get_reward(options.reward, **{"box_format": box_format, **_reward_kwargs(options)})
+    reward = get_reward(options.reward, **{"box_format": box_format, **parameters_from_option(options.reward_kwargs)})
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
     return _Asked(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
-
-
-def _reward_kwargs(options: argparse.Namespace) -> dict[str, Any]:
-    if options.reward_kwargs is None:
-        return {}
-    try:
-        given = json.loads(options.reward_kwargs)
-    except json.JSONDecodeError as error:
-        given = error
-    if not isinstance(given, dict):
-        raise ValueError(
-            f"Expected a JSON object for --reward-kwargs, got {options.reward_kwargs!r}. "
-            """Write for example '{"beta": 1.0}'."""
-        )
-    return given
 
 
 def _measure(options: argparse.Namespace, asked: _Asked, told: Callable[[str], None]) -> Measured:

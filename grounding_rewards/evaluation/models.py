@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,8 @@ _SMALL_MODEL = 20_000_000
 # A process may wait for one that has more to generate; the libraries' minutes are too short for that.
 _PATIENCE = timedelta(days=7)
 _ADAPTER = "adapter_config.json"
+_CONFIG = "config.json"
+_NAME_ON_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _PROCESSORS = ("processor_config.json", "preprocessor_config.json")
 
 
@@ -56,10 +59,11 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
         backend: one of :data:`BACKENDS`; for vLLM the model is a ``VllmModel``, see ``vllm_backend.py``.
 
     Raises:
-        ValueError: the model under an adapter is not where the adapter says, an adapter or several processes are asked
-            of vLLM, or vLLM is not installed.
-        OSError: there is no such model.
+        ValueError: there is no such folder or no model in it, the model under an adapter is not where the adapter says,
+            an adapter or several processes are asked of vLLM, or vLLM is not installed.
+        OSError: there is no model of this name on the hub.
     """
+    _check_place(path)
     adapter = _adapter_config(path)
     if choose_backend(backend) == "vllm":
         return _load_vllm(path, adapter)
@@ -154,12 +158,28 @@ def _base_of(path: str | Path, adapter: dict[str, Any]) -> str:
     return str(base)
 
 
+def _check_place(path: str | Path) -> None:
+    """Refuse a folder that is none, or holds no model: what the libraries say of it speaks of other things."""
+    folder = Path(path)
+    if folder.is_dir():
+        if not any(Path(folder, name).is_file() for name in (_CONFIG, _ADAPTER)):
+            raise ValueError(
+                f"Expected {_CONFIG} or {_ADAPTER} in the folder of a model, got neither in {str(path)!r}. "
+                "Give the folder that the weights were saved in, such as run/checkpoint."
+            )
+    elif not _NAME_ON_HUB.fullmatch(str(path)):
+        raise ValueError(
+            f"Expected a folder, or a name on the hub such as Qwen/Qwen2.5-VL-3B-Instruct, for `path`, got "
+            f"{str(path)!r}, which is neither. Check the path."
+        )
+
+
 def _adapter_config(path: str | Path) -> dict[str, Any] | None:
     """What PEFT wrote beside an adapter; None for a checkpoint."""
     from transformers.utils import find_adapter_config_file
 
     # A checkpoint may carry an adapter that transformers loads with it.
-    if Path(path, "config.json").is_file():
+    if Path(path, _CONFIG).is_file():
         return None
     file = find_adapter_config_file(str(path))
     return None if file is None else json.loads(Path(file).read_text(encoding="utf-8"))

@@ -25,9 +25,9 @@ from grounding_rewards.evaluation import vllm_backend
 from grounding_rewards.evaluation.generate import Sampling, generate_batch
 from grounding_rewards.evaluation.models import choose_backend, process_state
 
-#: Columns that stand beside the answer, so that the file can be scored by itself.
+#: Columns that stand beside the answer, so that the file can be scored and evaluated by itself.
 _CARRIED = (
-    *("boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "box_format"),
+    *("patient_id", "boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "box_format"),
     *("width", "height", "resized_width", "resized_height"),
 )
 # What of the settings is a digest, of which only that it differs can be said.
@@ -54,7 +54,8 @@ def generate_to_file(
     """Generate answers and keep them in a file; give the same command again to go on after a stop.
 
     Under `accelerate launch` or `torchrun` every process generates its share of the batches, and the first one merges
-    them. A line of the file has ``id``, ``sample`` (from 0), ``completion`` and what rewards read of the row.
+    them. A line of the file has ``id``, ``sample`` (from 0), ``completion``, and of the row what rewards
+    read and the patient.
 
     Args:
         model: what :func:`grounding_rewards.evaluation.models.load_model` gave for this backend.

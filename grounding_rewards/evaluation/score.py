@@ -18,7 +18,7 @@ from grounding_rewards.audit import SpaceWarning
 from grounding_rewards.data.completion_blocks import Block, find_text_column, read_blocks
 from grounding_rewards.data.workers import map_in_order, worker_pool
 from grounding_rewards.parsing import STATUSES
-from grounding_rewards.scoring import GroundingReward, score_columns
+from grounding_rewards.scoring import GroundingReward, check_alike, score_columns
 
 #: What a reward may read of a row beside the text.
 _COLUMNS = (
@@ -38,7 +38,7 @@ class ScoreSummary:
 
     Attributes:
         completions: how many.
-        means: of each reward; NaN of no completion.
+        means: of each reward.
         statuses: how many completions have each of `STATUSES`.
         warnings: what contradicts the declared space or order of the box format.
     """
@@ -67,14 +67,14 @@ def score_file(
     Args:
         path: what :func:`grounding_rewards.data.completion_blocks.read_blocks` takes; its rows have the columns that
             rewards read: ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
-        out: a file that ends in .parquet or .jsonl.
+        out: a file that ends in .parquet or .jsonl, another one than that; its folder is made.
         rewards: what to score by, all with the same box format.
         text_column: the column with the completions; without it the first known one that the first block has.
         processes: how many score; the reading and writing is done by this one.
         told: called with the number of completions that are done, after each block.
 
     Raises:
-        ValueError: the file, a row of it (its number is said) or an argument is wrong.
+        ValueError: the file, a row of it (its number is said) or an argument is wrong, or there is no row.
 
     Example:
         >>> import tempfile
@@ -91,12 +91,19 @@ def score_file(
         raise ValueError(f"Expected a file that ends in .parquet or .jsonl for `out`, got {str(out)!r}. Rename it.")
     if processes < 1:
         raise ValueError(f"Expected at least 1 for `processes`, got {processes}. Give the number of processors.")
+    if out.exists() and path.exists() and out.samefile(path):
+        raise ValueError(
+            f"Expected another file than the completions for `out`, got {str(out)!r} for both. Give it another name: "
+            "what the model said would be lost."
+        )
+    check_alike(rewards)
     blocks = read_blocks(path)
     first = next(blocks, None)
     rows = [] if first is None else [row for _, row in first.rows()]
     scorer = _Scorer(tuple(rewards), find_text_column(rows, text_column), out.suffix)
     writer = _write_parquet if out.suffix == ".parquet" else _write_jsonl
     total = _Total()
+    out.parent.mkdir(parents=True, exist_ok=True)
     unfinished = out.with_name(out.name + ".unfinished")
     try:
         with _scored(scorer, chain([first], blocks), processes) as scored:

@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     from grounding_rewards.scoring import get_reward
 
     box_format = box_format_from_option(options.box_format)
-    parameters = _parameters(options.reward_kwargs)
+    parameters = parameters_from_option(options.reward_kwargs)
     rewards = [get_reward(name, box_format=box_format, **parameters) for name in options.rewards]
     started = time.perf_counter()
     with _progress_bar() as told:
@@ -79,7 +79,16 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _parameters(given: str | None) -> dict[str, Any]:
+def parameters_from_option(given: str | None) -> dict[str, Any]:
+    """The parameters of a reward that --reward-kwargs gives.
+
+    Raises:
+        ValueError: it is no JSON object.
+
+    Example:
+        >>> parameters_from_option('{"iou_threshold": 0.4}')
+        {'iou_threshold': 0.4}
+    """
     try:
         parameters = json.loads(given or "{}")
     except json.JSONDecodeError:

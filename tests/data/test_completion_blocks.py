@@ -86,7 +86,8 @@ def test_line_numbers_count_blank_lines(size: int, tmp_path: Path, monkeypatch: 
         ("log.txt", b"", r"Expected a file that ends in .jsonl, .csv, .jsonl.gz, .csv.gz, .parquet, .json, got"),
         ("log.gz", b"", "Expected a file that ends in"),
         ("log.jsonl.gz", gzip.compress(b'{"text": "a"}' * 100)[:-9], "Expected a whole .gz file in"),
-        ("log.parquet", b"none", "Parquet"),
+        ("log.jsonl.gz", b'{"text": "a"}', "Expected a whole .gz file in .*, got Not a gzipped file"),
+        ("log.parquet", b"none", "Expected a whole .parquet file in '.*log.parquet', got one that is none"),
     ],
 )
 def test_wrong_files_are_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:
@@ -118,5 +119,5 @@ def test_the_text_column() -> None:
     assert find_text_column([{"answer": "a", "mine": "b"}], "mine") == "mine"
     with pytest.raises(ValueError, match=r"Expected a column mine with the completions, got answer. Name yours with"):
         find_text_column([{"answer": "a"}], "mine")
-    with pytest.raises(ValueError, match=r"Expected a column completion or .*, got no rows"):
+    with pytest.raises(ValueError, match="Expected rows with completions in the log, got none"):
         find_text_column([])

@@ -97,9 +97,23 @@ def test_an_adapter_without_its_model_is_refused(tmp_path: Path, base: str | Non
         load_model(tmp_path)
 
 
-def test_no_model_is_an_error_of_the_system(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="nothing"):
-        load_model(tmp_path / "nothing")
+@pytest.mark.parametrize("name", ["nothing", "spaces in it", "runs/r4/chekpoint"])
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=r"Expected a folder, or a name on the hub .*, got '.*', which is neither"):
+        load_model(tmp_path / name)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    """Such as the folder of a run, in which the checkpoint has one of its own."""
+    (tmp_path / "checkpoint").mkdir()
+    with pytest.raises(ValueError, match=r"Expected config.json or adapter_config.json .*, got neither in '.*'\. Give"):
+        load_model(tmp_path)
+
+
+def test_no_model_of_this_name_is_an_error_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(OSError, match="couldn't connect"):
+        load_model("nobody/nothing")
 
 
 @pytest.mark.parametrize(

@@ -257,6 +257,13 @@ def test_the_file_can_be_scored_by_itself(tiny_model: tuple[Any, Any], dataset: 
     assert summary.completions == 14
 
 
+def test_the_patient_stands_beside_the_answer(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    """So that an evaluation of the file draws patients, as one of the model does."""
+    patients = [f"patient {k // 2}" for k in range(dataset.num_rows)]
+    generate_to_file(*tiny_model, dataset.add_column("patient_id", patients), path, max_new_tokens=2)
+    assert [line["patient_id"] for line in lines(path)] == patients
+
+
 _SCRIPT = """
 import sys
 from pathlib import Path

@@ -145,6 +145,27 @@ def test_wrong_arguments_are_refused(tmp_path: Path, out: str, processes: int, m
         score_file(write(tmp_path / "log.jsonl", rows(1)), tmp_path / out, [get_reward("R3")], processes=processes)
 
 
+def test_the_completions_are_not_overwritten(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.jsonl", rows(3))
+    before = path.read_bytes()
+    for out in (path, tmp_path / ".." / tmp_path.name / "log.jsonl"):
+        with pytest.raises(ValueError, match="Expected another file than the completions for `out`"):
+            score_file(path, out, [get_reward("R3", box_format="qwen3-vl")])
+    assert path.read_bytes() == before
+
+
+def test_rewards_that_do_not_go_together_are_no_fault_of_a_row(tmp_path: Path) -> None:
+    path = write(tmp_path / "log.jsonl", rows(3))
+    with pytest.raises(ValueError, match=r"^Expected one or more rewards of different names"):
+        score_file(path, tmp_path / "scored.jsonl", [get_reward("R3", box_format="qwen3-vl")] * 2)
+
+
+def test_the_folder_of_the_output_is_made(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "folder" / "scored.parquet"
+    score_file(write(tmp_path / "log.jsonl", rows(3)), out, [get_reward("R3", box_format="qwen3-vl")])
+    assert out.is_file()
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_wrong_space_is_noticed_once(tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(completion_blocks, "_BYTES", 2000)

@@ -156,7 +156,7 @@ def corrupt_boxes(
 def _check(name: str, strength: int) -> None:
     if name not in CORRUPTIONS:
         raise ValueError(f"Expected one of {', '.join(CORRUPTIONS)} for `name`, got {name!r}. Choose one of these.")
-    if strength not in (0, *STRENGTHS):
+    if not isinstance(strength, int | np.integer) or strength not in (0, *STRENGTHS):
         raise ValueError(
             f"Expected a whole number from 0 to {STRENGTHS[-1]} for `strength`, got {strength!r}. "
             "Use 0 for the film as it is."

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.evaluation.answers import reads_special_tokens, score_texts
+from grounding_rewards.evaluation.answers import reads_special_tokens
 from grounding_rewards.evaluation.bootstrap import RESAMPLES
 from grounding_rewards.evaluation.robustness.corruptions import CORRUPTIONS, STRENGTHS, corrupt, corrupt_boxes
 from grounding_rewards.evaluation.robustness.measure import AnswerPair, robustness_estimates
 from grounding_rewards.evaluation.robustness.pgd import PGD, AttackingProcessor
 from grounding_rewards.evaluation.summary import patients
+from grounding_rewards.evaluation.systems import read_answers
 from grounding_rewards.report.evaluation_parts import RobustnessPoint
 from grounding_rewards.scoring import GroundingReward
 
@@ -40,7 +40,7 @@ class Changes:
         epsilons: largest changes of an intensity, as parts of their range.
         steps: of the attack.
         step_size: of the attack, as a part of the range of intensities; ``2.5 · ε / steps`` without it.
-        seed: of what is left to chance in corruptions and attacks.
+        seed: of what is left to chance in corruptions and attacks, and of the bootstrap.
 
     Raises:
         ValueError: an unknown family or corruption, or a number out of range.
@@ -102,13 +102,20 @@ def robustness(
         For each corruption the film as it is (strength 0) and each strength; then a point for each ε.
 
     Raises:
-        ValueError: the processor's pixel values cannot be attacked, or the model has no gradients.
+        ValueError: the processor's pixel values cannot be attacked, or the model has no gradients, or is run by vLLM.
     """
     from grounding_rewards.evaluation.generate import generate
+    from grounding_rewards.evaluation.vllm_backend import VllmModel
 
+    if isinstance(model, VllmModel):
+        raise ValueError(
+            "Expected a model that transformers runs for `model`, got one that vLLM runs. Load it with "
+            "backend='transformers'."
+        )
     changes = changes or Changes()
     columns = dataset.remove_columns([name for name in _HEAVY if name in dataset.column_names])
-    gold = [gold_answer(row, reward.box_format or row["box_format"]) for row in columns]
+    rows = columns.to_list()
+    gold = [gold_answer(row, reward.box_format or row["box_format"]) for row in rows]
     settings: dict[str, Any] = {
         "temperature": 0,
         "max_new_tokens": max_new_tokens,
@@ -119,10 +126,10 @@ def robustness(
 
     def said(shown: Any, of: Any, what: str) -> list[AnsweredFilm]:
         texts = generate(model, of, shown, progress=progress and f"{progress}, {what}", **settings)
-        return _answered(columns, [text for (text,) in texts], reward)
+        return read_answers(rows, texts, reward)
 
     def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
-        figures = robustness_estimates(pairs, reward, groups=groups, resamples=resamples)
+        figures = robustness_estimates(pairs, reward, groups=groups, resamples=resamples, seed=changes.seed)
         return RobustnessPoint(
             family,
             name,
@@ -184,24 +191,3 @@ class CorruptedFilms:
             labels = tuple(label for label, stays in zip(old.gt_labels, kept, strict=True) if stays)
             changed = replace(new, gt=gt[kept], gt_labels=labels, ignore=np.concatenate([ignore, gt[~kept]]))
             yield AnswerPair(old, changed, moved, moved_kept)
-
-
-def _answered(columns: Dataset, texts: Sequence[str], reward: GroundingReward) -> list[AnsweredFilm]:
-    scored = score_texts(reward, columns, [[text] for text in texts])
-    return [
-        AnsweredFilm(
-            id=str(row.get("id") or i),
-            width=row["width"],
-            height=row["height"],
-            gt=row["boxes"],
-            gt_labels=tuple(row.get("labels") or ("finding",) * len(row["boxes"])),
-            pred=answer.parsed.boxes,
-            pred_labels=answer.parsed.labels,
-            ignore=as_box_array(row.get("ignore_boxes") or []),
-            text=text,
-            status=answer.parsed.status,
-            reason=answer.reason,
-            rejected=answer.parsed.rejected,
-        )
-        for i, (row, text, (answer,)) in enumerate(zip(columns, texts, scored, strict=True))
-    ]

@@ -247,6 +247,7 @@ def test_other_modes_become_rgb_as_processors_make_them() -> None:
     [
         ((grey(0), [], "fog", 1), "Expected one of window_level, .* for `name`, got 'fog'"),
         ((grey(0), [], "noise", 6), "Expected a whole number from 0 to 5 for `strength`, got 6"),
+        ((grey(0), [], "noise", 2.0), r"Expected a whole number from 0 to 5 for `strength`, got 2\.0"),
         ((grey(0), [], "noise", 0.5), "Expected a whole number from 0 to 5 for `strength`, got 0.5"),
         ((Image.new("I;16", (9, 9)), [], "noise", 1), "Expected an image of 8 bits for `image`, got mode I;16"),
         ((grey(0), [[1, 2, 3]], "noise", 1), "Expected an array of shape"),

@@ -18,6 +18,7 @@ from grounding_rewards.evaluation.robustness.corruptions import corrupt
 from grounding_rewards.evaluation.robustness.pgd import PGD, AttackingProcessor
 from grounding_rewards.evaluation.robustness.run import Changes, CorruptedFilms, robustness
 from grounding_rewards.evaluation.run import Films, load_model, prepare_task
+from grounding_rewards.evaluation.vllm_backend import VllmModel
 from tests.conftest import REPOSITORY
 
 SETTINGS: dict[str, Any] = {"max_new_tokens": 24, "batch_size": 24, "resamples": 200}
@@ -163,6 +164,23 @@ def test_the_generators_of_the_caller_are_left_alone(shipped: tuple[Any, Any, An
     assert first == again
     assert torch.equal(torch.random.get_rng_state(), state)
     assert np.random.get_state()[1].tolist() == drawn
+
+
+def test_the_seed_also_draws_the_films_of_the_intervals(shipped: tuple[Any, Any, Any]) -> None:
+    model, processor, task = shipped
+    few = task.dataset.select(range(12))
+    one, other = (
+        robustness(model, processor, few, task.reward, Changes(("pgd",), epsilons=(0.0,), seed=seed), **SETTINGS)[0]
+        for seed in (0, 1)
+    )
+    assert one.mean_iou[0] == other.mean_iou[0]
+    assert one.mean_iou != other.mean_iou
+
+
+def test_a_model_that_vllm_runs_is_refused(shipped: tuple[Any, Any, Any]) -> None:
+    model, processor, task = shipped
+    with pytest.raises(ValueError, match="Expected a model that transformers runs for `model`, got one that vLLM runs"):
+        robustness(VllmModel("a", None, model.config, None), processor, task.dataset, task.reward)
 
 
 @pytest.mark.parametrize(
