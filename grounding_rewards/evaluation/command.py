@@ -200,7 +200,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
         reward_kwargs=parameters_from_option(options.reward_kwargs),
         box_format=box_format_from_option(options.box_format),
     )
-    name = Path(options.model).name
+    name = _system_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
     generate = partial(
         generate_to_file,
@@ -234,6 +234,16 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     if robustness:
         facts["robustness"] = _how_changed(options, len(answers.rows))
     return _Asked(name, answers, task.reward, robustness, facts)
+
+
+def _system_name(model: str) -> str:
+    """Its last part; a checkpoint is named after the run that left it.
+
+    >>> _system_name("Qwen/Qwen2.5-VL-3B-Instruct"), _system_name("runs/demo/checkpoint-50/")
+    ('Qwen2.5-VL-3B-Instruct', 'demo/checkpoint-50')
+    """
+    path = Path(model)
+    return f"{path.parent.name}/{path.name}" if path.name.startswith("checkpoint") and path.parent.name else path.name
 
 
 def _how_changed(options: argparse.Namespace, films: int) -> str:

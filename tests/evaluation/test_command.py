@@ -21,7 +21,7 @@ FILES = {"report.html", "evaluation.json", "films.jsonl", "figures"}
 
 @pytest.fixture(scope="module")
 def checkpoint(tiny_model: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("checkpoint")
+    folder = tmp_path_factory.mktemp("tiny")
     for part in tiny_model:
         part.save_pretrained(folder)
     return folder
