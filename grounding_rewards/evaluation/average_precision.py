@@ -12,7 +12,8 @@ label that no film has. Precision, F1 and the hallucination rate of :mod:`ground
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.evaluation.bootstrap import RESAMPLES, resampling_counts
 from grounding_rewards.evaluation.cumulated import cumulated, curve_points, ratio, totals
 from grounding_rewards.evaluation.ranked_boxes import Area, RankedBoxes, group_numbers, rank_boxes, rank_one_label
-from grounding_rewards.evaluation.resampled import Resampled, blocks, mean_of_measured, percentile_interval
+from grounding_rewards.evaluation.resampled import Resampled, blocks, percentile_interval
 from grounding_rewards.report.evaluation_parts import Curve
 
 Array = NDArray[np.float64]
@@ -89,7 +90,7 @@ def average_precision(
         area=area,
         max_detections=max_detections,
     )
-    return float(_mean_ap([ranked], np.ones((1, len(films))), interpolation)[0])
+    return float(_mean_ap([ranked], np.ones((1, len(films))), interpolation)[0, 0])
 
 
 def mean_average_precision(
@@ -130,7 +131,8 @@ def mean_average_precision(
     Source: https://cocodataset.org/#detection-eval.
     """
     ranked = rank_boxes(films, iou_thresholds, ranking=ranking, labels=labels, area=area, max_detections=max_detections)
-    return float(_mean_ap(list(ranked.values()), np.ones((1, len(films))), interpolation)[0])
+    by_threshold = _mean_ap(list(ranked.values()), np.ones((1, len(films))), interpolation)
+    return float(by_threshold.mean(axis=0)[0])
 
 
 def average_precision_estimate(
@@ -182,7 +184,55 @@ def average_precision_estimate(
         ranked = list(rank_boxes(films, iou_thresholds, **common).values())
     else:
         ranked = [rank_one_label(films, iou_thresholds, label=label, **common)]
-    return _resampled(ranked, interpolation, group_numbers(groups, len(films)), resamples, seed)
+    units, weights = _units_and_weights(groups, len(films), resamples, seed)
+    return _mean_of_thresholds(_resampled(ranked, interpolation, units, weights))
+
+
+def average_precision_estimates(
+    films: Sequence[AnsweredFilm],
+    iou_thresholds: Mapping[str, Sequence[float]],
+    *,
+    interpolation: str = "101-point",
+    ranking: str = "score",
+    labels: str = "exact",
+    area: Area | None = None,
+    max_detections: int = 100,
+    groups: Sequence[Any] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> dict[str, Resampled]:
+    """:func:`average_precision_estimate` of several sets of IoU thresholds, from one matching and one resampling.
+
+    Args:
+        films: with their answers.
+        iou_thresholds: by name the thresholds that a figure is the mean over.
+        interpolation: as for :func:`average_precision`.
+        ranking: as for :func:`average_precision`.
+        labels: ``"exact"`` or ``"synonyms"``; ``"ignore"`` takes all boxes together.
+        area: only findings of this size.
+        max_detections: the surest boxes of a film and label that are looked at.
+        groups: the patient of each film, where known.
+        resamples: number of bootstrap resamples.
+        seed: of the resampling.
+
+    Returns:
+        By the same names what :func:`average_precision_estimate` gives for each set.
+
+    Example:
+        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 7]],
+        ...                     pred_labels=["mass"], pred_scores=[0.8])
+        >>> found = average_precision_estimates([film], {"0.5": [0.5], "0.5 and 0.75": [0.5, 0.75]}, resamples=10)
+        >>> {name: one.value for name, one in found.items()}
+        {'0.5': 1.0, '0.5 and 0.75': 0.5}
+    """
+    every = sorted({threshold for several in iou_thresholds.values() for threshold in several})
+    ranked = rank_boxes(films, every, ranking=ranking, labels=labels, area=area, max_detections=max_detections)
+    units, weights = _units_and_weights(groups, len(films), resamples, seed)
+    by_threshold = _resampled(list(ranked.values()), interpolation, units, weights)
+    return {
+        name: _mean_of_thresholds([by_threshold[every.index(threshold)] for threshold in several])
+        for name, several in iou_thresholds.items()
+    }
 
 
 def average_precision_by_label(
@@ -207,9 +257,9 @@ def average_precision_by_label(
         {'effusion': 0.0, 'mass': 1.0}
     """
     ranked = rank_boxes(films, iou_thresholds, ranking=ranking, labels=labels, area=area, max_detections=max_detections)
-    units = group_numbers(groups, len(films))
+    units, weights = _units_and_weights(groups, len(films), resamples, seed)
     return {
-        name: _resampled([boxes], interpolation, units, resamples, seed)
+        name: _mean_of_thresholds(_resampled([boxes], interpolation, units, weights))
         for name, boxes in ranked.items()
         if boxes.references.any()
     }
@@ -274,40 +324,71 @@ def precision_recall_curve(
     kept = ~np.isnan(y)
     if not resamples:
         return Curve(name, x[kept], y[kept])
-    units = group_numbers(groups, len(films))
-    weights = resampling_counts(int(units.max(initial=-1)) + 1, resamples=resamples, seed=seed)
+    units, weights = _units_and_weights(groups, len(films), resamples, seed)
     _, resampled = read(ranked.by_group(units), weights)
     band = np.array([percentile_interval(column) for column in resampled.T])[kept].reshape(-1, 2)
     return Curve(name, x[kept], y[kept], band[:, 0], band[:, 1])
 
 
+def _units_and_weights(
+    groups: Sequence[Any] | None, films: int, resamples: int, seed: int
+) -> tuple[NDArray[np.int64], Array]:
+    """The group of each film, and how often each group was drawn, ``(resamples, groups)``."""
+    units = group_numbers(groups, films)
+    return units, resampling_counts(int(units.max(initial=-1)) + 1, resamples=resamples, seed=seed)
+
+
 def _resampled(
-    ranked: Sequence[RankedBoxes], interpolation: str, units: NDArray[np.int64], resamples: int, seed: int
-) -> Resampled:
-    n = int(units.max(initial=-1)) + 1
-    grouped = [boxes.by_group(units) for boxes in ranked]
-    weights = resampling_counts(n, resamples=resamples, seed=seed)
-    value = _mean_ap(ranked, np.ones((1, len(units))), interpolation)
-    return Resampled(float(value[0]), _mean_ap(grouped, weights, interpolation))
+    ranked: Sequence[RankedBoxes], interpolation: str, units: NDArray[np.int64], weights: Array
+) -> list[Resampled]:
+    """mAP at each threshold."""
+    values = _mean_ap(ranked, np.ones((1, len(units))), interpolation)[:, 0]
+    drawn = _mean_ap([boxes.by_group(units) for boxes in ranked], weights, interpolation)
+    return [Resampled(float(value), one) for value, one in zip(values, drawn, strict=True)]
+
+
+def _mean_of_thresholds(found: Sequence[Resampled]) -> Resampled:
+    # Whether there is something to measure does not depend on the threshold.
+    return Resampled(
+        float(np.mean([one.value for one in found])) if found else np.nan,
+        np.mean([one.resamples for one in found], axis=0),
+    )
 
 
 def _mean_ap(ranked: Sequence[RankedBoxes], weights: Array, interpolation: str) -> Array:
-    """mAP under each row of weights of the films, ``(rows,)``."""
+    """mAP at each threshold under each row of weights of the films, ``(thresholds, rows)``."""
     if interpolation not in INTERPOLATIONS:
         raise ValueError(
             f"Expected a known word for `interpolation`, got {interpolation!r}. Use one of: "
             f"{', '.join(INTERPOLATIONS)}."
         )
     levels = INTERPOLATIONS[interpolation]
-    aps = [_average_precision(boxes, t, weights, levels) for boxes in ranked for t in range(len(boxes.hit))]
-    return mean_of_measured(aps) if aps else np.full(len(weights), np.nan)
+    thresholds = len(ranked[0].hit) if ranked else 1
+    total, labels = np.zeros((thresholds, len(weights))), np.zeros(len(weights))
+    # A label that no film has is no part of the mean.
+    for boxes in (one for one in ranked if one.references.any()):
+        own, own_weights = _in_its_films(boxes, weights)
+        measured = own_weights @ own.references > 0
+        labels += measured
+        for t in range(thresholds):
+            total[t] += np.where(measured, _average_precision(own, t, own_weights, levels), 0.0)
+    return np.divide(total, labels, out=np.full(total.shape, np.nan), where=labels > 0)
+
+
+def _in_its_films(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Array]:
+    """The same without the films that have no box of the label; most have none where there are many labels."""
+    there = ranked.references > 0
+    there[ranked.film] = True
+    films = np.flatnonzero(there)
+    number = np.cumsum(there) - 1
+    return replace(ranked, film=number[ranked.film], references=ranked.references[films]), weights[:, films]
 
 
 def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None) -> Array:
-    measured = weights @ ranked.references > 0
+    """AP of one label at one threshold, ``(rows,)``; 0 where there is no reference box."""
     curves = list(_precision_recall(ranked, t, weights))
     if not curves:
-        return np.where(measured, 0.0, np.nan)
+        return np.zeros(len(weights))
     parts = []
     for recall, precision in curves:
         if levels is None:
@@ -317,7 +398,7 @@ def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Arra
             # AP = 1/|L| Σ_{l ∈ L} P̃(l): the levels that each point is the first to reach
             reached = np.searchsorted(levels, recall, side="right")
             parts.append((precision * np.diff(reached, axis=1, prepend=0)).sum(axis=1) / len(levels))
-    return np.where(measured, np.concatenate(parts), np.nan)
+    return np.concatenate(parts)
 
 
 def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[Array, Array]]:

@@ -14,6 +14,7 @@ from grounding_rewards.data.answered import read_answered
 from grounding_rewards.evaluation.bootstrap import RESAMPLES
 from grounding_rewards.evaluation.diff import MAIN_FIGURE, Change, Group, RunDifference, compare_runs, format_p
 from grounding_rewards.report.table import NOTHING, format_interval, format_value, markdown_table
+from grounding_rewards.rewards.labels import LABEL_MATCHING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,6 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "default: %(default)s",
     )
     parser.add_argument(
+        "--labels",
+        choices=LABEL_MATCHING,
+        default="ignore",
+        help="whether a box is right only under the finding's label, as for `evaluate`; default: %(default)s",
+    )
+    parser.add_argument(
         "--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap; default: %(default)s"
     )
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the bootstrap; default: %(default)s")
@@ -82,6 +89,7 @@ def run(options: argparse.Namespace) -> int:
     found = compare_runs(
         read_answered(options.a),
         read_answered(options.b),
+        labels=options.labels,
         main=options.figure,
         resamples=options.resamples,
         seed=options.seed,

@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.average_precision import average_precision_estimate, precision_recall_curve
+from grounding_rewards.evaluation.average_precision import (
+    average_precision_by_label,
+    average_precision_estimate,
+    precision_recall_curve,
+)
 from grounding_rewards.evaluation.bootstrap import (
     Estimate,
     percentile_interval,
@@ -36,17 +40,19 @@ from grounding_rewards.evaluation.figures import Figures
 from grounding_rewards.evaluation.film_figures import MATCHING, FilmFigure, film_figures, film_sums
 from grounding_rewards.evaluation.film_pairs import reference_ious
 from grounding_rewards.evaluation.froc import froc_curve
-from grounding_rewards.evaluation.ranked_boxes import FILM_AREAS
-from grounding_rewards.evaluation.ranked_figures import AP_THRESHOLDS, RankedFigures, states_labels
+from grounding_rewards.evaluation.ranked_boxes import COCO_AREAS, FILM_AREAS, label_name
+from grounding_rewards.evaluation.ranked_figures import AP_THRESHOLDS, RankedFigures, compares_labels
 from grounding_rewards.evaluation.segmentation import (
     SEGMENTATION_FIGURES,
     segmentation_areas,
     segmentation_estimates,
 )
+from grounding_rewards.evaluation.systems import UNNAMED
 from grounding_rewards.report.evaluation_parts import Calibration, Confusion, Curve, RobustnessPoint
 from grounding_rewards.report.table import Row
 
 Array = NDArray[np.float64]
+_Key = TypeVar("_Key")
 
 RESAMPLES = 2_000
 READERS = "readers' agreement"
@@ -200,12 +206,12 @@ def evaluate(
         lower_is_better=tuple(key for key, one in headings.items() if one.lower_is_better),
         unranked=tuple(key for key, one in headings.items() if one.lower_is_better is None),
         per_label=tuple(_label_rows(films, measures, ranked, groups)),
-        per_size=tuple(_size_rows(films, measures, groups)),
+        per_size=tuple(_size_rows(films, measures, ranked, groups)),
         pr_curves=pr_curves,
         froc_curves=froc_curves,
         calibration=calibration(films),
         ious=reference_ious(films),
-        confusion=confusion(films, synonyms=measures.labels == "synonyms") if states_labels(films) else None,
+        confusion=confusion(films, synonyms=measures.labels == "synonyms") if compares_labels(films) else None,
         robustness=tuple(robustness),
         facts=facts or {},
     )
@@ -233,10 +239,11 @@ def _figures(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> dict[str, Estimate]:
     drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
-    found = _ratios(film_sums(films, labels=measures.labels), **drawn)
+    areas = segmentation_areas(films)
+    found = _ratios(film_sums(films, labels=measures.labels, areas=areas), **drawn)
     by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn)
     found |= {key: one.estimate for key, one in by_rank.items()}
-    segmentation = segmentation_estimates(segmentation_areas(films), **drawn)
+    segmentation = segmentation_estimates(areas, **drawn)
     return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
 
 
@@ -247,6 +254,8 @@ def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str)
     rewards = {key: one for key, one in of_films.items() if key.startswith(_REWARD) or key == "sampled_reward"}
     rest = {key: one for key, one in of_films.items() if key not in rewards and key not in areas}
     found = {**ranked.figures(), **rest, **areas, **rewards}
+    if not compares_labels(films):
+        found.pop("label_accuracy")
     first = [key for key in (f"{_REWARD}{reward}", *_QUOTED) if key in found]
     return {**{key: found[key] for key in first}, **found}
 
@@ -255,18 +264,21 @@ def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFi
     """Average precision as COCO's own code has it, where that code is installed and knows such a figure."""
     if measures.interpolation != "101-point" or find_spec("faster_coco_eval") is None:
         return {}
+    every = sorted(set(chain.from_iterable(AP_THRESHOLDS.values())))
     found = {}
     for prefix, labels in ranked.average_precisions:
         if labels == "synonyms":
             continue
-        figures = coco_figures(films, sorted(set(chain.from_iterable(AP_THRESHOLDS.values()))), labels=labels)
+        figures = coco_figures(films, every, {"all": COCO_AREAS["all"]}, labels=labels)
         for key, thresholds in AP_THRESHOLDS.items():
             values = [figures.average_precision(iou_threshold=threshold) for threshold in thresholds]
             found[f"{prefix}_{key}"] = float(np.mean(values))
     return found
 
 
-def _ratios(sums: Mapping[str, Array], *, groups: Sequence[Any] | None, resamples: int, seed: int) -> Figures:
+def _ratios(
+    sums: Mapping[_Key, Array], *, groups: Sequence[Any] | None, resamples: int, seed: int
+) -> dict[_Key, Estimate]:
     names = list(sums)
     table = np.concatenate([sums[name] for name in names], axis=1)
     units = table if groups is None else sum_by_group(table, groups)
@@ -287,44 +299,64 @@ def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
 def _label_rows(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> Iterator[Row]:
-    """The most frequent labels of the references; false boxes have a label only where answers state any."""
+    """The most frequent labels of the references; false boxes have a label only where answers state any.
+
+    Labels that are compared as one are one row, under the spelling that is most frequent.
+    """
     drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
-    counts = Counter(label for film in films for label in film.gt_labels)
-    labels = dict(ranked.average_precisions).get("map")
-    for label, count in counts.most_common(_MOST_LABELS):
-        if labels is None:
-            found = _ratios(_reference_sums(films, label), **drawn)
-        else:
-            sums = detection_sums(films, matching=MATCHING, labels=labels, label=label)
-            found = _ratios({key: sums[key] for key in _BY_BOX}, **drawn)
-            found["ap_50"] = average_precision_estimate(
-                films, (0.5,), label=label, labels=labels, ranking=ranked.ranking, **drawn
-            ).estimate
-        yield Row(f"{label} ({count})", found)
+    compared = dict(ranked.average_precisions).get("map")
+    spellings: dict[str, Counter[str]] = defaultdict(Counter)
+    for label in chain.from_iterable(film.gt_labels for film in films):
+        spellings[label_name(label, compared or "exact")][label] += 1
+    names = sorted(spellings, key=lambda name: -spellings[name].total())[:_MOST_LABELS]
+    if not names:
+        return
+    if compared is None:
+        sums = _reference_sums(films, names)
+        precisions = {}
+    else:
+        by_label = {name: detection_sums(films, matching=MATCHING, labels=compared, label=name) for name in names}
+        sums = {(name, key): by_label[name][key] for name in names for key in _BY_BOX}
+        precisions = average_precision_by_label(
+            films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn
+        )
+    found: dict[str, Figures] = defaultdict(dict)
+    for (name, key), estimate in _ratios(sums, **drawn).items():
+        found[name][key] = estimate
+    for name in names:
+        figures = found[name] | ({"ap_50": precisions[name].estimate} if name in precisions else {})
+        ((spelling, _),) = spellings[name].most_common(1)
+        yield Row(f"{spelling.strip() or UNNAMED} ({spellings[name].total()})", figures)
 
 
-def _reference_sums(films: Sequence[AnsweredFilm], label: str) -> dict[str, Array]:
-    """Of the reference boxes with this label: their IoUs with their partners, and how many reach a threshold."""
+def _reference_sums(films: Sequence[AnsweredFilm], names: Sequence[str]) -> dict[tuple[str, str], Array]:
+    """Of the reference boxes of each label: their IoUs with their partners, and how many reach a threshold."""
     ious, there = MatchedFilms(films).best_ious
-    mine = np.zeros(there.shape, dtype=bool)
+    label = np.full(there.shape, "", dtype=object)
     for k, film in enumerate(films):
-        mine[k, : len(film.gt_labels)] = [other == label for other in film.gt_labels]
-    n = mine.sum(axis=1)
-    return {
-        key: np.column_stack([np.where(mine, value, 0.0).sum(axis=1), n])
-        for key, value in (("mean_iou", ious), ("recall_50", ious >= 0.5), ("recall_75", ious >= 0.75))
-    }
+        label[k, : len(film.gt_labels)] = [label_name(one, "exact") for one in film.gt_labels]
+    values = {"mean_iou": ious, "recall_50": ious >= 0.5, "recall_75": ious >= 0.75}
+    found = {}
+    for name in names:
+        mine = there & (label == name)
+        for key, value in values.items():
+            found[name, key] = np.column_stack([np.where(mine, value, 0.0).sum(axis=1), mine.sum(axis=1)])
+    return found
 
 
-def _size_rows(films: Sequence[AnsweredFilm], measures: Measures, groups: Sequence[Any] | None) -> Iterator[Row]:
+def _size_rows(
+    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
+) -> Iterator[Row]:
+    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn}
     for name, area in FILM_AREAS.items():
         sums = detection_sums(films, matching=MATCHING, labels=measures.labels, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
-            found = _ratios(
-                {key: sums[key] for key in _BY_BOX}, groups=groups, resamples=measures.resamples, seed=measures.seed
-            )
-            yield Row(f"{name} ({boxes})", found)
+            found = _ratios({key: sums[key] for key in _BY_BOX}, **drawn)
+            # COCO's rule for sizes, as in every AP by area.
+            ap = average_precision_estimate(films, (0.5,), labels="ignore", area=area, **common)
+            yield Row(f"{name} ({boxes})", {**found, "ap_50": ap.estimate})
 
 
 def _curves(

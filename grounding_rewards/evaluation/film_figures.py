@@ -52,12 +52,13 @@ def film_figures(films: Sequence[AnsweredFilm]) -> dict[str, FilmFigure]:
     return figures
 
 
-def film_sums(films: Sequence[AnsweredFilm], *, labels: str = "ignore") -> dict[str, Array]:
+def film_sums(films: Sequence[AnsweredFilm], *, labels: str = "ignore", areas: Array | None = None) -> dict[str, Array]:
     """The numerators and denominators of every figure of :func:`film_figures`, ``(films, 2)`` each.
 
     Args:
         films: answered films.
         labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
+        areas: of :func:`grounding_rewards.evaluation.segmentation.segmentation_areas`, where they are known already.
 
     Example:
         >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2], [6, 6, 9, 9]])
@@ -68,7 +69,7 @@ def film_sums(films: Sequence[AnsweredFilm], *, labels: str = "ignore") -> dict[
     if films and all(film.sampled_rewards for film in films):
         sums["sampled_reward"] = _means([float(np.mean(film.sampled_rewards)) for film in films])
     sums |= detection_sums(films, matching=MATCHING, labels=labels)
-    hit, false, missed, rest = segmentation_areas(films).reshape(-1, 4).T
+    hit, false, missed, rest = (segmentation_areas(films) if areas is None else areas).T
     sums["dice"] = np.column_stack([2 * hit, 2 * hit + false + missed])
     sums["pixel_accuracy"] = np.column_stack([hit + rest, hit + false + missed + rest])
     return sums

@@ -54,7 +54,11 @@ _ALMOST_ONE = 1 - 1e-10
 
 
 class Area(NamedTuple):
-    """A range of box sizes, both ends within it: ``of`` is `pixels`, or `film` for fractions of the film's area."""
+    """A range of box sizes: ``of`` is `pixels`, or `film` for fractions of the film's area.
+
+    Both ends are within a range in pixels, as COCO has it; ``high`` is not within one in fractions, so that ranges
+    that meet share no box.
+    """
 
     low: float
     high: float
@@ -72,7 +76,8 @@ class Area(NamedTuple):
             array([ True, False])
         """
         sizes = areas / film_areas if self.of == "film" else areas
-        return np.asarray((sizes >= self.low) & (sizes <= self.high), dtype=bool)
+        below = sizes < self.high if self.of == "film" else sizes <= self.high
+        return np.asarray((sizes >= self.low) & below, dtype=bool)
 
 
 #: COCO's sizes. On a film of 2500 by 3000 pixels nearly every finding is `large`.

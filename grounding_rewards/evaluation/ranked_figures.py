@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.average_precision import COCO_THRESHOLDS, average_precision_estimate
+from grounding_rewards.evaluation.average_precision import COCO_THRESHOLDS, average_precision_estimates
 from grounding_rewards.evaluation.bootstrap import RESAMPLES
 from grounding_rewards.evaluation.coco import states_confidences
 from grounding_rewards.evaluation.film_figures import FilmFigure
 from grounding_rewards.evaluation.froc import FROC_RATES, sensitivity_at_false_positives
+from grounding_rewards.evaluation.ranked_boxes import label_name
 from grounding_rewards.evaluation.resampled import Resampled
+from grounding_rewards.evaluation.systems import UNNAMED
 
 #: End of the key → the IoU thresholds that average precision is the mean over.
 AP_THRESHOLDS: dict[str, tuple[float, ...]] = {"30": (0.3,), "40": (0.4,), "50": (0.5,), "50_95": COCO_THRESHOLDS}
@@ -35,7 +37,7 @@ class RankedFigures(NamedTuple):
 
     @classmethod
     def of(cls, films: Sequence[AnsweredFilm], labels: str = "ignore") -> RankedFigures:
-        """By what the answers state: a confidence for every box, a label for any.
+        """By what the answers state, a confidence for every box, a label for any, and whether references have labels.
 
         Args:
             films: answered films, of one run or of several.
@@ -47,7 +49,7 @@ class RankedFigures(NamedTuple):
         """
         stated = any(len(film.pred) for film in films) and states_confidences(films)
         kinds = [("ap", "ignore")]
-        if states_labels(films):
+        if compares_labels(films):
             kinds.append(("map", "synonyms" if labels == "synonyms" else "exact"))
         return cls("score" if stated else "tied", tuple(kinds))
 
@@ -59,7 +61,11 @@ class RankedFigures(NamedTuple):
             'AP at IoU 0.5, boxes tied'
         """
         by_score = self.ranking == "score"
-        order = "in the order of stated confidences" if by_score else "no confidences stated, so all are equally sure"
+        order = (
+            "in the order of stated confidences"
+            if by_score
+            else "not every box has a stated confidence, so all are equally sure"
+        )
         found = {}
         for prefix, _ in self.average_precisions:
             name, over = _KINDS[prefix]
@@ -108,9 +114,9 @@ class RankedFigures(NamedTuple):
         drawn: dict[str, Any] = {"groups": groups, "resamples": resamples, "seed": seed}
         common: dict[str, Any] = {"interpolation": interpolation, "ranking": self.ranking, **drawn}
         found = {
-            f"{prefix}_{key}": average_precision_estimate(films, thresholds, labels=labels, **common)
+            f"{prefix}_{key}": one
             for prefix, labels in self.average_precisions
-            for key, thresholds in AP_THRESHOLDS.items()
+            for key, one in average_precision_estimates(films, AP_THRESHOLDS, labels=labels, **common).items()
         }
         if self.ranking == "score":
             sensitivities = sensitivity_at_false_positives(films, **drawn)
@@ -120,11 +126,13 @@ class RankedFigures(NamedTuple):
         return found
 
 
-def states_labels(films: Sequence[AnsweredFilm]) -> bool:
-    """Whether any predicted box has a label, so that there is a mean over labels.
+def compares_labels(films: Sequence[AnsweredFilm]) -> bool:
+    """Whether any predicted box has a label, and the reference boxes have some by which it is right or wrong.
 
     Example:
-        >>> states_labels([AnsweredFilm("a", 9, 9, pred=[[0, 0, 5, 5]], pred_labels=["mass"])])
-        True
+        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 5, 5]])
+        >>> compares_labels([film]), compares_labels([film, AnsweredFilm("b", 9, 9, pred=film.pred, pred_labels=["x"])])
+        (False, True)
     """
-    return any(label for film in films for label in film.pred_labels)
+    names = {label_name(label, "exact") for film in films for label in film.gt_labels}
+    return any(label for film in films for label in film.pred_labels) and "" not in names and names != {UNNAMED}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,8 @@ SIDE_BY_SIDE = ("R1", "R2", "R3", "R4", "R5")
 
 # Columns that play no part in scoring, or are large.
 _PASSED_OVER = ("prompt", "image", "images", "completion_ids", "ground_truth")
-_UNNAMED = "finding"
+#: The label of a reference box that has none.
+UNNAMED = "finding"
 
 Row = Mapping[str, Any]
 
@@ -111,17 +113,35 @@ def _reference(row: Row, name: str) -> AnsweredFilm:
     patient, image = row.get("patient_id"), row.get("image_path")
     return AnsweredFilm(
         id=name if row.get("id") is None else str(row["id"]),
-        width=float(row["width"]),
-        height=float(row["height"]),
+        width=_size(row, "width"),
+        height=_size(row, "height"),
         gt=boxes,
-        gt_labels=(_UNNAMED,) * len(boxes)
+        gt_labels=(UNNAMED,) * len(boxes)
         if labels is None
-        else tuple(_UNNAMED if label is None else str(label) for label in labels),
+        else tuple(UNNAMED if label is None else str(label) for label in labels),
         ignore=as_box_array([] if row.get("ignore_boxes") is None else row["ignore_boxes"], "ignore_boxes"),
-        patient=None if patient in (None, "") else str(patient),
+        patient=None if _is_missing(patient) else str(patient),
         image=None if image is None else str(image),
         status="empty",
     )
+
+
+def _size(row: Row, side: str) -> float:
+    try:
+        pixels = float(row[side])
+    except (TypeError, ValueError):
+        pixels = math.nan
+    if not 0 < pixels < math.inf:
+        raise ValueError(
+            f"Expected a number of pixels for `{side}`, got {row[side]!r} for the film with id {row.get('id', '-')!r}. "
+            "Give the size of the film, not of what the model saw."
+        )
+    return pixels
+
+
+def _is_missing(patient: Any) -> bool:
+    # A table writes an empty cell among numbers as NaN.
+    return patient in (None, "") or (isinstance(patient, float) and math.isnan(patient))
 
 
 def _said(judged: ScoredCompletion) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from grounding_rewards.evaluation.average_precision import (
     average_precision,
     average_precision_by_label,
     average_precision_estimate,
+    average_precision_estimates,
     mean_average_precision,
     precision_recall_curve,
 )
@@ -403,3 +404,36 @@ def _nih(folder: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
 def _chestx_det(folder: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
     records = json.loads((folder / "ChestX_Det_test.sample.json").read_text(encoding="utf-8"))
     return {record["file_name"]: (record["boxes"], record["syms"]) for record in records}
+
+
+@pytest.mark.parametrize("labels", ["exact", "ignore"])
+def test_several_sets_of_thresholds_at_once(labels: str) -> None:
+    films, sets = random_films(4), {"0.3": (0.3,), "0.5": (0.5,), "0.5 to 0.95": COCO_THRESHOLDS}
+    found = average_precision_estimates(films, sets, labels=labels, groups=[f.patient for f in films], resamples=30)
+    for name, thresholds in sets.items():
+        alone = average_precision_estimate(
+            films, thresholds, labels=labels, groups=[film.patient for film in films], resamples=30
+        )
+        assert found[name].value == pytest.approx(alone.value, abs=1e-12)
+        assert found[name].resamples == pytest.approx(alone.resamples, abs=1e-12, nan_ok=True)
+
+
+def test_many_labels_of_one_film_each() -> None:
+    """The mean over labels is that of the labels one by one, in every resampling those that it has drawn."""
+    films = [
+        replace(film, gt_labels=tuple(f"{k} {one}" for one in film.gt_labels), pred_labels=film.gt_labels[:0])
+        for k, film in enumerate(random_films(8, 12))
+    ]
+    films = [
+        replace(film, pred=film.gt, pred_labels=film.gt_labels, pred_scores=np.ones(len(film.gt)))
+        if k % 2
+        else replace(film, pred=[], pred_labels=(), pred_scores=[])
+        for k, film in enumerate(films)
+    ]
+    found = average_precision_estimate(films, [0.5], resamples=40)
+    weights = resampling_counts(len(films), resamples=40)
+    number = np.array([len(set(film.gt_labels)) for film in films])
+    right = number * (np.arange(len(films)) % 2)
+    drawn = weights > 0
+    assert found.value == pytest.approx(right.sum() / number.sum())
+    assert found.resamples == pytest.approx((drawn @ right) / (drawn @ number))

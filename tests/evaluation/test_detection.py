@@ -133,7 +133,8 @@ def test_labels_and_sizes_add_up_to_the_whole(seed: int) -> None:
         whole = MatchedFilms(films, labels=labels).counts(0.5)
         parts = [MatchedFilms(films, labels=labels, label=label).counts(0.5) for label in LABELS]
         np.testing.assert_array_equal(np.sum(parts, axis=0), whole)
-    # both ends of a range belong to it, so that the parts are disjoint where no box is just as large
+    # one box at the border of two sizes
+    films.append(AnsweredFilm("border", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 9]]))
     parts = [MatchedFilms(films, area=area).counts(0.5) for area in FILM_AREAS.values()]
     np.testing.assert_array_equal(np.sum(parts, axis=0), MatchedFilms(films).counts(0.5))
 
