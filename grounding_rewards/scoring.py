@@ -160,6 +160,40 @@ class GroundingReward:
         """
         return float(self._score_one(pred, gt, ignore, pred_labels, gt_labels).reward[0])
 
+    def score_many(
+        self,
+        pred: Sequence[ArrayLike],
+        gt: Sequence[ArrayLike],
+        *,
+        ignore: Sequence[ArrayLike] | None = None,
+        pred_labels: Sequence[Sequence[str | None]] | None = None,
+        gt_labels: Sequence[Sequence[str]] | None = None,
+    ) -> list[float]:
+        """:meth:`score` of n films at once, which takes far less time than one by one.
+
+        Args:
+            pred: for each film ``(n, 4)`` xyxy.
+            gt: for each film ``(m, 4)`` xyxy.
+            ignore: for each film ``(k, 4)`` xyxy.
+            pred_labels: for each film n labels; for a reward that compares labels.
+            gt_labels: for each film m labels; for a reward that compares labels.
+
+        Example:
+            >>> get_reward("R3").score_many([[[0, 0, 10, 8]], []], [[[0, 0, 10, 10]], []])
+            [0.8, 0.2]
+        """
+        said, true = (
+            None if labels is None else list(chain.from_iterable(labels)) for labels in (pred_labels, gt_labels)
+        )
+        outcomes = _score_boxes(
+            self.box_reward,
+            BoxBatch.of(pred, "pred"),
+            BoxBatch.of(gt, "gt"),
+            ignore=None if ignore is None else BoxBatch.of(ignore, "ignore"),
+            labels=self.box_reward.label_codes(said, true) if self.compares_labels else None,
+        )
+        return outcomes.reward.tolist()
+
     def explain(
         self,
         pred: ArrayLike,

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.scoring import METRIC_KEYS, completion_text
+from tests.conftest import box_lists, valid_box_lists
 
 GT = [[0, 0, 50, 50]]
 RIGHT = '[{"bbox_2d": [0, 0, 500, 500], "label": "nodule"}]'
@@ -454,3 +455,30 @@ def test_a_completion_is_scored_alike_in_any_company(texts, random):
     boxes = [random.choice([GT, []]) for _ in texts]
     alone = [score([text], [truth])[0] for text, truth in zip(texts, boxes, strict=True)]
     assert score(texts, boxes) == alone
+
+
+@pytest.mark.parametrize("name", ["R1", "R2", "R3", "R4", "R5", "tests.test_scoring.HalfReward"])
+@given(st.lists(st.tuples(box_lists(), valid_box_lists(max_size=3), valid_box_lists(max_size=1)), max_size=4))
+def test_many_films_score_as_each_does(name, films):
+    reward = gr.get_reward(name)
+    pred, gt, ignore = (list(part) for part in zip(*films, strict=True)) if films else ([], [], [])
+    expected = [reward.score(*film[:2], ignore=film[2]) for film in films]
+    assert reward.score_many(pred, gt, ignore=ignore) == pytest.approx(expected)
+
+
+class HalfReward:
+    """Somebody's own reward."""
+
+    def score(self, pred, gt):
+        return 0.5 if len(pred) == len(gt) else 0.0
+
+
+def test_many_films_with_labels():
+    reward = gr.get_reward("R3", label_matching="exact")
+    boxes = [[[0, 0, 9, 9]], [[0, 0, 9, 9], [20, 20, 30, 30]], []]
+    said, true = [["mass"], ["mass", None], []], [["mass"], ["nodule", "mass"], []]
+    expected = [
+        reward.score(box, box, pred_labels=one, gt_labels=other)
+        for box, one, other in zip(boxes, said, true, strict=True)
+    ]
+    assert reward.score_many(boxes, boxes, pred_labels=said, gt_labels=true) == expected

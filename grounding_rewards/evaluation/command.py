@@ -49,6 +49,11 @@ examples:
 
 _PACKAGES = ("grounding_rewards", "numpy", "faster-coco-eval", "torch", "transformers", "vllm")
 _TEMPERATURE = 1.0
+_BASELINES = (
+    "constant box: the mean box of each label that at least half of the training films carry, else of the most "
+    "frequent label; whole image: with the most frequent label; another reader: the first who did not draw the "
+    "reference, and the reference itself on films that nobody else read"
+)
 _NO_SPLIT = "none"
 
 
@@ -127,12 +132,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Evaluate, print the table, and write the folder."""
     _check(options)
+    # Before hours of generation, not after.
+    training = _training_films(options)
     asked = _ask_model(options) if options.model is not None else _read_log(options)
     if asked is None:
         # One of several processes, whose part of the films is done.
         return 0
     with _steps() as told:
-        measured = _measure(options, asked, told)
+        measured = _measure(options, asked, training, told)
         told("drawing")
         _write(options, asked, measured)
     _print(options, measured)
@@ -173,6 +180,8 @@ def _check(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"Expected at least 1 for --{name.replace('_', '-')}, got {value}. Leave it out for all.")
+    if options.resamples < 1:
+        raise ValueError(f"Expected at least 1 for --resamples, got {options.resamples}. 2000 is usual.")
     if options.nms is not None and not 0 <= options.nms <= 1:
         raise ValueError(f"Expected an IoU from 0 to 1 for --nms, got {options.nms:g}. 0.5 is usual.")
     if options.samples < 0:
@@ -200,6 +209,8 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
         reward_kwargs=parameters_from_option(options.reward_kwargs),
         box_format=box_format_from_option(options.box_format),
     )
+    light = light_rows(task.dataset)
+    _refuse_lost_labels(options.labels, light)
     name = _system_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
     generate = partial(
@@ -224,7 +235,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
     if not state.is_main_process:
         return None
-    answers = Answers(light_rows(task.dataset), texts, partial(load_dataset_image, task.dataset))
+    answers = Answers(light, texts, partial(load_dataset_image, task.dataset))
     robustness = _change_films(options, model, processor, task) if options.robustness else []
     facts = {
         "model": options.model,
@@ -287,20 +298,47 @@ def _read_log(options: argparse.Namespace) -> _Asked:
         text_column=options.text_column,
         sizes={"width": options.width, "height": options.height},
     )
+    _refuse_lost_labels(options.labels, answers.rows)
     box_format = box_format_from_option(options.box_format)
     reward = get_reward(options.reward, **{"box_format": box_format, **parameters_from_option(options.reward_kwargs)})
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
     return _Asked(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
 
 
-def _measure(options: argparse.Namespace, asked: _Asked, told: Callable[[str], None]) -> Measured:
+def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
+    from grounding_rewards.evaluation.inputs import load_rows
+
+    if options.dataset is None or options.train_split == _NO_SPLIT:
+        return None
+    try:
+        return load_rows(options.dataset, options.train_split)
+    except ValueError as error:
+        raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
+
+
+def _refuse_lost_labels(labels: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Compared with references that have no labels, no box would be right."""
+    if labels == "ignore":
+        return
+    for row in rows:
+        named = row.get("labels")
+        if len(row.get("boxes") or ()) and (named is None or not all(str(label or "").strip() for label in named)):
+            raise ValueError(
+                f"Expected a label for every reference box for --labels {labels}, got none on the film with id "
+                f"{row.get('id', '-')!r}. Name the findings, or leave --labels out."
+            )
+
+
+def _measure(
+    options: argparse.Namespace,
+    asked: _Asked,
+    training: Sequence[Mapping[str, Any]] | None,
+    told: Callable[[str], None],
+) -> Measured:
     from grounding_rewards.evaluation.evaluate import Measures, evaluate
-    from grounding_rewards.evaluation.inputs import load_rows, readers_agreement
+    from grounding_rewards.evaluation.inputs import readers_agreement
     from grounding_rewards.evaluation.systems import baseline_systems, read_answers
 
-    training = None
-    if options.dataset is not None and options.train_split != _NO_SPLIT:
-        training = load_rows(options.dataset, options.train_split)
     films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
     told("answering without a look at the films")
     baselines = baseline_systems(asked.answers.rows, training, asked.reward)
@@ -322,6 +360,7 @@ def _facts(
     from grounding_rewards.evaluation.coco import states_confidences
 
     patients = {film.patient for film in films if film.patient is not None}
+    unknown = sum(film.patient is None for film in films)
     by_coco = states_confidences(films) and measures.interpolation == "101-point" and _version("faster-coco-eval")
     versions = {name: found for name in _PACKAGES if (found := _version(name)) is not None}
     return {
@@ -329,6 +368,7 @@ def _facts(
         "split": options.split if options.dataset is not None else "",
         "films": len(films),
         "patients": len(patients) or "not known",
+        **({"films whose patient is not known": unknown} if patients and unknown else {}),
         "films without a finding": sum(film.is_normal for film in films),
         "reference boxes": sum(len(film.gt) for film in films),
         "reward": repr(asked.reward),
@@ -337,6 +377,7 @@ def _facts(
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
         "average precision": f"{measures.interpolation}, by "
         + (f"faster-coco-eval {by_coco}" if by_coco else "this package"),
+        "baselines": _BASELINES,
         "intervals": f"95 % percentile bootstrap over {'patients' if patients else 'films'}, "
         f"{measures.resamples} resamples, seed {measures.seed}",
         "versions": ", ".join(
@@ -377,8 +418,8 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
         definitions=found.definitions,
         lower_is_better=found.lower_is_better,
         unranked=found.unranked,
-        per_label=found.per_label,
-        per_size=found.per_size,
+        per_label=[group.row for group in found.per_label],
+        per_size=[group.row for group in found.per_size],
         pr_curves=found.pr_curves,
         froc_curves=found.froc_curves,
         calibration=found.calibration,

@@ -48,6 +48,7 @@ from grounding_rewards.evaluation.bootstrap import (
 )
 from grounding_rewards.evaluation.film_figures import FilmFigure, film_figures, film_sums
 from grounding_rewards.evaluation.film_pairs import reference_ious
+from grounding_rewards.evaluation.ranked_boxes import FILM_AREAS, Area
 from grounding_rewards.evaluation.ranked_figures import RankedFigures
 from grounding_rewards.evaluation.resampled import resampled_difference
 from grounding_rewards.report.table import format_interval, format_value
@@ -57,8 +58,8 @@ _Groups = dict[str, NDArray[np.bool_]]
 
 #: What the verdict is about unless told otherwise: it sees missed findings and false boxes alike.
 MAIN_FIGURE = "f1_50"
-#: From which to below which part of the film's area a reference box has this size.
-SIZES: dict[str, tuple[float, float]] = {"small": (0.0, 0.01), "medium": (0.01, 0.1), "large": (0.1, math.inf)}
+#: Sizes of reference boxes, by their part of the film's area.
+SIZES: dict[str, Area] = dict(zip(("small", "medium", "large"), FILM_AREAS.values(), strict=True))
 
 _LEVEL = 0.05
 # Of figures that are worked out anew on every resampling; their intervals need no more.
@@ -366,7 +367,7 @@ def _label_groups(films: Sequence[AnsweredFilm]) -> _Groups:
 def _size_groups(films: Sequence[AnsweredFilm]) -> _Groups:
     parts = [box_area(film.gt) / (film.width * film.height) for film in films]
     share = np.concatenate([np.zeros(0), *parts])
-    groups = {name: (low <= share) & (share < high) for name, (low, high) in SIZES.items()}
+    groups = {name: size.holds(share, np.ones(len(share))) for name, size in SIZES.items()}
     return {name: members for name, members in groups.items() if members.any()}
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,9 @@ from grounding_rewards.report.table import Row
 Array = NDArray[np.float64]
 _Key = TypeVar("_Key")
 
+# COCO's own code has a cell for every film and label; beyond this many, ours, which is equal to it, does the work.
+_COCO_CELLS = 5_000_000
+
 RESAMPLES = 2_000
 READERS = "readers' agreement"
 
@@ -92,6 +95,19 @@ class Measures:
             raise ValueError(f"Expected at least 1 for `resamples`, got {self.resamples}. {RESAMPLES} is usual.")
 
 
+class Group(NamedTuple):
+    """The boxes of one label or size: the number of reference boxes, and figures by key."""
+
+    name: str
+    boxes: int
+    figures: Figures
+
+    @property
+    def row(self) -> Row:
+        """The group as a row of a table."""
+        return Row(f"{self.name} ({self.boxes})", self.figures)
+
+
 @dataclass(frozen=True)
 class Evaluation:
     """What an evaluation says. The first of ``systems`` is what was evaluated, the others are baselines.
@@ -102,8 +118,8 @@ class Evaluation:
         definitions: key → what it is, in a sentence.
         lower_is_better: keys for which that holds.
         unranked: keys for which neither more nor less is better.
-        per_label: a row for each label of the references.
-        per_size: a row for each size of the boxes.
+        per_label: the labels of the references, the most frequent first.
+        per_size: the sizes of the boxes.
         pr_curves: precision over recall.
         froc_curves: sensitivity over false boxes per film.
         calibration: of stated confidences; None without them.
@@ -118,8 +134,8 @@ class Evaluation:
     definitions: Mapping[str, str]
     lower_is_better: tuple[str, ...]
     unranked: tuple[str, ...]
-    per_label: tuple[Row, ...]
-    per_size: tuple[Row, ...]
+    per_label: tuple[Group, ...]
+    per_size: tuple[Group, ...]
     pr_curves: tuple[Curve, ...]
     froc_curves: tuple[Curve, ...]
     calibration: Calibration | None
@@ -139,10 +155,14 @@ class Evaluation:
         def plain(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
             return {name: {key: _as_json(one) for key, one in figures.items()} for name, figures in rows.items()}
 
+        def by_name(groups: Sequence[Group]) -> dict[str, Any]:
+            figures = plain({group.name: group.figures for group in groups})
+            return {group.name: {"boxes": group.boxes, **figures[group.name]} for group in groups}
+
         return {
             "systems": plain(self.systems),
-            "per_label": plain({row.name: row.figures for row in self.per_label}),
-            "per_size": plain({row.name: row.figures for row in self.per_size}),
+            "per_label": by_name(self.per_label),
+            "per_size": by_name(self.per_size),
             "robustness": [_point_as_json(point) for point in self.robustness],
             "headings": dict(self.headings),
             "definitions": dict(self.definitions),
@@ -205,8 +225,8 @@ def evaluate(
         definitions={key: one.definition for key, one in headings.items()},
         lower_is_better=tuple(key for key, one in headings.items() if one.lower_is_better),
         unranked=tuple(key for key, one in headings.items() if one.lower_is_better is None),
-        per_label=tuple(_label_rows(films, measures, ranked, groups)),
-        per_size=tuple(_size_rows(films, measures, ranked, groups)),
+        per_label=tuple(_by_label(films, measures, ranked, groups)),
+        per_size=tuple(_by_size(films, measures, ranked, groups)),
         pr_curves=pr_curves,
         froc_curves=froc_curves,
         calibration=calibration(films),
@@ -264,6 +284,8 @@ def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFi
     """Average precision as COCO's own code has it, where that code is installed and knows such a figure."""
     if measures.interpolation != "101-point" or find_spec("faster_coco_eval") is None:
         return {}
+    if len(films) * len({label for film in films for label in film.gt_labels}) > _COCO_CELLS:
+        return {}
     every = sorted(set(chain.from_iterable(AP_THRESHOLDS.values())))
     found = {}
     for prefix, labels in ranked.average_precisions:
@@ -296,12 +318,12 @@ def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
     return {} if f1 is None else {"f1_50": Estimate(*(math.nan if value is None else value for value in f1))}
 
 
-def _label_rows(
+def _by_label(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
-) -> Iterator[Row]:
+) -> Iterator[Group]:
     """The most frequent labels of the references; false boxes have a label only where answers state any.
 
-    Labels that are compared as one are one row, under the spelling that is most frequent.
+    Labels that are compared as one are one group, under the spelling that is most frequent.
     """
     drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
     compared = dict(ranked.average_precisions).get("map")
@@ -326,7 +348,7 @@ def _label_rows(
     for name in names:
         figures = found[name] | ({"ap_50": precisions[name].estimate} if name in precisions else {})
         ((spelling, _),) = spellings[name].most_common(1)
-        yield Row(f"{spelling.strip() or UNNAMED} ({spellings[name].total()})", figures)
+        yield Group(spelling.strip() or UNNAMED, spellings[name].total(), figures)
 
 
 def _reference_sums(films: Sequence[AnsweredFilm], names: Sequence[str]) -> dict[tuple[str, str], Array]:
@@ -344,9 +366,9 @@ def _reference_sums(films: Sequence[AnsweredFilm], names: Sequence[str]) -> dict
     return found
 
 
-def _size_rows(
+def _by_size(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
-) -> Iterator[Row]:
+) -> Iterator[Group]:
     drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
     common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn}
     for name, area in FILM_AREAS.items():
@@ -356,7 +378,7 @@ def _size_rows(
             found = _ratios({key: sums[key] for key in _BY_BOX}, **drawn)
             # COCO's rule for sizes, as in every AP by area.
             ap = average_precision_estimate(films, (0.5,), labels="ignore", area=area, **common)
-            yield Row(f"{name} ({boxes})", {**found, "ap_50": ap.estimate})
+            yield Group(name, boxes, {**found, "ap_50": ap.estimate})
 
 
 def _curves(

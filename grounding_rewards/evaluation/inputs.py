@@ -101,7 +101,7 @@ def read_log(
         first: dict[str, dict[str, Any]] = {}
         for text, row in zip(completions, rows, strict=True):
             texts.setdefault(str(row["id"]), []).append(text)
-            first.setdefault(str(row["id"]), row)
+            _refuse_other_film(row, first.setdefault(str(row["id"]), row))
         if dataset is not None:
             return _by_name(texts, first, dataset, known)
         return _alone(list(first.values()), list(texts.values()), paths, known)
@@ -115,6 +115,15 @@ def read_log(
         )
     films = [{**known, **row} for row in light_rows(dataset)]
     return Answers(_with_formats(films, rows), alone, partial(load_dataset_image, dataset))
+
+
+def _refuse_other_film(row: Mapping[str, Any], first: Mapping[str, Any]) -> None:
+    for column in ("boxes", "labels", "width", "height", "ignore_boxes"):
+        if row.get(column) != first.get(column):
+            raise ValueError(
+                f"Expected the same `{column}` in all rows of one film, got others for id {row['id']!r}. Rows with one "
+                "id are answers to one film: give films names of their own."
+            )
 
 
 def _by_name(

@@ -15,7 +15,13 @@ import numpy as np
 from grounding_rewards.audit import SpaceWarning
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.baselines import CONSTANT, CONSTANT_OF_THESE, baseline_rules, mean_boxes
+from grounding_rewards.evaluation.baselines import (
+    CONSTANT,
+    CONSTANT_OF_THESE,
+    BoxAnswer,
+    baseline_rules,
+    mean_boxes,
+)
 from grounding_rewards.evaluation.detection import without_duplicates
 from grounding_rewards.scoring import GroundingReward, ScoredCompletion, completion_text, get_reward
 
@@ -207,25 +213,35 @@ def baseline_systems(
     constant = mean_boxes(named if training is None else training, at_least_one=True)
     rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
     return {
-        CONSTANT_OF_THESE if name == CONSTANT and training is None else name: [
-            _with_boxes(film, *rule(row), rewards) for film, row in zip(films, named, strict=True)
-        ]
+        CONSTANT_OF_THESE if name == CONSTANT and training is None else name: _with_boxes(
+            films, [rule(row) for row in named], rewards
+        )
         for name, rule in baseline_rules(named, constant).items()
     }
 
 
 def _with_boxes(
-    film: AnsweredFilm, boxes: Any, labels: Sequence[str], rewards: Mapping[str, GroundingReward]
-) -> AnsweredFilm:
-    names = {"pred_labels": list(labels), "gt_labels": list(film.gt_labels)}
-    return replace(
-        film,
-        pred=boxes,
-        pred_labels=tuple(labels),
-        pred_scores=np.full(len(boxes), np.nan),
-        status="boxes" if len(boxes) else "empty",
-        rewards={
-            name: reward.score(boxes, film.gt, ignore=film.ignore, **(names if reward.compares_labels else {}))
-            for name, reward in rewards.items()
-        },
-    )
+    films: Sequence[AnsweredFilm], answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward]
+) -> list[AnsweredFilm]:
+    boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
+    named: dict[str, Any] = {"pred_labels": labels, "gt_labels": [film.gt_labels for film in films]}
+    scores = {
+        name: reward.score_many(
+            boxes,
+            [film.gt for film in films],
+            ignore=[film.ignore for film in films],
+            **(named if reward.compares_labels else {}),
+        )
+        for name, reward in rewards.items()
+    }
+    return [
+        replace(
+            film,
+            pred=boxes[k],
+            pred_labels=tuple(labels[k]),
+            pred_scores=np.full(len(boxes[k]), np.nan),
+            status="boxes" if len(boxes[k]) else "empty",
+            rewards={name: values[k] for name, values in scores.items()},
+        )
+        for k, film in enumerate(films)
+    ]

@@ -159,6 +159,9 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
         (["--completions", "nowhere.jsonl"], "Expected a file, or a folder with logs, got 'nowhere.jsonl'"),
         (["--model", "m", "--dataset", "d", "--films", "0"], "Expected at least 1 for --films, got 0"),
         (["--model", "m", "--dataset", "d", "--samples", "-1"], "Expected at least 0 for --samples, got -1"),
+        (["--completions", "{log}", "--resamples", "0"], "Expected at least 1 for --resamples, got 0"),
+        (["--completions", "{log}", "--dataset", "synthetic", "--train-split", "x"], "`none` does without"),
+        (["--completions", "{found}", "--box-format", "qwen3-vl", "--labels", "exact"], "on the film with id 'b'"),
         (["--completions", "{log}"], "Expected a box format for reward R4"),
         (["--completions", "{log}", "--box-format", "qwen9"], "qwen3-vl"),
         (["--completions", "{log}", "--reward", "R9"], "Use one of: R1"),
@@ -173,7 +176,10 @@ def test_mistakes_are_told_in_one_line(
     arguments: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = log_of(tmp_path / "log.jsonl", [{"id": "a", "text": "[]", "boxes": [], "width": 9, "height": 9}])
-    given = [argument.replace("{log}", str(log)) for argument in arguments]
+    found = log_of(
+        tmp_path / "found.jsonl", [{"id": "b", "text": "[]", "boxes": [[0, 0, 5, 5]], "width": 9, "height": 9}]
+    )
+    given = [argument.replace("{log}", str(log)).replace("{found}", str(found)) for argument in arguments]
     assert evaluate(*given, "--out", tmp_path / "out") == 2
     assert expected in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -42,13 +42,13 @@ def with_labels(films: list[AnsweredFilm], words: list[str]) -> list[AnsweredFil
 )
 def test_labels_that_are_compared_as_one_are_one_row(words: list[str], labels: str) -> None:
     films = random_films(3)
-    expected = {row.name.casefold(): row.figures for row in measured(films, labels=labels).per_label}
+    expected = {group.row.name.casefold(): group.figures for group in measured(films, labels=labels).per_label}
     found = measured(with_labels(films, words), labels=labels).per_label
     assert len(found) == len(expected) == 3
-    for row in found:
-        count = row.name.rpartition(" ")[2]
+    for group in found:
+        count = group.row.name.rpartition(" ")[2]
         (same,) = [name for name in expected if name.endswith(count)]
-        for key, estimate in row.figures.items():
+        for key, estimate in group.figures.items():
             assert estimate == pytest.approx(expected[same][key])
 
 
@@ -56,7 +56,7 @@ def test_labels_that_are_compared_as_one_are_one_row(words: list[str], labels: s
 def test_average_precision_of_labels_is_what_map_is_the_mean_of(interpolation: str) -> None:
     films = random_films(5)
     found = measured(films, interpolation=interpolation)
-    of_labels = [row.figures["ap_50"].value for row in found.per_label]
+    of_labels = [group.figures["ap_50"].value for group in found.per_label]
     assert np.mean(of_labels) == pytest.approx(found.systems["model"]["map_50"].value, abs=1e-9)
     assert found.systems["model"]["map_50"].value == pytest.approx(
         mean_average_precision(films, [0.5], interpolation=interpolation), abs=1e-6
@@ -66,8 +66,8 @@ def test_average_precision_of_labels_is_what_map_is_the_mean_of(interpolation: s
 def test_average_precision_of_sizes() -> None:
     films = random_films(6)
     expected = {name: average_precision(films, 0.5, area=area) for name, area in FILM_AREAS.items()}
-    for row in measured(films).per_size:
-        assert row.figures["ap_50"].value == expected[row.name.rpartition(" (")[0]]
+    for group in measured(films).per_size:
+        assert group.figures["ap_50"].value == expected[group.name]
 
 
 @pytest.mark.parametrize("label", ["", "finding"])
@@ -76,7 +76,7 @@ def test_references_without_labels_say_nothing_about_labels(label: str) -> None:
     found = measured(films)
     assert not {"map_50", "label_accuracy"} & set(found.headings)
     assert found.confusion is None
-    assert [row.name for row in found.per_label] == [f"finding ({sum(len(film.gt) for film in films)})"]
+    assert [group.row.name for group in found.per_label] == [f"finding ({sum(len(film.gt) for film in films)})"]
 
 
 def test_one_box_without_a_confidence_makes_all_boxes_tied() -> None:

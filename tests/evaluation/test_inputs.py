@@ -29,6 +29,14 @@ def test_a_log_that_knows_its_films(tmp_path):
     assert answers.load_image(0) is None
 
 
+def test_two_films_of_one_name_are_refused(tmp_path):
+    log = write(
+        tmp_path / "log.jsonl", {"id": "a", "text": "[]", "boxes": []}, {"id": "a", "text": "", "boxes": [[0] * 4]}
+    )
+    with pytest.raises(ValueError, match="Expected the same `boxes` in all rows of one film, got others for id 'a'"):
+        read_log(log)
+
+
 def test_images_are_found_beside_the_log(tmp_path):
     Image.new("L", (4, 4), 7).save(tmp_path / "a.png")
     log = write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "image": "a.png"}, {"text": "", "image": "b.png"})
