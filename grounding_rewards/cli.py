@@ -71,9 +71,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command goes on" if options.name == "prepare" else "interrupted", file=sys.stderr)
         return 130
+    except ModuleNotFoundError as error:
+        print(f"grounding-rewards: {_how_to_install(error)}", file=sys.stderr)
+        return 2
     except (ValueError, OSError, ImportError) as error:
         print(f"grounding-rewards: {error}", file=sys.stderr)
         return 2
+
+
+def _how_to_install(error: ModuleNotFoundError) -> str:
+    """Which extra brings a library that is missing; an error that says so itself is left as it is.
+
+    >>> _how_to_install(ModuleNotFoundError("No module named 'datasets'", name="datasets"))
+    "Expected the library datasets for this command, got none. Install it with pip install 'grounding_rewards[train]'."
+    """
+    if error.name is None or not str(error).startswith("No module named"):
+        return str(error)
+    library = error.name.partition(".")[0]
+    extra = {"faster_coco_eval": "eval", "matplotlib": "eval", "PIL": "eval", "pydicom": "dicom", "highdicom": "dicom"}
+    return (
+        f"Expected the library {library} for this command, got none. "
+        f"Install it with pip install 'grounding_rewards[{extra.get(library, 'train')}]'."
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
