@@ -69,7 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return command(options)
     except KeyboardInterrupt:
-        print("interrupted; the same command goes on" if options.name == "prepare" else "interrupted", file=sys.stderr)
+        print(
+            "interrupted; the same command goes on" if options.name in ("prepare", "evaluate") else "interrupted",
+            file=sys.stderr,
+        )
         return 130
     except ModuleNotFoundError as error:
         print(f"grounding-rewards: {_how_to_install(error)}", file=sys.stderr)
