@@ -30,6 +30,16 @@ ANSWERS = [
 ]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _pillow_as_it_was():
+    """lmms-eval tells Pillow, for the whole process, to take films that break off for whole ones."""
+    from PIL import ImageFile
+
+    before = ImageFile.LOAD_TRUNCATED_IMAGES
+    yield
+    ImageFile.LOAD_TRUNCATED_IMAGES = before
+
+
 def utils():
     spec = importlib.util.spec_from_file_location("lmms_utils", TASK.with_name("utils.py"))
     module = importlib.util.module_from_spec(spec)
