@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ class AnsweredFilm:
         rejected: how often each reason for rejecting something that stands for a box occurred.
         rewards: by name what each reward gives.
         sampled_rewards: of the reward that the evaluation is about, for each sampled answer.
+        sampled_read: for each sampled answer whether it can be read, see :func:`is_read`.
     """
 
     id: str
@@ -72,6 +73,7 @@ class AnsweredFilm:
     rejected: Mapping[str, int] = field(default_factory=dict)
     rewards: Mapping[str, float] = field(default_factory=dict)
     sampled_rewards: tuple[float, ...] = ()
+    sampled_read: tuple[bool, ...] = ()
 
     def __post_init__(self) -> None:
         for name in _BOXES:
@@ -117,7 +119,34 @@ class AnsweredFilm:
         known = {one.name for one in fields(cls)}
         taken = {key: value for key, value in values.items() if key in known}
         scores = [math.nan if score is None else score for score in taken.get("pred_scores", ())]
-        return cls(**{**taken, "pred_scores": scores, "sampled_rewards": tuple(taken.get("sampled_rewards", ()))})
+        sampled = {name: tuple(taken.get(name, ())) for name in ("sampled_rewards", "sampled_read")}
+        return cls(**{**taken, "pred_scores": scores, **sampled})
+
+
+def is_read(boxes: Array, status: str) -> bool:
+    """Whether an answer has a complete box or says that there is none.
+
+    Args:
+        boxes: ``(n, 4)`` that it gave, invalid ones among them.
+        status: as of :class:`AnsweredFilm`. An answer that was cut off is read where it has a box.
+
+    Example:
+        >>> is_read(np.zeros((0, 4)), "empty"), is_read(np.zeros((0, 4)), "truncated")
+        (True, False)
+    """
+    return len(boxes) > 0 or status == "empty"
+
+
+def patients_of(films: Sequence[AnsweredFilm]) -> list[Any] | None:
+    """The patient of every film, where any is known; a film without one is a patient of its own.
+
+    Example:
+        >>> patients_of([AnsweredFilm("a", 9, 9, patient="p"), AnsweredFilm("b", 9, 9)])
+        [('patient', 'p'), ('film', 'b')]
+    """
+    if all(film.patient is None for film in films):
+        return None
+    return [("film", film.id) if film.patient is None else ("patient", film.patient) for film in films]
 
 
 def write_answered(path: Path, films: Iterable[AnsweredFilm]) -> None:

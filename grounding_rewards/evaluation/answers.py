@@ -1,22 +1,18 @@
-"""Answers to the films of a dataset, read and scored: those of a model, and those that need no model."""
+"""What a model answers to the films of a dataset, read and scored."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.evaluation.baselines import ANOTHER_READER, baseline_rules, mean_boxes
-from grounding_rewards.evaluation.figures import FilmAnswers
+from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.evaluation.inputs import light_rows
+from grounding_rewards.evaluation.systems import read_answers, read_references
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.scoring import GroundingReward, ScoredCompletion
+from grounding_rewards.scoring import GroundingReward
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-_HEAVY = ("prompt", "image")
-_READERS = ("reader_boxes", "reader_labels")
 
 
 @dataclass(frozen=True)
@@ -50,19 +46,25 @@ def answer_films(
     decoding: Decoding,
     *,
     progress: str | None = None,
-) -> list[FilmAnswers]:
+) -> list[AnsweredFilm]:
     """Let the model answer every film and score what it says.
 
     Args:
         model: a transformers vision-language model.
         processor: its processor.
         dataset: rows with the package's columns, among them ``box_format`` unless the reward has one.
-        reward: scores the answers.
+        reward: scores the answers; R1 … R5 with their default parameters stand beside it.
         decoding: how the model is asked.
         progress: text beside the progress bars; no bars without it.
+
+    Raises:
+        ValueError: a film lacks a column, or two have one name.
     """
     from grounding_rewards.evaluation.generate import generate
 
+    rows = light_rows(dataset)
+    # What cannot be measured is refused before the model is asked.
+    read_references(rows)
     common: dict[str, Any] = {
         "max_new_tokens": decoding.max_new_tokens,
         "batch_size": decoding.batch_size,
@@ -86,71 +88,8 @@ def answer_films(
         progress=progress and f"{progress}, {decoding.samples} samples",
         **common,
     )
-    return [
-        FilmAnswers(texts[0], first[0], tuple(others))
-        for texts, first, others in zip(
-            greedy, score_texts(reward, dataset, greedy), score_texts(reward, dataset, sampled), strict=True
-        )
-    ]
-
-
-def score_texts(
-    reward: GroundingReward, dataset: Dataset, texts: Sequence[Sequence[str]]
-) -> list[list[ScoredCompletion]]:
-    """Read and score several answers per film.
-
-    Args:
-        reward: scores the answers.
-        dataset: rows with the package's columns.
-        texts: for each row its answers.
-    """
-    columns = {
-        name: [value for value, answers in zip(dataset[name], texts, strict=True) for _ in answers]
-        for name in dataset.column_names
-        if name not in _HEAVY
-    }
-    scored = iter(reward.details([text for answers in texts for text in answers], **columns))
-    return [[next(scored) for _ in answers] for answers in texts]
-
-
-def baseline_answers(
-    dataset: Dataset, training: Dataset | None, reward: GroundingReward
-) -> dict[str, list[FilmAnswers]]:
-    """The answers that need no look at the film, written in the box format and scored like a model's.
-
-    Args:
-        dataset: held-out rows.
-        training: rows that the constant box is the mean of; it is left out without them, and where most films
-            share no label.
-        reward: scores the answers.
-
-    Returns:
-        By name: ``constant box`` (the mean training box of each common label), ``nothing found``, ``whole
-        image``; and, where rows have the column ``reader_boxes``, ``another reader``: what one more radiologist
-        drew, scored against the one whose boxes are the reference.
-    """
-    rows = list(_light(dataset))
-    rules = baseline_rules(rows, {} if training is None else mean_boxes(_light(training)))
-    if ANOTHER_READER in rules:
-        # Against all readers, any one of them would be right.
-        dataset = dataset.remove_columns([name for name in _READERS if name in dataset.column_names])
-    answers = {}
-    for name, rule in rules.items():
-        texts = [[_write(reward, row, *rule(row))] for row in rows]
-        answers[name] = [
-            FilmAnswers(text, scored, (scored,))
-            for (text,), (scored,) in zip(texts, score_texts(reward, dataset, texts), strict=True)
-        ]
-    return answers
-
-
-def _light(dataset: Dataset) -> Dataset:
-    """The rows without what is large and plays no part in scoring."""
-    return dataset.remove_columns([name for name in _HEAVY if name in dataset.column_names])
-
-
-def _write(reward: GroundingReward, row: Mapping[str, Any], boxes: Any, labels: Sequence[str]) -> str:
-    return gold_answer({**row, "boxes": boxes, "labels": labels}, reward.box_format or row["box_format"])
+    texts = [[*first, *others] for first, others in zip(greedy, sampled, strict=True)]
+    return read_answers(rows, texts, reward)
 
 
 def reads_special_tokens(dataset: Dataset, reward: GroundingReward) -> bool:

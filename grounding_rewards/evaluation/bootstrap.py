@@ -12,13 +12,14 @@ although the true share may differ: with n films and no event, it can still be a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+_Key = TypeVar("_Key")
 
 RESAMPLES = 5_000
 
@@ -32,6 +33,10 @@ class Estimate(NamedTuple):
     value: float
     low: float
     high: float
+
+
+#: Figures by key.
+Figures = dict[str, Estimate]
 
 
 def resampling_counts(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Array:
@@ -110,41 +115,70 @@ def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
     return total
 
 
-def ratio_estimate(sums: Array, counts: Array) -> Estimate:
-    """``Σ numerator / Σ denominator`` with its 95 % percentile interval.
+def ratio_estimates(
+    sums: Mapping[_Key, Array], *, groups: Sequence[Any] | None = None, resamples: int = RESAMPLES, seed: int = 0
+) -> dict[_Key, Estimate]:
+    """``Σ numerator / Σ denominator`` of every figure, with 95 % percentile intervals.
 
     Args:
-        sums: ``(n, 2)`` numerators and denominators.
-        counts: ``(resamples, n)`` from :func:`resampling_counts`.
+        sums: by key ``(films, 2)`` numerators and denominators.
+        groups: the patient of each film, where known; the films of one patient are then drawn together.
+        resamples: number of resamplings.
+        seed: of the resampling.
 
     Example:
-        >>> sums = np.column_stack([[1, 1, 1, 0], np.ones(4)])
-        >>> ratio_estimate(sums, resampling_counts(4))
-        Estimate(value=0.75, low=0.25, high=1.0)
+        >>> ratio_estimates({"recall": np.column_stack([[1, 1, 1, 0], np.ones(4)])})
+        {'recall': Estimate(value=0.75, low=0.25, high=1.0)}
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.
     """
-    return Estimate(ratios(sums.sum(axis=0)), *percentile_interval(ratios(counts @ sums)))
+    total, drawn = _drawn_together(list(sums.values()), groups, resamples, seed)
+    return {name: Estimate(ratios(total[k]), *percentile_interval(ratios(drawn[:, k]))) for k, name in enumerate(sums)}
 
 
-def difference_estimate(before: Array, after: Array, counts: Array) -> Estimate:
-    """The change of a ratio on the same films, with a paired 95 % percentile interval.
+def difference_estimates(
+    before: Mapping[_Key, Array],
+    after: Mapping[_Key, Array],
+    *,
+    groups: Sequence[Any] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> dict[_Key, Estimate]:
+    """After minus before of every figure on the same films, with paired 95 % percentile intervals.
 
     Both ratios are taken on the same resampled films, so that what the two have in common cancels.
 
     Args:
-        before: ``(n, 2)`` numerators and denominators.
-        after: ``(n, 2)``, of the same units in the same order.
-        counts: ``(resamples, n)`` from :func:`resampling_counts`.
+        before: by key ``(films, 2)`` numerators and denominators.
+        after: the same of the same films in the same order.
+        groups: the patient of each film, where known.
+        resamples: number of resamplings.
+        seed: of the resampling.
 
     Example:
         >>> before = np.column_stack([[0.1, 0.5, 0.9], np.ones(3)])
-        >>> after = before + [0.25, 0]
-        >>> [round(end, 6) for end in difference_estimate(before, after, resampling_counts(3))]
+        >>> found = difference_estimates({"reward": before}, {"reward": before + [0.25, 0]})
+        >>> [round(end, 6) for end in found["reward"]]
         [0.25, 0.25, 0.25]
     """
-    value = ratios(after.sum(axis=0)) - ratios(before.sum(axis=0))
-    return Estimate(float(value), *percentile_interval(ratios(counts @ after) - ratios(counts @ before)))
+    columns = [part for name in before for part in (before[name], after[name])]
+    total, drawn = _drawn_together(columns, groups, resamples, seed)
+    found = {}
+    for k, name in enumerate(before):
+        one, other = 2 * k, 2 * k + 1
+        resampled = ratios(drawn[:, other]) - ratios(drawn[:, one])
+        found[name] = Estimate(ratios(total[other]) - ratios(total[one]), *percentile_interval(resampled))
+    return found
+
+
+def _drawn_together(
+    sums: Sequence[Array], groups: Sequence[Any] | None, resamples: int, seed: int
+) -> tuple[Array, Array]:
+    """The numerator and denominator of k figures on all films, (k, 2), and on every resampling, (resamples, k, 2)."""
+    table = np.concatenate(sums, axis=1)
+    units = table if groups is None else sum_by_group(table, groups)
+    drawn = resampled_sums(units, resamples=resamples, seed=seed)
+    return units.sum(axis=0).reshape(-1, 2), drawn.reshape(resamples, -1, 2)
 
 
 def ratios(sums: Array) -> Any:

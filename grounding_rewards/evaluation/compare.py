@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from grounding_rewards.evaluation.bootstrap import Estimate
-from grounding_rewards.evaluation.figures import Figures
+from grounding_rewards.evaluation.bootstrap import Estimate, Figures
 from grounding_rewards.evaluation.summary import AFTER, BEFORE, DIFFERENCE, read_figures
 from grounding_rewards.report.table import format_interval, format_value, markdown_table
 

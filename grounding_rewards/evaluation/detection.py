@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.data.answered import AnsweredFilm, is_read
 from grounding_rewards.evaluation.ranked_boxes import (
     Area,
     box_areas,
@@ -148,7 +148,7 @@ class MatchedFilms:
     @cached_property
     def is_read(self) -> Mask:
         """Whether an answer has a box or says that there is none, ``(films,)``."""
-        return np.array([len(film.pred) > 0 or film.status == "empty" for film in self.films], dtype=bool)
+        return np.array([is_read(film.pred, film.status) for film in self.films], dtype=bool)
 
     @cached_property
     def _pred(self) -> BoxBatch:
@@ -234,7 +234,7 @@ def detection_sums(
         area: only boxes of this size.
 
     Returns:
-        By key ``(films, 2)``, for :func:`grounding_rewards.evaluation.bootstrap.ratio_estimate`.
+        By key ``(films, 2)``, for :func:`grounding_rewards.evaluation.bootstrap.ratio_estimates`.
 
     Raises:
         ValueError: a word is unknown, a label is chosen and none is compared, or a reference box has a blank label

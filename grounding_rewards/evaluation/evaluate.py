@@ -14,29 +14,22 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.data.answered import AnsweredFilm, patients_of
 from grounding_rewards.evaluation.average_precision import (
     average_precision_by_label,
     average_precision_estimate,
     precision_recall_curve,
 )
-from grounding_rewards.evaluation.bootstrap import (
-    Estimate,
-    percentile_interval,
-    ratios,
-    resampled_sums,
-    sum_by_group,
-)
+from grounding_rewards.evaluation.bootstrap import Estimate, Figures, ratio_estimates
 from grounding_rewards.evaluation.calibration import calibration
 from grounding_rewards.evaluation.coco import coco_figures
 from grounding_rewards.evaluation.confusion import confusion
 from grounding_rewards.evaluation.detection import MatchedFilms, detection_sums
-from grounding_rewards.evaluation.figures import Figures
 from grounding_rewards.evaluation.film_figures import MATCHING, FilmFigure, film_figures, film_sums
 from grounding_rewards.evaluation.film_pairs import reference_ious
 from grounding_rewards.evaluation.froc import froc_curve
@@ -52,7 +45,6 @@ from grounding_rewards.report.evaluation_parts import Calibration, Confusion, Cu
 from grounding_rewards.report.table import Row
 
 Array = NDArray[np.float64]
-_Key = TypeVar("_Key")
 
 # COCO's own code has a cell for every film and label; beyond this many, ours, which is equal to it, does the work.
 _COCO_CELLS = 5_000_000
@@ -237,18 +229,6 @@ def evaluate(
     )
 
 
-def patients_of(films: Sequence[AnsweredFilm]) -> list[Any] | None:
-    """The patient of every film, where any is known; a film without one is a patient of its own.
-
-    Example:
-        >>> patients_of([AnsweredFilm("a", 9, 9, patient="p"), AnsweredFilm("b", 9, 9)])
-        [('patient', 'p'), ('film', 'b')]
-    """
-    if all(film.patient is None for film in films):
-        return None
-    return [("film", film.id) if film.patient is None else ("patient", film.patient) for film in films]
-
-
 def write_evaluation(path: Path, evaluation: Evaluation) -> None:
     """Write the figures as JSON."""
     text = json.dumps(evaluation.as_json(), indent=2, ensure_ascii=False, allow_nan=False)
@@ -260,7 +240,7 @@ def _figures(
 ) -> dict[str, Estimate]:
     drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
     areas = segmentation_areas(films)
-    found = _ratios(film_sums(films, labels=measures.labels, areas=areas), **drawn)
+    found = ratio_estimates(film_sums(films, labels=measures.labels, areas=areas), **drawn)
     by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn)
     found |= {key: one.estimate for key, one in by_rank.items()}
     segmentation = segmentation_estimates(areas, **drawn)
@@ -298,20 +278,6 @@ def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFi
     return found
 
 
-def _ratios(
-    sums: Mapping[_Key, Array], *, groups: Sequence[Any] | None, resamples: int, seed: int
-) -> dict[_Key, Estimate]:
-    names = list(sums)
-    table = np.concatenate([sums[name] for name in names], axis=1)
-    units = table if groups is None else sum_by_group(table, groups)
-    drawn = resampled_sums(units, resamples=resamples, seed=seed)
-    total = units.sum(axis=0)
-    return {
-        name: Estimate(ratios(total[2 * k : 2 * k + 2]), *percentile_interval(ratios(drawn[:, 2 * k : 2 * k + 2])))
-        for k, name in enumerate(names)
-    }
-
-
 def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
     """F1 of the readers with each other, where it was measured at IoU 0.5."""
     f1 = agreement["overall"]["f1"].get("0.5")
@@ -343,7 +309,7 @@ def _by_label(
             films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn
         )
     found: dict[str, Figures] = defaultdict(dict)
-    for (name, key), estimate in _ratios(sums, **drawn).items():
+    for (name, key), estimate in ratio_estimates(sums, **drawn).items():
         found[name][key] = estimate
     for name in names:
         figures = found[name] | ({"ap_50": precisions[name].estimate} if name in precisions else {})
@@ -375,7 +341,7 @@ def _by_size(
         sums = detection_sums(films, matching=MATCHING, labels=measures.labels, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
-            found = _ratios({key: sums[key] for key in _BY_BOX}, **drawn)
+            found = ratio_estimates({key: sums[key] for key in _BY_BOX}, **drawn)
             # COCO's rule for sizes, as in every AP by area.
             ap = average_precision_estimate(films, (0.5,), labels="ignore", area=area, **common)
             yield Group(name, boxes, {**found, "ap_50": ap.estimate})

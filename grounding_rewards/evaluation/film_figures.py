@@ -65,9 +65,9 @@ def film_sums(films: Sequence[AnsweredFilm], *, labels: str = "ignore", areas: A
         >>> film_sums([film])["f1_50"]
         array([[2., 3.]])
     """
-    sums = {f"reward_{name}": _means([film.rewards[name] for film in films]) for name in _rewards(films)}
+    sums = {f"reward_{name}": mean_sums([[film.rewards[name]] for film in films]) for name in _rewards(films)}
     if films and all(film.sampled_rewards for film in films):
-        sums["sampled_reward"] = _means([float(np.mean(film.sampled_rewards)) for film in films])
+        sums["sampled_reward"] = mean_sums([film.sampled_rewards for film in films])
     sums |= detection_sums(films, matching=MATCHING, labels=labels)
     hit, false, missed, rest = (segmentation_areas(films) if areas is None else areas).T
     sums["dice"] = np.column_stack([2 * hit, 2 * hit + false + missed])
@@ -75,9 +75,16 @@ def film_sums(films: Sequence[AnsweredFilm], *, labels: str = "ignore", areas: A
     return sums
 
 
+def mean_sums(values: Sequence[Sequence[float]]) -> Array:
+    """The sums of a figure that is a mean over the answers to a film, then over films: ``(films, 2)``.
+
+    Example:
+        >>> mean_sums([[0.25, 0.75], [1.0]])
+        array([[0.5, 1. ],
+               [1. , 1. ]])
+    """
+    return np.array([(float(np.mean(of_film)), 1.0) for of_film in values], dtype=np.float64).reshape(-1, 2)
+
+
 def _rewards(films: Sequence[AnsweredFilm]) -> list[str]:
     return [name for name in films[0].rewards if all(name in film.rewards for film in films)] if films else []
-
-
-def _means(values: Sequence[float]) -> Array:
-    return np.column_stack([values, np.ones(len(values))])

@@ -1,8 +1,9 @@
 """Which predicted box answers which reference box, on one film: what the figures about boxes have in common.
 
-Predicted and reference boxes are paired one to one so that the sum of their IoUs is largest, whatever their labels
-(:func:`grounding_rewards.evaluation.figures.pair_boxes`). A pair is a hit from an IoU on; a predicted box that is no
-hit and has at least that part of its area in one ignored region does not count, as in the rewards.
+Predicted and reference boxes are paired one to one so that the sum of their IoUs is largest, whatever their labels;
+boxes that do not overlap are no partners. A pair is a hit from an IoU on; a predicted box that is no hit and has at
+least that part of its area in one ignored region does not count, as in the rewards. Sums over many films are those of
+:mod:`grounding_rewards.evaluation.detection`; here is who is whose partner, one film at a time.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.figures import pair_boxes
-from grounding_rewards.overlap import pairwise_ioa
+from grounding_rewards.matching import hungarian_match
+from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 
 Array = NDArray[np.float64]
 
@@ -64,7 +65,10 @@ def pair_film(film: AnsweredFilm) -> FilmPairs:
         >>> pair_film(film)
         FilmPairs(ious=array([0.5]), partners=array([1]), covered=array([0., 0.]))
     """
-    ious, partners = pair_boxes(film.pred, film.gt)
+    overlap = pairwise_iou(film.pred, film.gt)
+    ious, partners = np.zeros(len(film.gt)), np.full(len(film.gt), -1, dtype=np.int64)
+    for i, j in hungarian_match(overlap, 0.0):
+        ious[j], partners[j] = overlap[i, j], i
     covered = np.zeros(len(film.pred))
     if len(film.ignore):
         covered = pairwise_ioa(film.ignore, film.pred).max(axis=0)

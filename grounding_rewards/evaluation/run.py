@@ -7,22 +7,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.data.columns import add_columns
 from grounding_rewards.data.load import SYNTHETIC, load_split
-from grounding_rewards.evaluation.answers import Decoding, answer_films, baseline_answers
-from grounding_rewards.evaluation.figures import FilmAnswers
+from grounding_rewards.evaluation.answers import Decoding, answer_films
+from grounding_rewards.evaluation.inputs import light_rows
 from grounding_rewards.evaluation.models import load_model
 from grounding_rewards.evaluation.summary import AFTER, BEFORE, summarise, write_metrics, write_page
+from grounding_rewards.evaluation.systems import baseline_systems
 from grounding_rewards.parsing import BoxFormat, box_format_for_model_type
 from grounding_rewards.report.table import Row
 from grounding_rewards.scoring import GroundingReward, get_reward
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+_OF_A_FILM = ("boxes", "labels", "width", "height")
 
 
 @dataclass(frozen=True)
@@ -108,7 +113,7 @@ def train_and_compare(launch: Launch, films: Films, decoding: Decoding) -> tuple
         The rows of the table, and the reward.
 
     Raises:
-        ValueError: a wrong value in the configuration, or several rewards.
+        ValueError: a wrong value in the configuration, several rewards, or films that cannot be measured.
         subprocess.CalledProcessError: the training failed.
     """
     started = time.monotonic()
@@ -142,10 +147,23 @@ def train_and_compare(launch: Launch, films: Films, decoding: Decoding) -> tuple
     _python(*launcher, "scripts/train_grpo.py", *options)
 
     after = answer_films(*load_model(folder / "checkpoint"), task.dataset, task.reward, decoding, progress=AFTER)
-    baselines = baseline_answers(task.dataset, task.training, task.reward)
-    rows = summarise({BEFORE: before, AFTER: after, **baselines}, task.dataset)
+    rows = summarise({BEFORE: before, AFTER: after, **baselines(task)})
     _write_run(folder, rows, task, films, decoding, before, after, start=start, started=started)
     return rows, task.reward
+
+
+def baselines(task: Task) -> dict[str, list[AnsweredFilm]]:
+    """The answers that need no look at the film, see :func:`grounding_rewards.evaluation.systems.baseline_systems`.
+
+    There is a constant box only where at least half of the training films share a label.
+    """
+    training = () if task.training is None else task.training.select_columns(list(_OF_A_FILM))
+    systems = baseline_systems(light_rows(task.dataset), training, task.reward, at_least_one=False)
+    # However often such a rule is asked, it answers the same.
+    return {
+        name: [replace(film, sampled_rewards=(film.rewards[task.reward.name],), sampled_read=(True,)) for film in films]
+        for name, films in systems.items()
+    }
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
@@ -161,8 +179,8 @@ def _write_run(
     task: Task,
     films: Films,
     decoding: Decoding,
-    before: Sequence[FilmAnswers],
-    after: Sequence[FilmAnswers],
+    before: Sequence[AnsweredFilm],
+    after: Sequence[AnsweredFilm],
     *,
     start: str,
     started: float,
@@ -180,13 +198,18 @@ def _write_run(
         subtitle=f"{len(before)} held-out films of {films.dataset} ({films.split}), one greedy and "
         f"{decoding.samples} sampled answers each at temperature {decoding.temperature:g}",
         rows=rows,
-        dataset=task.dataset,
         before=before,
         after=after,
+        reward=task.reward.name,
+        load_image=partial(_load_image, task.dataset),
         log_history=read_log(folder / "log.jsonl"),
     )
     # Last, because a run with this file counts as finished.
     write_metrics(folder / "metrics.json", rows, facts)
+
+
+def _load_image(dataset: Dataset, k: int) -> Any:
+    return dataset[k]["image"]
 
 
 def _grpo_arguments(options: Sequence[str]) -> tuple[Any, Any, Any]:

@@ -1,30 +1,27 @@
-"""From scored answers to the rows of a table, ``metrics.json`` and the page."""
+"""From answered films to the rows of a table, ``metrics.json`` and the page."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.evaluation.figures import (
-    FIGURES,
-    Figures,
-    FilmAnswers,
-    estimate_changes,
-    estimate_figures,
-    film_sums,
-    pair_boxes,
-)
+import numpy as np
+
+from grounding_rewards.data.answered import AnsweredFilm, patients_of
+from grounding_rewards.evaluation.bootstrap import Estimate, Figures, difference_estimates, ratio_estimates
+from grounding_rewards.evaluation.figures import FIGURES, run_sums
+from grounding_rewards.evaluation.film_pairs import pair_film
 from grounding_rewards.report.curves import draw_curves
 from grounding_rewards.report.page import PageAnswer, PageFilm, Tile, choose_films, render_page
 from grounding_rewards.report.picture import draw_films
 from grounding_rewards.report.table import Row
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from PIL.Image import Image
 
 BEFORE, AFTER, DIFFERENCE = "before", "after", "after − before"
 
@@ -47,31 +44,22 @@ _DEFINITIONS = {
 }
 
 
-def summarise(systems: Mapping[str, Sequence[FilmAnswers]], dataset: Dataset) -> list[Row]:
+def summarise(systems: Mapping[str, Sequence[AnsweredFilm]]) -> list[Row]:
     """One row of figures for each system, and their difference after :data:`AFTER`.
 
     Args:
-        systems: by name (:data:`BEFORE`, :data:`AFTER`, a baseline's) the answers to every row of
-            ``dataset``.
-        dataset: rows with ``boxes`` and ``labels``; with ``patient_id``, the films of a patient are resampled
-            together.
+        systems: by name (:data:`BEFORE`, :data:`AFTER`, a baseline's) the answers to the same films in the same order.
+            Where patients are known, the films of a patient are resampled together.
     """
-    groups = patients(dataset)
-    sums = {name: film_sums(said, dataset["boxes"], dataset["labels"]) for name, said in systems.items()}
+    sums = {name: run_sums(films) for name, films in systems.items()}
     rows = []
-    for name, film in sums.items():
-        rows.append(Row(name, estimate_figures(film, groups=groups)))
+    for name, films in systems.items():
+        groups = patients_of(films)
+        rows.append(Row(name, ratio_estimates(sums[name], groups=groups)))
         if name == AFTER and BEFORE in sums:
-            changes = estimate_changes(sums[BEFORE], film, groups=groups)
+            changes = difference_estimates(sums[BEFORE], sums[AFTER], groups=groups)
             rows.append(Row(DIFFERENCE, changes, is_difference=True))
     return rows
-
-
-def patients(dataset: Dataset) -> list[Any] | None:
-    """The patient of every film, where the dataset knows them; a film without one is a patient of its own."""
-    if "patient_id" not in dataset.column_names:
-        return None
-    return [("film", i) if name in (None, "") else name for i, name in enumerate(dataset["patient_id"])]
 
 
 def write_metrics(path: Path, rows: Sequence[Row], facts: Mapping[str, Any]) -> None:
@@ -94,8 +82,6 @@ def write_metrics(path: Path, rows: Sequence[Row], facts: Mapping[str, Any]) -> 
 
 def read_figures(path: Path) -> dict[str, Figures]:
     """The figures that :func:`write_metrics` wrote, by row and key."""
-    from grounding_rewards.evaluation.bootstrap import Estimate
-
     stored = json.loads(path.read_text(encoding="utf-8"))["figures"]
     return {
         name: {
@@ -112,9 +98,10 @@ def write_page(
     title: str,
     subtitle: str,
     rows: Sequence[Row],
-    dataset: Dataset,
-    before: Sequence[FilmAnswers],
-    after: Sequence[FilmAnswers],
+    before: Sequence[AnsweredFilm],
+    after: Sequence[AnsweredFilm],
+    reward: str,
+    load_image: Callable[[int], Image],
     log_history: Sequence[Mapping[str, Any]],
 ) -> None:
     """Write the page of a run and its curves beside it.
@@ -124,9 +111,10 @@ def write_page(
         title: what was trained.
         subtitle: on what it was measured.
         rows: from :func:`summarise`.
-        dataset: the held-out films.
-        before: the answers before training.
-        after: the answers after training.
+        before: the held-out films, answered before training.
+        after: the same, answered after training.
+        reward: name of the reward that the run is about.
+        load_image: gives the k-th film as an image.
         log_history: the trainer's log.
     """
     curves = draw_curves(log_history), draw_curves(log_history, dark=True)
@@ -146,16 +134,16 @@ def write_page(
     ]
     films = [
         PageFilm(
-            name=str(row.get("id") or f"film {i}"),
-            load_image=partial(_load_image, dataset, i),
-            width=row["width"],
-            height=row["height"],
-            boxes=row["boxes"],
-            labels=row["labels"],
-            before=_page_answer(before[i], row["boxes"]),
-            after=_page_answer(after[i], row["boxes"]),
+            name=film.id,
+            load_image=partial(load_image, k),
+            width=film.width,
+            height=film.height,
+            boxes=film.gt.tolist(),
+            labels=film.gt_labels,
+            before=_page_answer(before[k], reward),
+            after=_page_answer(film, reward),
         )
-        for i, row in enumerate(dataset.remove_columns("image"))
+        for k, film in enumerate(after)
     ]
     path.with_name("films.png").write_bytes(draw_films(films))
     page = render_page(
@@ -171,24 +159,18 @@ def write_page(
     path.write_text(page, encoding="utf-8")
 
 
-def _load_image(dataset: Dataset, i: int) -> Any:
-    return dataset[i]["image"]
-
-
-def _page_answer(answer: FilmAnswers, gt: Any) -> PageAnswer:
-    parsed = answer.greedy.parsed
-    ious = [0.0] * len(parsed.boxes)
-    pairing = pair_boxes(parsed.boxes, gt)
-    for iou, partner in zip(pairing.ious, pairing.partners, strict=True):
-        if partner >= 0:
-            ious[partner] = float(iou)
+def _page_answer(film: AnsweredFilm, reward: str) -> PageAnswer:
+    pairs = pair_film(film)
+    paired = pairs.partners >= 0
+    ious = np.zeros(len(film.pred))
+    ious[pairs.partners[paired]] = pairs.ious[paired]
     return PageAnswer(
-        boxes=parsed.boxes.tolist(),
-        labels=parsed.labels,
-        ious=ious,
-        reward=answer.greedy.reward,
-        reason=answer.greedy.reason,
-        text=answer.text,
+        boxes=film.pred.tolist(),
+        labels=film.pred_labels,
+        ious=ious.tolist(),
+        reward=film.rewards[reward],
+        reason=film.reason,
+        text=film.text,
     )
 
 

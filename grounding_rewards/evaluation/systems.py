@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 
 from grounding_rewards.audit import SpaceWarning
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.data.answered import AnsweredFilm, is_read
 from grounding_rewards.evaluation.baselines import (
     CONSTANT,
     CONSTANT_OF_THESE,
@@ -44,7 +44,8 @@ def read_answers(
     Args:
         rows: n rows with `boxes`, `width` and `height`, and as far as known `labels`, `id`, `patient_id`,
             `ignore_boxes`, `reader_boxes`, `box_format`, `resized_width` and `resized_height`.
-        texts: for each row its answers: the one that is judged, then sampled ones, of which only the reward is kept.
+        texts: for each row its answers: the one that is judged, then sampled ones, of which only the
+            reward is kept, and whether they can be read.
         reward: what the evaluation is about; R1 … R5 with their default parameters are taken beside it.
         nms_threshold: boxes are removed whose IoU with a surer one of the same label is greater, see
             :func:`grounding_rewards.evaluation.detection.without_duplicates`; None keeps all. Rewards are those of the
@@ -80,6 +81,7 @@ def read_answers(
             text=completion_text(answers[0]),
             rewards={name: values[k] for name, values in rewards.items()},
             sampled_rewards=tuple(one.reward for one in sampled),
+            sampled_read=tuple(is_read(one.parsed.boxes, one.parsed.status) for one in sampled),
         )
         answered.append(read)
     return answered if nms_threshold is None else without_duplicates(answered, nms_threshold)
@@ -187,15 +189,16 @@ def _side_by_side(reward: GroundingReward, texts: Sequence[Any], columns: Mappin
 
 
 def baseline_systems(
-    rows: Sequence[Row], training: Sequence[Row] | None, reward: GroundingReward
+    rows: Sequence[Row], training: Iterable[Row] | None, reward: GroundingReward, *, at_least_one: bool = True
 ) -> dict[str, list[AnsweredFilm]]:
     """The answers that need no look at the film, in every table beside a model's.
 
     Args:
         rows: the films, see :func:`read_answers`.
         training: the films that the constant box is the mean of; without them it is the mean of these films, which
-            flatters it, and its name says so.
+            flatters it, and its name says so. Of no films there is no constant box.
         reward: what the evaluation is about.
+        at_least_one: whether there is a constant box also where most films share no label.
 
     Returns:
         By name: the constant box (see :func:`grounding_rewards.evaluation.baselines.mean_boxes`), nothing found, the
@@ -210,7 +213,7 @@ def baseline_systems(
     films = read_references(rows)
     # With the names that rows without labels are given.
     named = [{**row, "labels": film.gt_labels} for row, film in zip(rows, films, strict=True)]
-    constant = mean_boxes(named if training is None else training, at_least_one=True)
+    constant = mean_boxes(named if training is None else training, at_least_one=at_least_one)
     rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
     return {
         CONSTANT_OF_THESE if name == CONSTANT and training is None else name: _with_boxes(

@@ -46,12 +46,14 @@ def test_everything_comes_back(tmp_path):
         rejected={"cut_off": 2},
         rewards={"R4": 0.25},
         sampled_rewards=(0.5, 1.0),
+        sampled_read=(True, False),
     )
     write_answered(tmp_path / "films.jsonl", [film])
     (back,) = read_answered(tmp_path / "films.jsonl")
     for name in ("gt", "pred", "pred_scores", "ignore"):
         np.testing.assert_array_equal(getattr(back, name), getattr(film, name))
-    plain = ("id", "width", "height", "gt_labels", "pred_labels", "rejected", "rewards", "sampled_rewards", "patient")
+    plain = ("id", "width", "height", "gt_labels", "pred_labels", "rejected", "rewards", "patient")
+    plain += ("sampled_rewards", "sampled_read")
     assert [getattr(back, name) for name in plain] == [getattr(film, name) for name in plain]
 
 

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from grounding_rewards.evaluation.answers import baseline_answers
+from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.evaluation.baselines import constant_answer, mean_boxes
-from grounding_rewards.evaluation.figures import pair_boxes
+from grounding_rewards.evaluation.film_pairs import reference_ious
+from grounding_rewards.evaluation.run import Task, baselines
 from grounding_rewards.evaluation.summary import summarise
 from grounding_rewards.scoring import get_reward
 
@@ -41,38 +41,46 @@ def test_mean_box_is_a_mean_of_fractions() -> None:
     assert boxes["heart"] == pytest.approx([0, 0, 0.075, 0.1])
 
 
+def answered(film: dict[str, Any], common: dict[str, Any]) -> AnsweredFilm:
+    size = {"width": film["width"], "height": film["height"]}
+    boxes, labels = constant_answer(common, **size)
+    return AnsweredFilm(
+        film["file"], **size, gt=film["boxes"], gt_labels=film["labels"], pred=boxes, pred_labels=labels
+    )
+
+
 def test_constant_box_on_the_real_lungs(shared_dir: Path) -> None:
     # Golden: shared data's own statement of what the mean training box earns on the test split.
     lines = (shared_dir / "data/cxr_lungs/annotations.jsonl").read_text(encoding="utf-8").splitlines()
     films = [json.loads(line) for line in lines]
     common = mean_boxes(film for film in films if film["split"] == "train")
-    ious = np.concatenate(
-        [
-            pair_boxes(constant_answer(common, width=film["width"], height=film["height"])[0], film["boxes"]).ious
-            for film in films
-            if film["split"] == "test"
-        ]
-    )
+    ious = reference_ious(answered(film, common) for film in films if film["split"] == "test")
     assert ious.mean() == pytest.approx(0.670, abs=5e-4)
     assert (ious >= 0.5).mean() == pytest.approx(0.892, abs=5e-4)
     assert (ious >= 0.75).mean() == pytest.approx(0.284, abs=5e-4)
 
 
-def test_baselines_are_written_in_the_box_format_and_scored(films: Any) -> None:
-    reward = get_reward("R3")
-    answers = baseline_answers(films, films, reward)
+def test_baselines_of_a_run(films: Any) -> None:
+    answers = baselines(Task(films, films, get_reward("R3")))
     # "mass" is on two films of four
     assert list(answers) == ["constant box", "nothing found", "whole image"]
-    figures = {row.name: row.figures for row in summarise(answers, films)}
+    figures = {row.name: row.figures for row in summarise(answers)}
     assert figures["nothing found"]["sampled_reward"].value == pytest.approx(0.1)
     assert figures["nothing found"]["unparseable_share"].value == 0
     assert figures["whole image"]["hallucination_rate"].value == 1
+    # the same answer however often it is asked for
+    assert figures["whole image"]["sampled_reward"].value == 0
     # by hand: 0.25 on film one; on film two 0.25 for the larger box, nothing for the other
     assert figures["whole image"]["mean_iou"].value == pytest.approx((0.25 + 0.25) / 3)
 
 
 def test_without_training_films_there_is_no_constant_box(films: Any) -> None:
-    assert "constant box" not in baseline_answers(films, None, get_reward("R3"))
+    assert list(baselines(Task(films, None, get_reward("R3")))) == ["nothing found", "whole image"]
+
+
+def test_where_films_share_no_label_there_is_no_constant_box(films: Any) -> None:
+    # one film of three has a mass
+    assert "constant box" not in baselines(Task(films, films.select([0, 2, 3]), get_reward("R3")))
 
 
 def test_another_reader_is_a_baseline_where_several_drew(films: Any) -> None:
@@ -81,7 +89,7 @@ def test_another_reader_is_a_baseline_where_several_drew(films: Any) -> None:
     sets = [[boxes, other] for boxes, other in zip(films["boxes"], half, strict=True)]
     labels = [[names, names] for names in films["labels"]]
     read = films.add_column("reader_boxes", sets).add_column("reader_labels", labels)
-    answers = baseline_answers(read, None, get_reward("R3"))
-    figures = {row.name: row.figures for row in summarise(answers, read)}["another reader"]
+    answers = baselines(Task(read, None, get_reward("R3")))
+    figures = {row.name: row.figures for row in summarise(answers)}["another reader"]
     assert figures["mean_iou"].value == pytest.approx(0.5, abs=0.01)
     assert figures["hallucination_rate"].value == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,9 +12,10 @@ from hypothesis import strategies as st
 
 from grounding_rewards.evaluation import bootstrap
 from grounding_rewards.evaluation.bootstrap import (
-    difference_estimate,
+    Estimate,
+    difference_estimates,
     percentile_interval,
-    ratio_estimate,
+    ratio_estimates,
     ratios,
     resampled_sums,
     resampling_counts,
@@ -25,9 +27,17 @@ def means(values: list[float]) -> np.ndarray:
     return np.column_stack([values, np.ones(len(values))])
 
 
+def ratio(sums: np.ndarray, **drawn: Any) -> Estimate:
+    return ratio_estimates({"ratio": sums}, **drawn)["ratio"]
+
+
+def difference(before: np.ndarray, after: np.ndarray) -> Estimate:
+    return difference_estimates({"ratio": before}, {"ratio": after})["ratio"]
+
+
 def test_interval_of_a_mean_is_that_of_the_central_limit_theorem() -> None:
     values = np.random.default_rng(0).normal(0.5, 0.1, 400)
-    estimate = ratio_estimate(means(values), resampling_counts(400))
+    estimate = ratio(means(values))
     half = 1.96 * values.std() / math.sqrt(400)
     assert estimate.value == pytest.approx(values.mean())
     # Monte-Carlo error of a 2.5 % quantile of 5000 draws is about 2.4 % of the standard error.
@@ -37,23 +47,22 @@ def test_interval_of_a_mean_is_that_of_the_central_limit_theorem() -> None:
 
 def test_ratio_weighs_units_by_their_denominator() -> None:
     # by hand: (1 + 0) / (1 + 3), not the mean of 1 and 0
-    assert ratio_estimate(np.array([[1.0, 1.0], [0.0, 3.0]]), resampling_counts(2)).value == 0.25
+    assert ratio(np.array([[1.0, 1.0], [0.0, 3.0]])).value == 0.25
 
 
 def test_paired_difference_is_narrower_than_two_separate_intervals() -> None:
     rng = np.random.default_rng(0)
     before = rng.uniform(0, 1, 100)
     after = before + rng.normal(0.05, 0.02, 100)
-    counts = resampling_counts(100)
-    change = difference_estimate(means(before), means(after), counts)
+    change = difference(means(before), means(after))
     assert 0 < change.low < change.value < change.high
-    single = ratio_estimate(means(after), counts)
+    single = ratio(means(after))
     assert change.high - change.low < 0.2 * (single.high - single.low)
 
 
 def test_difference_changes_sign_with_its_order() -> None:
-    a, b, counts = means([0.1, 0.4, 0.9]), means([0.2, 0.3, 0.5]), resampling_counts(3)
-    up, down = difference_estimate(a, b, counts), difference_estimate(b, a, counts)
+    a, b = means([0.1, 0.4, 0.9]), means([0.2, 0.3, 0.5])
+    up, down = difference(a, b), difference(b, a)
     assert (up.value, up.low, up.high) == pytest.approx((-down.value, -down.high, -down.low))
 
 
@@ -65,23 +74,36 @@ def test_difference_changes_sign_with_its_order() -> None:
     ],
 )
 def test_nothing_to_measure_is_nan(sums: np.ndarray) -> None:
-    assert all(map(math.isnan, ratio_estimate(sums, resampling_counts(len(sums)))))
+    assert all(map(math.isnan, ratio(sums)))
 
 
 def test_resamples_without_a_denominator_are_left_out() -> None:
     # One normal film among four: a third of the resamples has none of it.
     sums = np.array([[1.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 0.0]])
-    assert ratio_estimate(sums, resampling_counts(4)) == (1.0, 1.0, 1.0)
+    assert ratio(sums) == (1.0, 1.0, 1.0)
 
 
 def test_groups_are_drawn_together() -> None:
     # Two patients with ten equal films each: as if there were two films, not twenty.
     films = means([0.0] * 10 + [1.0] * 10)
-    patients = sum_by_group(films, ["a"] * 10 + ["b"] * 10)
-    assert patients.tolist() == [[0.0, 10.0], [10.0, 10.0]]
-    assert ratio_estimate(patients, resampling_counts(2))[1:] == (0.0, 1.0)
-    low, high = ratio_estimate(films, resampling_counts(20))[1:]
+    patients = ["a"] * 10 + ["b"] * 10
+    assert sum_by_group(films, patients).tolist() == [[0.0, 10.0], [10.0, 10.0]]
+    assert ratio(films, groups=patients)[1:] == (0.0, 1.0)
+    low, high = ratio(films)[1:]
     assert 0.2 < low < high < 0.8
+
+
+def test_figures_that_are_drawn_together_are_those_drawn_alone() -> None:
+    rng = np.random.default_rng(0)
+    before, after = ({key: rng.uniform(0.1, 1, (30, 2)) for key in "ab"} for _ in range(2))
+    counts = resampling_counts(30, resamples=50, seed=6)
+    drawn: dict[str, Any] = {"resamples": 50, "seed": 6}
+    found, change = ratio_estimates(after, **drawn), difference_estimates(before, after, **drawn)
+    for key in "ab":
+        resampled = [ratios(counts @ sums[key]) for sums in (before, after)]
+        assert found[key][1:] == pytest.approx(percentile_interval(resampled[1]))
+        assert change[key][1:] == pytest.approx(percentile_interval(resampled[1] - resampled[0]))
+        assert change[key].value == pytest.approx(found[key].value - ratio_estimates(before, **drawn)[key].value)
 
 
 def test_groups_of_another_length_are_refused() -> None:
@@ -96,7 +118,7 @@ def test_resampling_repeats_with_its_seed() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_interval_lies_within_the_values(values: list[float]) -> None:
-    estimate = ratio_estimate(means(values), resampling_counts(len(values), resamples=200))
+    estimate = ratio(means(values), resamples=200)
     for end in estimate:
         assert min(values) - 1e-9 <= end <= max(values) + 1e-9
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.bootstrap import ratio_estimate, resampling_counts
+from grounding_rewards.evaluation.bootstrap import ratio_estimates
 from grounding_rewards.evaluation.detection import DETECTION_FIGURES, MatchedFilms, detection_sums, without_duplicates
-from grounding_rewards.evaluation.figures import pair_boxes
+from grounding_rewards.evaluation.film_pairs import pair_film, reference_ious
 from grounding_rewards.evaluation.ranked_boxes import FILM_AREAS, rank_boxes
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.scoring import get_reward
@@ -25,8 +25,8 @@ HIT, HALF, JUNK = [0, 0, 50, 50], [0, 0, 50, 25], [80, 0, 90, 10]
 
 
 def values(films: list[AnsweredFilm], **arguments: Any) -> dict[str, float]:
-    sums = detection_sums(films, **arguments)
-    return {key: ratio_estimate(one, resampling_counts(len(films), resamples=2)).value for key, one in sums.items()}
+    found = ratio_estimates(detection_sums(films, **arguments), resamples=2)
+    return {key: estimate.value for key, estimate in found.items()}
 
 
 def test_figures_by_hand() -> None:
@@ -109,11 +109,12 @@ def test_what_a_text_earns_and_what_it_is_measured_by_agree(text: str) -> None:
     assert figures["false_per_film"] == scored.explanation.fp
 
 
-@given(valid_box_lists(max_size=4), valid_box_lists(max_size=4))
+@given(box_lists(max_size=4), valid_box_lists(max_size=4))
 def test_mean_iou_is_that_of_the_best_pairing(pred: list[list[float]], gt: list[list[float]]) -> None:
     film = AnsweredFilm("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred)
-    expected = pair_boxes(np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4))).ious.sum()
-    assert detection_sums([film])["mean_iou"].tolist() == [[pytest.approx(expected), len(gt)]]
+    assert detection_sums([film])["mean_iou"].tolist() == [[pytest.approx(pair_film(film).ious.sum()), len(gt)]]
+    ious, there = MatchedFilms([film]).best_ious
+    assert ious[there].tolist() == pytest.approx(reference_ious([film]).tolist())
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.bootstrap import difference_estimate, ratio_estimate, resampling_counts
+from grounding_rewards.evaluation.bootstrap import difference_estimates, ratio_estimates
 from grounding_rewards.evaluation.diff import compare_runs, holm, sign_test
 
 BOX = [0.0, 0.0, 10.0, 10.0]
@@ -42,10 +42,10 @@ def test_a_comparison_by_hand() -> None:
     assert (found.films, found.only_a, found.only_b, found.units, found.n) == (4, 0, 1, "films", 4)
     iou = found.figures["mean_iou"]
     sums_a, sums_b = (np.column_stack([one, np.ones(4)]) for one in ([0.2, 0.6, 0.6, 0.8], [0.6, 0.6, 0.8, 0.4]))
-    counts = resampling_counts(4, resamples=200, seed=3)
-    assert iou.a == pytest.approx(ratio_estimate(sums_a, counts))
-    assert iou.b == pytest.approx(ratio_estimate(sums_b, counts))
-    assert iou.difference == pytest.approx(difference_estimate(sums_a, sums_b, counts))
+    drawn: dict[str, Any] = {"resamples": 200, "seed": 3}
+    assert iou.a == pytest.approx(ratio_estimates({"": sums_a}, **drawn)[""])
+    assert iou.b == pytest.approx(ratio_estimates({"": sums_b}, **drawn)[""])
+    assert iou.difference == pytest.approx(difference_estimates({"": sums_a}, {"": sums_b}, **drawn)[""])
     # better on two films, worse on one: p of 2 of 3 is 1
     assert iou.signs == (2, 1, 1, 1.0)
     # A hits three of four with four boxes, B three: F1 is the same, on two films it is not

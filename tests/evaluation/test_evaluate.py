@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.bootstrap import ratio_estimate, resampling_counts, sum_by_group
-from grounding_rewards.evaluation.evaluate import READERS, Evaluation, Measures, evaluate, patients_of, write_evaluation
+from grounding_rewards.data.answered import AnsweredFilm, patients_of
+from grounding_rewards.evaluation.bootstrap import percentile_interval, ratios, resampling_counts, sum_by_group
+from grounding_rewards.evaluation.evaluate import READERS, Evaluation, Measures, evaluate, write_evaluation
 from grounding_rewards.evaluation.film_figures import film_sums
 from tests.evaluation.random_films import random_films
 
@@ -107,8 +107,8 @@ def test_intervals_are_over_patients() -> None:
     found = evaluate({"model": films}, Measures("R3", resamples=200, seed=5)).systems["model"]
     sums = sum_by_group(film_sums(films)["mean_iou"], patients_of(films))
     assert len(sums) == 3
-    expected = ratio_estimate(sums, resampling_counts(3, resamples=200, seed=5))
-    assert found["mean_iou"] == pytest.approx(expected)
+    low, high = percentile_interval(ratios(resampling_counts(3, resamples=200, seed=5) @ sums))
+    assert found["mean_iou"] == pytest.approx((ratios(sums.sum(axis=0)), low, high))
 
 
 def test_the_same_seed_gives_the_same_figures() -> None:

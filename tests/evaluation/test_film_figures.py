@@ -1,4 +1,4 @@
-"""The figures that head an evaluation: equal to the rewards', to those of training runs, and by hand."""
+"""The figures that head an evaluation: equal to the rewards', and by hand."""
 
 from __future__ import annotations
 
@@ -10,13 +10,10 @@ from hypothesis import given
 
 from grounding_rewards import get_reward
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation import figures
 from grounding_rewards.evaluation.film_figures import film_figures, film_sums
 from tests.conftest import box_lists, valid_box_lists
 
 TRUTH: dict[str, Any] = {"width": 100, "height": 100, "gt": [[0, 0, 10, 10], [50, 50, 60, 60]], "gt_labels": ["a", "b"]}
-# The keys of training runs and those of evaluations, where they differ.
-RENAMED = {"above_50": "recall_50", "above_75": "recall_75"}
 
 
 @pytest.mark.parametrize(
@@ -59,40 +56,6 @@ def test_one_film_has_the_f_beta_precision_and_recall_of_its_reward(pred: Any, g
     ):
         numerator, denominator = sums[key][0]
         assert (numerator / denominator if denominator else 0.0) == pytest.approx(expected), key
-
-
-def test_figures_of_training_runs_are_the_same(films: Any) -> None:
-    """The films of the conftest, with answers, by the figures of training runs and by those of evaluations."""
-    from grounding_rewards.evaluation.answers import score_texts
-
-    texts = [
-        '[{"bbox_2d": [0, 0, 500, 250], "label": "mass"}]',
-        '[{"bbox_2d": [0, 0, 200, 200], "label": "effusion"}, {"bbox_2d": [800, 0, 900, 100], "label": "mass"}]',
-        '[{"bbox_2d": [0, 0, 500, 250], "label": "mass"}]',
-        "what?",
-    ]
-    scored = [one for (one,) in score_texts(get_reward("R3"), films, [[text] for text in texts])]
-    answers = [figures.FilmAnswers(text, one, (one,)) for text, one in zip(texts, scored, strict=True)]
-    expected = figures.film_sums(answers, films["boxes"], films["labels"])
-    answered = [
-        AnsweredFilm(
-            row["id"],
-            row["width"],
-            row["height"],
-            gt=row["boxes"],
-            gt_labels=row["labels"],
-            pred=one.parsed.boxes,
-            pred_labels=one.parsed.labels,
-            status=one.parsed.status,
-            rejected=one.parsed.rejected,
-            sampled_rewards=(one.reward,),
-        )
-        for row, one in zip(films, scored, strict=True)
-    ]
-    found = film_sums(answered)
-    assert len(expected) == 8
-    for key, sums in expected.items():
-        assert found[RENAMED.get(key, key)] == pytest.approx(sums), key
 
 
 def test_rewards_that_every_film_has() -> None:

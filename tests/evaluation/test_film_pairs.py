@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import permutations
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 from grounding_rewards import get_reward
 from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.evaluation.film_pairs import pair_film, reference_ious
+from grounding_rewards.overlap import pairwise_iou
 from tests.conftest import box_lists, valid_box_lists
 
 
@@ -48,6 +51,26 @@ def test_pairs_by_hand(pred: Any, gt: Any, ignore: Any, hits: list[bool], counte
     pairs = pair_film(film(pred, gt, ignore))
     assert pairs.hits(0.5).tolist() == hits
     assert pairs.counted(0.5).tolist() == counted
+
+
+@given(valid_box_lists(max_size=4), valid_box_lists(max_size=4))
+def test_pairing_is_the_best_of_all(pred: list[list[float]], gt: list[list[float]]) -> None:
+    pairs = pair_film(film(pred, gt))
+    iou = pairwise_iou(np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4)))
+    few, many = sorted(iou.shape)
+    wide = iou if iou.shape[0] == few else iou.T
+    best = max(sum(wide[i, j] for i, j in enumerate(order)) for order in permutations(range(many), few))
+    assert pairs.ious.sum() == pytest.approx(best)
+    used = [partner for partner in pairs.partners if partner >= 0]
+    assert len(set(used)) == len(used)
+    for j, partner in enumerate(pairs.partners):
+        assert pairs.ious[j] == (iou[partner, j] if partner >= 0 else 0)
+
+
+def test_boxes_that_do_not_overlap_are_no_partners() -> None:
+    pairs = pair_film(film([[0, 0, 10, 5], [15, 15, 16, 16]], [[0, 0, 10, 10], [11, 0, 14, 10]]))
+    assert pairs.ious.tolist() == [0.5, 0.0]
+    assert pairs.partners.tolist() == [0, -1]
 
 
 def test_ious_of_all_references_come_in_the_order_of_films() -> None:

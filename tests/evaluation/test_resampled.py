@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from grounding_rewards.evaluation.average_precision import average_precision_estimate
-from grounding_rewards.evaluation.bootstrap import ratio_estimate, resampling_counts
+from grounding_rewards.evaluation.bootstrap import ratio_estimates
 from grounding_rewards.evaluation.detection import detection_sums
 from grounding_rewards.evaluation.resampled import Resampled, blocks, mean_of_measured
 from tests.evaluation.random_films import random_films
@@ -23,7 +23,7 @@ def test_resamples_are_those_of_ratios() -> None:
         for film in films
     ]
     ap = average_precision_estimate(films, [0.5], labels="ignore", interpolation="all-point", resamples=500, seed=3)
-    recall = ratio_estimate(detection_sums(films)["recall_50"], resampling_counts(len(films), resamples=500, seed=3))
+    recall = ratio_estimates(detection_sums(films), resamples=500, seed=3)["recall_50"]
     assert ap.estimate == pytest.approx(recall)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from grounding_rewards.evaluation import run
-from grounding_rewards.evaluation.answers import Decoding
+from grounding_rewards.evaluation.answers import Decoding, answer_films
 from grounding_rewards.evaluation.compare import Comparison, comparison_table, make_runs
 from grounding_rewards.evaluation.figures import FIGURES
 from grounding_rewards.evaluation.run import Films, Launch, prepare_task, train_and_compare
@@ -28,6 +28,16 @@ def test_a_checkpoint_is_measured_beside_the_baselines(tiny_model: tuple[Any, An
     assert [row.name for row in rows] == ["tiny", "nothing found", "whole image"]
     assert rows[0].figures["sampled_reward"].value <= 0.2
     assert all(set(row.figures) == set(FIGURES) for row in rows)
+
+
+def test_films_of_one_name_are_refused_before_the_model_is_asked(
+    tiny_model: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = prepare_task(*tiny_model, Films(count=2, train_split=None))
+    twice = task.dataset.remove_columns("id").add_column("id", ["one", "one"])
+    monkeypatch.setattr("grounding_rewards.evaluation.generate.generate", lambda *_, **__: pytest.fail("was asked"))
+    with pytest.raises(ValueError, match="Expected a name of its own for every film, got `id` 'one' 2 times"):
+        answer_films(*tiny_model, twice, task.reward, DECODING)
 
 
 MINE = {"syntax": "json", "keys": ["where"], "space": "norm1"}

@@ -30,6 +30,14 @@ def test_answers_are_read_scored_and_kept() -> None:
     assert one.sampled_rewards == pytest.approx((0.0, 0.8))
     assert (other.status, other.patient, other.rejected) == ("unparseable", None, {"nothing_stated": 1})
     assert other.sampled_rewards == pytest.approx((0.2, 0.2))
+    assert (one.sampled_read, other.sampled_read) == ((True, True), (True, True))
+
+
+def test_sampled_answers_that_cannot_be_read() -> None:
+    cut_off = '[{"bbox_2d": [0, 0, 5'
+    box_and_cut_off = f"{HIT[:-1]}, {cut_off[1:]}"
+    (film,) = read_answers(ROWS[:1], [["[]", "[]", "no idea", cut_off, box_and_cut_off]], REWARD)
+    assert film.sampled_read == (True, False, False, True)
 
 
 def test_all_five_rewards_stand_side_by_side() -> None:

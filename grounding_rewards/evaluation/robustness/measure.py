@@ -17,7 +17,7 @@ Four figures, over N films:
   way to another wrong one, and even to the right one, is a success.
 * ``broken_share`` = Σ 1[f(x) = y and f(x′) ≠ y] / Σ 1[f(x) = y], which many papers call attack success rate: of the
   films with a right answer the share that lost it.
-* ``mean_iou``, that of :mod:`grounding_rewards.evaluation.figures`, on the changed films.
+* ``mean_iou``, that of :mod:`grounding_rewards.evaluation.detection`, on the changed films.
 """
 
 from __future__ import annotations
@@ -30,15 +30,8 @@ import numpy as np
 
 from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.bootstrap import (
-    RESAMPLES,
-    Array,
-    Estimate,
-    ratio_estimate,
-    resampling_counts,
-    sum_by_group,
-)
-from grounding_rewards.evaluation.figures import pair_boxes
+from grounding_rewards.evaluation.bootstrap import RESAMPLES, Array, Estimate, ratio_estimates
+from grounding_rewards.evaluation.film_pairs import pair_film
 from grounding_rewards.parsing import BROKEN_BOXES
 from grounding_rewards.scoring import GroundingReward
 
@@ -144,7 +137,7 @@ def _one_film(pair: AnswerPair, reward: GroundingReward) -> Mapping[str, tuple[f
         "robust_accuracy": (right, 1),
         "attack_success_rate": (not is_same_answer(pair, reward), 1),
         "broken_share": (was_right and not right, was_right),
-        "mean_iou": (float(pair_boxes(pair.after.pred, pair.after.gt).ious.sum()), len(pair.after.gt)),
+        "mean_iou": (float(pair_film(pair.after).ious.sum()), len(pair.after.gt)),
     }
 
 
@@ -174,11 +167,7 @@ def robustness_estimates(
         >>> {key: estimate.value for key, estimate in robustness_estimates(pairs, get_reward("R3")).items()}
         {'robust_accuracy': 0.5, 'attack_success_rate': 0.5, 'broken_share': 0.5, 'mean_iou': 0.5}
     """
-    sums = robustness_sums(pairs, reward)
-    if groups is not None:
-        sums = {key: sum_by_group(value, groups) for key, value in sums.items()}
-    counts = resampling_counts(len(sums["robust_accuracy"]), resamples=resamples, seed=seed)
-    return {key: ratio_estimate(value, counts) for key, value in sums.items()}
+    return ratio_estimates(robustness_sums(pairs, reward), groups=groups, resamples=resamples, seed=seed)
 
 
 def _broken(film: AnsweredFilm) -> int:

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.data.answered import AnsweredFilm, patients_of
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.evaluation.answers import reads_special_tokens
 from grounding_rewards.evaluation.bootstrap import RESAMPLES
 from grounding_rewards.evaluation.robustness.corruptions import CORRUPTIONS, STRENGTHS, corrupt, corrupt_boxes
 from grounding_rewards.evaluation.robustness.measure import AnswerPair, robustness_estimates
 from grounding_rewards.evaluation.robustness.pgd import PGD, AttackingProcessor
-from grounding_rewards.evaluation.summary import patients
 from grounding_rewards.evaluation.systems import read_answers
 from grounding_rewards.report.evaluation_parts import RobustnessPoint
 from grounding_rewards.scoring import GroundingReward
@@ -122,7 +121,6 @@ def robustness(
         "batch_size": batch_size,
         "skip_special_tokens": not reads_special_tokens(dataset, reward),
     }
-    groups = patients(dataset)
 
     def said(shown: Any, of: Any, what: str) -> list[AnsweredFilm]:
         texts = generate(model, of, shown, progress=progress and f"{progress}, {what}", **settings)
@@ -141,6 +139,7 @@ def robustness(
         )
 
     before = said(dataset, processor, "films as they are")
+    groups = patients_of(before)
     points = []
     for name in changes.corruptions if "corruptions" in changes.families else ():
         points.append(point("corruptions", name, 0, list(map(AnswerPair.unmoved, before, before))))
