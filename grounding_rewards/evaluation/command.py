@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.evaluation.score_command import parameters_from_option
+from grounding_rewards.exchange.names import model_name
 from grounding_rewards.parsing import box_format_from_option
 
 if TYPE_CHECKING:
@@ -188,6 +189,15 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError(
             f"Expected at least 0 for --samples, got {options.samples}. The greedy answer is always there."
         )
+    if options.samples and not options.temperature > 0:
+        raise ValueError(
+            f"Expected a number above 0 for --temperature beside --samples, got {options.temperature:g}. "
+            "Samples of a greedy answer are all alike: leave --samples out."
+        )
+    if options.seed < 0:
+        raise ValueError(f"Expected a whole number from 0 up for --seed, got {options.seed}. 0 is usual.")
+    if options.out.exists() and not options.out.is_dir():
+        raise ValueError(f"Expected a folder for --out, got the file {str(options.out)!r}. Give another name.")
 
 
 def _ask_model(options: argparse.Namespace) -> _Asked | None:
@@ -211,7 +221,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     )
     light = light_rows(task.dataset)
     _refuse_lost_labels(options.labels, light)
-    name = _system_name(options.model)
+    name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
     generate = partial(
         generate_to_file,
@@ -245,16 +255,6 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     if robustness:
         facts["robustness"] = _how_changed(options, len(answers.rows))
     return _Asked(name, answers, task.reward, robustness, facts)
-
-
-def _system_name(model: str) -> str:
-    """Its last part; a checkpoint is named after the run that left it.
-
-    >>> _system_name("Qwen/Qwen2.5-VL-3B-Instruct"), _system_name("runs/demo/checkpoint-50/")
-    ('Qwen2.5-VL-3B-Instruct', 'demo/checkpoint-50')
-    """
-    path = Path(model)
-    return f"{path.parent.name}/{path.name}" if path.name.startswith("checkpoint") and path.parent.name else path.name
 
 
 def _how_changed(options: argparse.Namespace, films: int) -> str:
@@ -408,7 +408,7 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
 
     found, films = measured
     page = EvaluationPage(
-        title=asked.name if options.dataset is None else f"{asked.name} on {options.dataset}",
+        title=asked.name if options.dataset is None else f"{asked.name} on {Path(options.dataset).name}",
         subtitle=_subtitle(found.facts),
         films=films,
         reward=asked.reward.name,
@@ -438,9 +438,10 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
 def _subtitle(facts: Mapping[str, Any]) -> str:
     split = f" ({facts['split']})" if facts["split"] else ""
     patients = f" of {facts['patients']} patients" if isinstance(facts["patients"], int) else ""
+    # Where the films lie stands among the facts.
     return (
-        f"{facts['films']} films{patients} of {facts['dataset']}{split}, {facts['films without a finding']} without a "
-        f"finding, {facts['reference boxes']} reference boxes"
+        f"{facts['films']} films{patients} of {Path(facts['dataset']).name}{split}, "
+        f"{facts['films without a finding']} without a finding, {facts['reference boxes']} reference boxes"
     )
 
 

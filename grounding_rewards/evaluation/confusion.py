@@ -9,6 +9,7 @@ import numpy as np
 
 from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.evaluation.film_pairs import pair_film
+from grounding_rewards.evaluation.ranked_boxes import label_name
 from grounding_rewards.labels import are_synonyms
 from grounding_rewards.report.evaluation_parts import Confusion
 
@@ -70,7 +71,7 @@ def confusion(films: Sequence[AnsweredFilm], *, iou_threshold: float = 0.5, syno
 
 def _said_name(said: str | None, true: str | None, labels: Sequence[str], synonyms: bool) -> str:
     """The column of a predicted label; where several reference labels agree with it, the true one goes first."""
-    text = None if said is None else _plain(said)
+    text = _plain(said)
     if not text:
         return NO_LABEL
     if text in labels:
@@ -83,5 +84,5 @@ def _said_name(said: str | None, true: str | None, labels: Sequence[str], synony
     return true if synonyms and true is not None and are_synonyms(text, true) else first
 
 
-def _plain(label: str) -> str:
-    return " ".join(label.casefold().split())
+def _plain(label: str | None) -> str:
+    return label_name(label, "exact")

@@ -15,6 +15,7 @@ Definitions:
 * Several tests find something by chance more often than one. Holm's p is for the family of tests of one table: the
   figures; every figure of every label; every figure of every size. The intervals are not adjusted.
 * By label and by size the figures are those of the reference boxes alone: a false box has no true label and size.
+  Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
 * The size of a reference box is its part of the area of the film: small below 1 %, large from 10 % on.
 
 The verdict is about one figure, which is chosen before looking. B is called better or worse where the interval leaves
@@ -29,7 +30,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -46,15 +47,21 @@ from grounding_rewards.evaluation.bootstrap import (
     resampled_sums,
     sum_by_group,
 )
-from grounding_rewards.evaluation.film_figures import FilmFigure, film_figures, film_sums
-from grounding_rewards.evaluation.film_pairs import reference_ious
+from grounding_rewards.evaluation.film_figures import (
+    BoxGroups,
+    FilmFigure,
+    film_figures,
+    film_sums,
+    label_groups,
+    reference_sums,
+)
 from grounding_rewards.evaluation.ranked_boxes import FILM_AREAS, Area
 from grounding_rewards.evaluation.ranked_figures import RankedFigures
 from grounding_rewards.evaluation.resampled import resampled_difference
+from grounding_rewards.evaluation.systems import UNNAMED
 from grounding_rewards.report.table import format_interval, format_value
 
 Array = NDArray[np.float64]
-_Groups = dict[str, NDArray[np.bool_]]
 
 #: What the verdict is about unless told otherwise: it sees missed findings and false boxes alike.
 MAIN_FIGURE = "f1_50"
@@ -64,11 +71,8 @@ SIZES: dict[str, Area] = dict(zip(("small", "medium", "large"), FILM_AREAS.value
 _LEVEL = 0.05
 # Of figures that are worked out anew on every resampling; their intervals need no more.
 _RANKED_RESAMPLES = 1_000
-# The figures of a group of reference boxes, made of their IoUs.
-_OF_IOU: dict[str, Callable[[Array], Array]] = {
-    "mean_iou": lambda ious: ious,
-    "recall_50": lambda ious: (ious >= 0.5).astype(np.float64),
-}
+# The figures of a group of reference boxes.
+_OF_GROUPS = ("mean_iou", "recall_50")
 # Figures of the same boxes that are added up in another order differ by less than this.
 _ROUNDING = 1e-12
 
@@ -211,7 +215,7 @@ def compare_runs(
 
     Raises:
         ValueError: a run has two films of one id, no film is in both, the references of a film differ, there is no
-            figure `main`, or less than one resampling.
+            figure `main`, less than one resampling, or a negative seed.
 
     Example:
         >>> truth = {"width": 99, "height": 99, "gt": [[0, 0, 9, 9]], "gt_labels": ["mass"]}
@@ -223,6 +227,8 @@ def compare_runs(
     """
     if resamples < 1:
         raise ValueError(f"Expected at least 1 for `resamples`, got {resamples}. {RESAMPLES} is usual.")
+    if seed < 0:
+        raise ValueError(f"Expected a whole number from 0 up for `seed`, got {seed}. 0 is usual.")
     own_a, own_b = _by_id(a, "A"), _by_id(b, "B")
     pairs = [(film, own_b[name]) for name, film in own_a.items() if name in own_b]
     _check_references(pairs, len(own_a), len(own_b))
@@ -234,9 +240,10 @@ def compare_runs(
     }
     if main not in figures:
         raise ValueError(f"Expected a figure of both runs for `main`, got {main!r}. They have: {', '.join(figures)}.")
-    by_label, by_size = _label_groups(first), _size_groups(first)
+    by_label = label_groups(first, "synonyms" if labels == "synonyms" else "exact")
+    by_size = _size_groups(first)
     tables = [_Table(figures, film_sums(first, labels=labels), film_sums(second, labels=labels))]
-    tables += [_group_table(first, second, groups) for groups in (by_label, by_size) if groups]
+    tables += [_group_table(first, second, groups, labels) for groups in (by_label, by_size) if groups]
     units, patients = _units(pairs)
     by_rank = _ranked_changes(
         first, second, labels, groups=units, resamples=min(resamples, _RANKED_RESAMPLES), seed=seed
@@ -358,41 +365,22 @@ def _ranked_changes(
     }
 
 
-def _label_groups(films: Sequence[AnsweredFilm]) -> _Groups:
-    """Which of the reference boxes of all films have each label, the most frequent first."""
-    labels = np.array([label for film in films for label in film.gt_labels], dtype=object)
-    return {name: labels == name for name, _ in Counter(labels.tolist()).most_common()}
-
-
-def _size_groups(films: Sequence[AnsweredFilm]) -> _Groups:
+def _size_groups(films: Sequence[AnsweredFilm]) -> BoxGroups:
     parts = [box_area(film.gt) / (film.width * film.height) for film in films]
     share = np.concatenate([np.zeros(0), *parts])
     groups = {name: size.holds(share, np.ones(len(share))) for name, size in SIZES.items()}
     return {name: members for name, members in groups.items() if members.any()}
 
 
-def _group_table(a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], groups: _Groups) -> _Table:
+def _group_table(a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], groups: BoxGroups, labels: str) -> _Table:
     known = film_figures(a)
-    figures = {(name, key): known[key] for name in groups for key in _OF_IOU}
-    return _Table(figures, _group_sums(a, groups), _group_sums(b, groups))
+    figures = {(name, key): known[key] for name in groups for key in _OF_GROUPS}
+    return _Table(figures, reference_sums(a, groups, labels=labels), reference_sums(b, groups, labels=labels))
 
 
-def _group_sums(films: Sequence[AnsweredFilm], groups: _Groups) -> dict[tuple[str, str], Array]:
-    """The sums ``(films, 2)`` of the figures about reference boxes, over the boxes of each group alone."""
-    number = np.repeat(np.arange(len(films)), [len(film.gt) for film in films])
-    ious = reference_ious(films)
-    return {
-        (name, key): np.stack(
-            [np.bincount(number[members], weights, len(films)) for weights in (values(ious[members]), None)], axis=1
-        )
-        for name, members in groups.items()
-        for key, values in _OF_IOU.items()
-    }
-
-
-def _as_groups(changes: Mapping[tuple[str, str], Change], groups: _Groups) -> tuple[Group, ...]:
+def _as_groups(changes: Mapping[tuple[str, str], Change], groups: BoxGroups) -> tuple[Group, ...]:
     return tuple(
-        Group(name, int(members.sum()), {key: changes[name, key] for key in _OF_IOU})
+        Group(name or UNNAMED, int(members.sum()), {key: changes[name, key] for key in _OF_GROUPS})
         for name, members in groups.items()
     )
 

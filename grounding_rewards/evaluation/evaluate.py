@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,9 +29,16 @@ from grounding_rewards.evaluation.bootstrap import Estimate, Figures, ratio_esti
 from grounding_rewards.evaluation.calibration import calibration
 from grounding_rewards.evaluation.coco import coco_figures
 from grounding_rewards.evaluation.confusion import confusion
-from grounding_rewards.evaluation.detection import MatchedFilms, detection_sums
-from grounding_rewards.evaluation.film_figures import MATCHING, FilmFigure, film_figures, film_sums
-from grounding_rewards.evaluation.film_pairs import reference_ious
+from grounding_rewards.evaluation.detection import detection_sums
+from grounding_rewards.evaluation.film_figures import (
+    MATCHING,
+    FilmFigure,
+    film_figures,
+    film_sums,
+    label_groups,
+    reference_ious,
+    reference_sums,
+)
 from grounding_rewards.evaluation.froc import froc_curve
 from grounding_rewards.evaluation.ranked_boxes import COCO_AREAS, FILM_AREAS, label_name
 from grounding_rewards.evaluation.ranked_figures import AP_THRESHOLDS, RankedFigures, compares_labels
@@ -222,7 +229,7 @@ def evaluate(
         pr_curves=pr_curves,
         froc_curves=froc_curves,
         calibration=calibration(films),
-        ious=reference_ious(films),
+        ious=reference_ious(films, labels=measures.labels),
         confusion=confusion(films, synonyms=measures.labels == "synonyms") if compares_labels(films) else None,
         robustness=tuple(robustness),
         facts=facts or {},
@@ -287,49 +294,28 @@ def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
 def _by_label(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
-    """The most frequent labels of the references; false boxes have a label only where answers state any.
-
-    Labels that are compared as one are one group, under the spelling that is most frequent.
-    """
+    """The most frequent labels of the references; false boxes have a label only where answers state any."""
     drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
     compared = dict(ranked.average_precisions).get("map")
-    spellings: dict[str, Counter[str]] = defaultdict(Counter)
-    for label in chain.from_iterable(film.gt_labels for film in films):
-        spellings[label_name(label, compared or "exact")][label] += 1
-    names = sorted(spellings, key=lambda name: -spellings[name].total())[:_MOST_LABELS]
-    if not names:
+    boxes = dict(islice(label_groups(films, compared or "exact").items(), _MOST_LABELS))
+    if not boxes:
         return
     if compared is None:
-        sums = _reference_sums(films, names)
+        sums = reference_sums(films, boxes, labels=measures.labels)
         precisions = {}
     else:
-        by_label = {name: detection_sums(films, matching=MATCHING, labels=compared, label=name) for name in names}
-        sums = {(name, key): by_label[name][key] for name in names for key in _BY_BOX}
+        by_label = {name: detection_sums(films, matching=MATCHING, labels=compared, label=name) for name in boxes}
+        sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(
             films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn
         )
     found: dict[str, Figures] = defaultdict(dict)
     for (name, key), estimate in ratio_estimates(sums, **drawn).items():
         found[name][key] = estimate
-    for name in names:
-        figures = found[name] | ({"ap_50": precisions[name].estimate} if name in precisions else {})
-        ((spelling, _),) = spellings[name].most_common(1)
-        yield Group(spelling.strip() or UNNAMED, spellings[name].total(), figures)
-
-
-def _reference_sums(films: Sequence[AnsweredFilm], names: Sequence[str]) -> dict[tuple[str, str], Array]:
-    """Of the reference boxes of each label: their IoUs with their partners, and how many reach a threshold."""
-    ious, there = MatchedFilms(films).best_ious
-    label = np.full(there.shape, "", dtype=object)
-    for k, film in enumerate(films):
-        label[k, : len(film.gt_labels)] = [label_name(one, "exact") for one in film.gt_labels]
-    values = {"mean_iou": ious, "recall_50": ious >= 0.5, "recall_75": ious >= 0.75}
-    found = {}
-    for name in names:
-        mine = there & (label == name)
-        for key, value in values.items():
-            found[name, key] = np.column_stack([np.where(mine, value, 0.0).sum(axis=1), mine.sum(axis=1)])
-    return found
+    for name, members in boxes.items():
+        precision = precisions.get(label_name(name, compared or "exact"))
+        figures = found[name] | ({} if precision is None else {"ap_50": precision.estimate})
+        yield Group(name or UNNAMED, int(members.sum()), figures)
 
 
 def _by_size(

@@ -8,19 +8,30 @@ largest sum of IoUs, so that models trained with different rewards are measured 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.detection import DETECTION_FIGURES, detection_sums
+from grounding_rewards.evaluation.detection import DETECTION_FIGURES, MatchedFilms, detection_sums
+from grounding_rewards.evaluation.ranked_boxes import label_name
 from grounding_rewards.evaluation.segmentation import SEGMENTATION_FIGURES, segmentation_areas
 
 Array = NDArray[np.float64]
+#: Name → which of the reference boxes of all films, one film after the other, are in the group.
+BoxGroups = dict[str, NDArray[np.bool_]]
 
 MATCHING = "hungarian"
+
+# The figures that reference boxes have by themselves, made of their IoUs.
+_OF_IOU: dict[str, Callable[[Array], Array]] = {
+    "mean_iou": lambda ious: ious,
+    "recall_50": lambda ious: (ious >= 0.5).astype(np.float64),
+    "recall_75": lambda ious: (ious >= 0.75).astype(np.float64),
+}
 
 
 class FilmFigure(NamedTuple):
@@ -73,6 +84,76 @@ def film_sums(films: Sequence[AnsweredFilm], *, labels: str = "ignore", areas: A
     sums["dice"] = np.column_stack([2 * hit, 2 * hit + false + missed])
     sums["pixel_accuracy"] = np.column_stack([hit + rest, hit + false + missed + rest])
     return sums
+
+
+def reference_ious(films: Sequence[AnsweredFilm], *, labels: str = "ignore") -> Array:
+    """The IoU of every reference box with its partner, 0 without one, in the order of the films.
+
+    Args:
+        films: answered films.
+        labels: as for :func:`film_sums`.
+
+    Returns:
+        ``(reference boxes of all films,)`` in [0, 1].
+
+    Example:
+        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "x"], pred=[[0, 0, 4, 2]])
+        >>> reference_ious([film])
+        array([0.5, 0. ])
+    """
+    ious, there = MatchedFilms(films, MATCHING, labels).best_ious
+    return ious[there]
+
+
+def label_groups(films: Sequence[AnsweredFilm], labels: str = "exact") -> BoxGroups:
+    """The reference boxes by label, the most frequent label first.
+
+    Labels that are compared as one are one group, under the spelling that is most frequent.
+
+    Args:
+        films: answered films.
+        labels: ``"exact"`` or ``"synonyms"``.
+
+    Example:
+        >>> label_groups([AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["mass", "Mass"])])
+        {'mass': array([ True,  True])}
+    """
+    written = [label for film in films for label in film.gt_labels]
+    names = np.array([label_name(label, labels) for label in written], dtype=object)
+    spellings: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, label in zip(names, written, strict=True):
+        spellings[name][label.strip()] += 1
+    by_frequency = sorted(spellings, key=lambda name: -spellings[name].total())
+    return {spellings[name].most_common(1)[0][0]: names == name for name in by_frequency}
+
+
+def reference_sums(
+    films: Sequence[AnsweredFilm], groups: BoxGroups, *, labels: str = "ignore"
+) -> dict[tuple[str, str], Array]:
+    """Mean IoU and recall of groups of reference boxes: all that can be said of a label where answers state none.
+
+    Args:
+        films: answered films.
+        groups: from :func:`label_groups`, for instance.
+        labels: as for :func:`film_sums`.
+
+    Returns:
+        By group and key the numerators and denominators, ``(films, 2)``.
+
+    Example:
+        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "y"], pred=[[0, 0, 4, 2]])
+        >>> reference_sums([film], label_groups([film]))["x", "mean_iou"]
+        array([[0.5, 1. ]])
+    """
+    number = np.repeat(np.arange(len(films)), [len(film.gt) for film in films])
+    ious = reference_ious(films, labels=labels)
+    return {
+        (name, key): np.stack(
+            [np.bincount(number[members], weights, len(films)) for weights in (values(ious[members]), None)], axis=1
+        )
+        for name, members in groups.items()
+        for key, values in _OF_IOU.items()
+    }
 
 
 def mean_sums(values: Sequence[Sequence[float]]) -> Array:

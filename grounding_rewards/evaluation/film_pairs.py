@@ -8,7 +8,6 @@ least that part of its area in one ignored region does not count, as in the rewa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -73,17 +72,3 @@ def pair_film(film: AnsweredFilm) -> FilmPairs:
     if len(film.ignore):
         covered = pairwise_ioa(film.ignore, film.pred).max(axis=0)
     return FilmPairs(ious, partners, covered)
-
-
-def reference_ious(films: Iterable[AnsweredFilm]) -> Array:
-    """The IoU of every reference box with its partner, 0 without one: what a histogram of IoUs is made of.
-
-    Returns:
-        ``(reference boxes of all films,)`` in [0, 1], in the order of the films.
-
-    Example:
-        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "x"], pred=[[0, 0, 4, 2]])
-        >>> reference_ious([film])
-        array([0.5, 0. ])
-    """
-    return np.concatenate([np.zeros(0), *(pair_film(film).ious for film in films)])

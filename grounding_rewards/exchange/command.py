@@ -28,7 +28,7 @@ from grounding_rewards.data.answered import AnsweredFilm, read_answered
 from grounding_rewards.exchange.coco import write_coco, write_cvat, write_fiftyone
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
 from grounding_rewards.exchange.label_studio import LOCAL_FILES, write_label_studio
-from grounding_rewards.exchange.model_card import model_card_block
+from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
 
 #: Options of single formats, and the formats that take them.
 _OPTIONS = {
@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dicom", type=Path, metavar="FOLDER", help="where the DICOM films are, named like the films")
     parser.add_argument("--system", metavar="NAME", help="whose figures the model card has; default: the model's")
-    parser.add_argument("--name", metavar="NAME", help="of the model; default: the last part of its path")
+    parser.add_argument("--name", metavar="NAME", help="of the model; default: that of the evaluation's first column")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -88,11 +88,15 @@ def _cvat(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
 
 def _label_studio(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
     root = LOCAL_FILES if arguments.image_root is None else arguments.image_root
-    write_label_studio(films, arguments.out, model=_model(arguments), image_root=root)
+    write_label_studio(
+        films, arguments.out, model=arguments.name or evaluated_model(_evaluation(arguments.run)), image_root=root
+    )
 
 
 def _dicom_sr(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> str:
-    written = write_dicom_sr(films, arguments.out, model=_model(arguments), dicom=arguments.dicom)
+    written = write_dicom_sr(
+        films, arguments.out, model=arguments.name or evaluated_model(_evaluation(arguments.run)), dicom=arguments.dicom
+    )
     left_out = [
         f"left out because {why}: {len(ids)}, the first {ids[0]!r}"
         for ids, why in (
@@ -125,11 +129,6 @@ def _check_options(arguments: argparse.Namespace) -> None:
 def _check_new(out: Path, taken: bool) -> None:
     if taken:
         raise ValueError(f"Expected a new or empty place for --out, got {str(out)!r} with files. Name another one.")
-
-
-def _model(arguments: argparse.Namespace) -> str:
-    model = arguments.name or Path(str(_evaluation(arguments.run).get("facts", {}).get("model") or "model")).name
-    return model or "model"
 
 
 def _evaluation(run: Path, *, required: bool = False) -> Mapping[str, Any]:

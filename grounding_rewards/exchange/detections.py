@@ -58,7 +58,9 @@ def _detections(boxes: Array, labels: Sequence[str], names: Sequence[str], score
     try:
         from supervision import Detections
     except ImportError as error:
-        raise ImportError("Detections need supervision: pip install supervision.") from error
+        raise ImportError(
+            "Expected supervision for Detections, got none. Install it with `pip install supervision`."
+        ) from error
     number = {name: i for i, name in enumerate(names)}
     return Detections(
         xyxy=boxes.copy(),

@@ -56,6 +56,7 @@ _MAY_BE_EMPTY = (
 _NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Modality", "Rows", "Columns")
 # Lengths that the standard allows: a code's meaning and a series description have the same.
 _LONGEST = 64
+_MISSING = "Expected highdicom for DICOM SR, got none. Install it with `pip install 'grounding_rewards[dicom]'`."
 # Two sizes in whole pixels of one film at two scales differ by rounding.
 _ROUNDING = 1.0
 
@@ -114,7 +115,7 @@ def findings_report(film: AnsweredFilm, source: Dataset, *, model: str) -> Compr
         from pydicom.sr.codedict import codes
         from pydicom.uid import ExplicitVRLittleEndian
     except ImportError as error:
-        raise ImportError("DICOM SR needs highdicom: pip install 'grounding_rewards[dicom]'.") from error
+        raise ImportError(_MISSING) from error
 
     evidence = _completed(source, film.id)
     name = _line(model)
@@ -302,7 +303,7 @@ def _header(path: Path) -> Dataset:
         from pydicom import dcmread
         from pydicom.errors import InvalidDicomError
     except ImportError as error:
-        raise ImportError("DICOM SR needs highdicom: pip install 'grounding_rewards[dicom]'.") from error
+        raise ImportError(_MISSING) from error
     try:
         return dcmread(path, stop_before_pixels=True)
     except (InvalidDicomError, OSError, EOFError) as error:

@@ -14,6 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grounding_rewards.exchange.names import model_name
+
 if TYPE_CHECKING:
     from huggingface_hub import EvalResult
 
@@ -67,7 +69,7 @@ def model_index(
 
     Args:
         evaluation: the content of `evaluation.json`.
-        name: of the model; None takes the last part of the name that ``facts`` has.
+        name: of the model; None takes that of :func:`evaluated_model`.
         system: as for :func:`card_figures`.
 
     Raises:
@@ -86,11 +88,25 @@ def model_index(
     try:
         from huggingface_hub.repocard_data import eval_results_to_model_index
     except ImportError as error:
-        raise ImportError("A model card needs huggingface_hub: pip install huggingface_hub.") from error
+        raise ImportError(
+            "Expected huggingface_hub for a model card, got none. Install it with `pip install huggingface_hub`."
+        ) from error
     facts = evaluation.get("facts", {})
     results = [_eval_result(figure, facts) for figure in card_figures(evaluation, system)]
-    index: list[dict[str, Any]] = eval_results_to_model_index(name or _last_part(facts.get("model"), "model"), results)
+    index: list[dict[str, Any]] = eval_results_to_model_index(name or evaluated_model(evaluation), results)
     return index
+
+
+def evaluated_model(evaluation: Mapping[str, Any]) -> str:
+    """What the model of an evaluation is called, without the folders that it lies in; a log by the log's name.
+
+    Example:
+        >>> evaluated_model({"facts": {"model": "/data/runs/r4/checkpoint"}}), evaluated_model({"systems": {"log": {}}})
+        ('r4/checkpoint', 'log')
+    """
+    model = (evaluation.get("facts") or {}).get("model")
+    name: str = model_name(str(model)) if model else next(iter(evaluation.get("systems") or {}), "")
+    return name or "model"
 
 
 def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, system: str | None = None) -> str:

@@ -96,6 +96,17 @@ def drawable_boxes(boxes: Array, width: float, height: float) -> tuple[Array, ND
     return inside[kept], np.flatnonzero(kept)
 
 
+def model_name(model: str) -> str:
+    """What a model is called where its path does not belong: the last part, of a checkpoint the run's name too.
+
+    Example:
+        >>> model_name("Qwen/Qwen2.5-VL-3B-Instruct"), model_name("/data/runs/r4/checkpoint-50/")
+        ('Qwen2.5-VL-3B-Instruct', 'r4/checkpoint-50')
+    """
+    path = Path(model)
+    return f"{path.parent.name}/{path.name}" if path.name.startswith("checkpoint") and path.parent.name else path.name
+
+
 def whole_number(side: float) -> int | float:
     """A side in whole pixels as an integer, as other tools have it.
 

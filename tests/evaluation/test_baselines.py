@@ -10,7 +10,7 @@ import pytest
 
 from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.evaluation.baselines import constant_answer, mean_boxes
-from grounding_rewards.evaluation.film_pairs import reference_ious
+from grounding_rewards.evaluation.film_figures import reference_ious
 from grounding_rewards.evaluation.run import Task, baselines
 from grounding_rewards.evaluation.summary import summarise
 from grounding_rewards.scoring import get_reward
@@ -54,7 +54,7 @@ def test_constant_box_on_the_real_lungs(shared_dir: Path) -> None:
     lines = (shared_dir / "data/cxr_lungs/annotations.jsonl").read_text(encoding="utf-8").splitlines()
     films = [json.loads(line) for line in lines]
     common = mean_boxes(film for film in films if film["split"] == "train")
-    ious = reference_ious(answered(film, common) for film in films if film["split"] == "test")
+    ious = reference_ious([answered(film, common) for film in films if film["split"] == "test"])
     assert ious.mean() == pytest.approx(0.670, abs=5e-4)
     assert (ious >= 0.5).mean() == pytest.approx(0.892, abs=5e-4)
     assert (ious >= 0.75).mean() == pytest.approx(0.284, abs=5e-4)

@@ -159,7 +159,12 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
         (["--completions", "nowhere.jsonl"], "Expected a file, or a folder with logs, got 'nowhere.jsonl'"),
         (["--model", "m", "--dataset", "d", "--films", "0"], "Expected at least 1 for --films, got 0"),
         (["--model", "m", "--dataset", "d", "--samples", "-1"], "Expected at least 0 for --samples, got -1"),
+        (
+            ["--model", "m", "--dataset", "d", "--samples", "2", "--temperature", "0"],
+            "Expected a number above 0 for --temperature beside --samples, got 0",
+        ),
         (["--completions", "{log}", "--resamples", "0"], "Expected at least 1 for --resamples, got 0"),
+        (["--completions", "{log}", "--seed", "-1"], "Expected a whole number from 0 up for --seed, got -1"),
         (["--completions", "{log}", "--dataset", "synthetic", "--train-split", "x"], "`none` does without"),
         (["--completions", "{found}", "--box-format", "qwen3-vl", "--labels", "exact"], "on the film with id 'b'"),
         (["--completions", "{log}"], "Expected a box format for reward R4"),
@@ -183,6 +188,12 @@ def test_mistakes_are_told_in_one_line(
     assert evaluate(*given, "--out", tmp_path / "out") == 2
     assert expected in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_file_is_no_folder_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log = log_of(tmp_path / "log.jsonl", [{"id": "a", "text": "[]", "boxes": [], "width": 9, "height": 9}])
+    assert evaluate("--completions", log, "--box-format", "qwen3-vl", "--out", log) == 2
+    assert "Expected a folder for --out, got the file" in capsys.readouterr().err
 
 
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,4 +253,7 @@ def test_real_films(shared_dir: Path, tmp_path: Path) -> None:
     assert constant["recall_50"]["value"] == pytest.approx(0.892, abs=5e-4)
     assert found["systems"]["log"]["mean_iou"]["value"] > 0.99
     assert found["facts"]["patients"] > 1
-    assert "data:image/jpeg;base64," in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "data:image/jpeg;base64," in page
+    # a page may be passed on: its heading does not say where the films lie
+    assert "log on cxr_lungs</title>" in page

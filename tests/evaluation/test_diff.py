@@ -129,6 +129,28 @@ def test_labels_and_sizes_are_those_of_the_reference_boxes() -> None:
     )
 
 
+def test_labels_are_compared_in_the_rows_of_labels_as_everywhere() -> None:
+    # well placed from the start; B names the finding, A another one
+    a = run([0.8] * 8, pred_labels=["nodule"])
+    b = [film(i, 0.8, "Mass " if i % 2 else "mass", pred_labels=["mass"]) for i in range(8)]
+    with pytest.raises(ValueError, match="the labels of '1' differ"):
+        compare_runs(a, b)
+    b = run([0.8] * 8, pred_labels=["mass"])
+    for labels, before in (("exact", 0.0), ("ignore", 0.8)):
+        found = compare_runs(a, b, labels=labels)
+        assert found.figures["mean_iou"].a.value == pytest.approx(before)
+        for group in (*found.labels, *found.sizes):
+            assert group.changes["mean_iou"].a.value == pytest.approx(before)
+            assert group.changes["mean_iou"].b.value == pytest.approx(0.8)
+
+
+def test_spellings_of_one_label_are_one_row() -> None:
+    films = [film(i, 0.8, label) for i, label in enumerate(["mass", "Mass", " mass", "nodule"])]
+    assert [(group.name, group.boxes) for group in compare_runs(films, films).labels] == [("mass", 3), ("nodule", 1)]
+    films = [film(i, 0.8, label) for i, label in enumerate(["effusion", "pleural effusion"])]
+    assert [len(compare_runs(films, films, labels=words).labels) for words in ("ignore", "synonyms")] == [2, 1]
+
+
 @pytest.mark.parametrize(
     ("a", "b", "verdict"),
     [
@@ -183,6 +205,7 @@ def test_the_verdict_is_about_the_figure_that_was_chosen() -> None:
         (run([0.5, 0.5], patient="q"), {}, "the patients of '0' differ"),
         (run([0.5, 0.5]), {"main": "map"}, "a figure of both runs for `main`, got 'map'. They have: mean_iou, f1_50"),
         (run([0.5, 0.5]), {"resamples": 0}, "Expected at least 1 for `resamples`, got 0"),
+        (run([0.5, 0.5]), {"seed": -1}, "Expected a whole number from 0 up for `seed`, got -1"),
     ],
 )
 def test_runs_that_cannot_be_compared(b: list[AnsweredFilm], options: dict[str, Any], message: str) -> None:

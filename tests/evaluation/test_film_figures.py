@@ -10,7 +10,13 @@ from hypothesis import given
 
 from grounding_rewards import get_reward
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.film_figures import film_figures, film_sums
+from grounding_rewards.evaluation.film_figures import (
+    film_figures,
+    film_sums,
+    label_groups,
+    reference_ious,
+    reference_sums,
+)
 from tests.conftest import box_lists, valid_box_lists
 
 TRUTH: dict[str, Any] = {"width": 100, "height": 100, "gt": [[0, 0, 10, 10], [50, 50, 60, 60]], "gt_labels": ["a", "b"]}
@@ -84,3 +90,36 @@ def test_shares_are_shares(pred: Any, gt: Any) -> None:
         assert math.isfinite(numerator)
         if key not in ("false_per_film", "count_error", "count_bias"):
             assert 0 <= numerator <= denominator + 1e-9, key
+
+
+def test_ious_of_all_references_come_in_the_order_of_films() -> None:
+    films = [
+        AnsweredFilm("1", 20, 20, gt=[[15, 15, 20, 20], [0, 0, 10, 10]], gt_labels=["x", "mass"], pred=[[0, 0, 10, 5]]),
+        AnsweredFilm("2", 20, 20, pred=[[0, 0, 1, 1]]),
+        AnsweredFilm("3", 20, 20, gt=[[0, 0, 1, 1]], gt_labels=["Mass"]),
+    ]
+    assert reference_ious(films).tolist() == [0.0, 0.5, 0.0]
+    # the predicted box has no label, and so none that agrees
+    assert reference_ious(films, labels="exact").tolist() == [0.0, 0.0, 0.0]
+    assert reference_ious([]).shape == (0,)
+    groups = label_groups(films)
+    assert {name: members.tolist() for name, members in groups.items()} == {
+        "mass": [False, True, True],
+        "x": [True, False, False],
+    }
+    assert reference_sums(films, groups)["mass", "recall_50"].tolist() == [[1, 1], [0, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("words", "labels", "expected"),
+    [
+        (["Mass", "mass ", "mass"], "exact", {"mass": 3}),
+        (["effusion", "pleural effusion", "pleural effusion"], "exact", {"pleural effusion": 2, "effusion": 1}),
+        (["effusion", "pleural effusion", "pleural effusion"], "synonyms", {"pleural effusion": 3}),
+        (["", "mass"], "exact", {"": 1, "mass": 1}),
+        ([], "exact", {}),
+    ],
+)
+def test_labels_that_are_compared_as_one_are_one_group(words: list[str], labels: str, expected: dict[str, int]) -> None:
+    film = AnsweredFilm("1", 20, 20, gt=[[0, 0, 1, 1]] * len(words), gt_labels=words)
+    assert {name: int(members.sum()) for name, members in label_groups([film], labels).items()} == expected

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grounding_rewards.exchange.model_card import card_figures, model_card_block, model_index
+from grounding_rewards.exchange.model_card import card_figures, evaluated_model, model_card_block, model_index
 
 hub = pytest.importorskip("huggingface_hub", reason="comes with transformers")
 
@@ -59,6 +59,21 @@ def test_another_system_and_another_name():
     assert [metric["value"] for metric in model["results"][0]["metrics"]] == [0.4]
     card = model_card_block(EVALUATION, system="constant box").splitlines()
     assert "| mean IoU | 0.4000 | 0.3000 to 0.5000 | 0.7123 |" in card
+
+
+@pytest.mark.parametrize(
+    ("evaluation", "name"),
+    [
+        ({"facts": {"model": "/home/somebody/runs/r4/checkpoint-50/"}}, "r4/checkpoint-50"),
+        ({"facts": {"model": "Qwen/Qwen2.5-VL-3B-Instruct"}, "systems": {"Qwen": {}}}, "Qwen2.5-VL-3B-Instruct"),
+        # a log of completions has no model, but a name
+        ({"facts": {}, "systems": {"log": {}, "constant box": {}}}, "log"),
+        ({}, "model"),
+        ({"facts": None, "systems": None}, "model"),
+    ],
+)
+def test_the_name_of_what_was_evaluated(evaluation, name):
+    assert evaluated_model(evaluation) == name
 
 
 @pytest.mark.parametrize(
