@@ -205,6 +205,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     from grounding_rewards.evaluation.inputs import Answers, light_rows, load_dataset_image
     from grounding_rewards.evaluation.models import choose_backend, load_model, process_state
     from grounding_rewards.evaluation.resumable import generate_to_file
+    from grounding_rewards.evaluation.robustness import corrupt
     from grounding_rewards.evaluation.run import Films, prepare_task
 
     # Changed films are asked about by transformers, and so are the others then.
@@ -221,6 +222,9 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     )
     light = light_rows(task.dataset)
     _refuse_lost_labels(options.labels, light)
+    if "corruptions" in (options.robustness or ()):
+        # A film of a kind that cannot be changed is told before hours of generation.
+        corrupt(task.dataset[0]["image"], task.dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
     generate = partial(
