@@ -12,6 +12,7 @@ The scorer needs numpy and scipy only; training, data and reports are in the sub
 """
 
 from grounding_rewards import rewards
+from grounding_rewards.overlap import nms
 from grounding_rewards.parsing import ParsedBoxes, format_boxes, list_box_formats, parse_boxes, regex
 from grounding_rewards.rewards import BoxReward, Explanation, list_rewards, register_reward
 from grounding_rewards.scoring import GroundingReward, ScoredCompletion, get_reward
@@ -28,6 +29,7 @@ __all__ = [
     "get_reward",
     "list_box_formats",
     "list_rewards",
+    "nms",
     "parse_boxes",
     "regex",
     "register_reward",
