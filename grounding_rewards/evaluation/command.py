@@ -104,6 +104,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="101-point",
         help="of average precision: COCO's, VOC's since 2010, VOC's before; default: %(default)s",
     )
+    measures.add_argument(
+        "--iou",
+        type=float,
+        nargs="+",
+        default=[0.3, 0.4, 0.5],
+        metavar="IOU",
+        help="thresholds of average precision, beside the mean over 0.5 to 0.95; default: 0.3 0.4 0.5",
+    )
+    measures.add_argument(
+        "--sizes",
+        choices=("film", "coco"),
+        default="film",
+        help="sizes of boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
+    )
     measures.add_argument("--resamples", type=int, default=2_000, metavar="N", help="of the bootstrap; default: 2000")
     measures.add_argument("--seed", type=int, default=0, help="of bootstrap, samples and attacks; default: 0")
     generation = parser.add_argument_group("how a model is asked")
@@ -133,7 +147,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Evaluate, print the table, and write the folder."""
     _check(options)
-    # Before hours of generation, not after.
     training = _training_films(options)
     asked = _ask_model(options) if options.model is not None else _read_log(options)
     if asked is None:
@@ -181,8 +194,8 @@ def _check(options: argparse.Namespace) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise ValueError(f"Expected at least 1 for --{name.replace('_', '-')}, got {value}. Leave it out for all.")
-    if options.resamples < 1:
-        raise ValueError(f"Expected at least 1 for --resamples, got {options.resamples}. 2000 is usual.")
+    # Before hours of generation, not after.
+    _measures(options, options.reward)
     if options.nms is not None and not 0 <= options.nms <= 1:
         raise ValueError(f"Expected an IoU from 0 to 1 for --nms, got {options.nms:g}. 0.5 is usual.")
     if options.samples < 0:
@@ -333,20 +346,34 @@ def _refuse_lost_labels(labels: str, rows: Sequence[Mapping[str, Any]]) -> None:
             )
 
 
+def _measures(options: argparse.Namespace, reward: str) -> Measures:
+    from grounding_rewards.evaluation.evaluate import Measures
+
+    return Measures(
+        reward,
+        options.labels,
+        options.interpolation,
+        tuple(dict.fromkeys(options.iou)),
+        options.sizes,
+        options.resamples,
+        options.seed,
+    )
+
+
 def _measure(
     options: argparse.Namespace,
     asked: _Asked,
     training: Sequence[Mapping[str, Any]] | None,
     told: Callable[[str], None],
 ) -> Measured:
-    from grounding_rewards.evaluation.evaluate import Measures, evaluate
+    from grounding_rewards.evaluation.evaluate import evaluate
     from grounding_rewards.evaluation.inputs import readers_agreement
     from grounding_rewards.evaluation.systems import baseline_systems, read_answers
 
     films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
     told("answering without a look at the films")
     baselines = baseline_systems(asked.answers.rows, training, asked.reward)
-    measures = Measures(asked.reward.name, options.labels, options.interpolation, options.resamples, options.seed)
+    measures = _measures(options, asked.reward.name)
     evaluation = evaluate(
         {asked.name: films, **baselines},
         measures,

@@ -40,7 +40,7 @@ from grounding_rewards.evaluation.film_figures import (
     reference_sums,
 )
 from grounding_rewards.evaluation.froc import froc_curve
-from grounding_rewards.evaluation.ranked_boxes import COCO_AREAS, FILM_AREAS, label_name
+from grounding_rewards.evaluation.ranked_boxes import COCO_AREAS, FILM_AREAS, Area, label_name
 from grounding_rewards.evaluation.ranked_figures import AP_THRESHOLDS, RankedFigures, compares_labels
 from grounding_rewards.evaluation.segmentation import (
     SEGMENTATION_FIGURES,
@@ -57,6 +57,11 @@ Array = NDArray[np.float64]
 _COCO_CELLS = 5_000_000
 
 RESAMPLES = 2_000
+#: The sizes that boxes are told apart by: parts of the film's area, or COCO's, in pixels of the film.
+SIZES: dict[str, dict[str, Area]] = {
+    "film": FILM_AREAS,
+    "coco": {name: area for name, area in COCO_AREAS.items() if name != "all"},
+}
 READERS = "readers' agreement"
 
 _NOTHING = Estimate(math.nan, math.nan, math.nan)
@@ -79,6 +84,8 @@ class Measures:
         reward: name of the reward that it is about, a key of the films' `rewards`.
         labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
         interpolation: of average precision: `101-point`, `all-point` or `11-point`.
+        iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
+        sizes: of boxes: a key of :data:`SIZES`.
         resamples: of the bootstrap.
         seed: of the bootstrap.
     """
@@ -86,10 +93,17 @@ class Measures:
     reward: str
     labels: str = "ignore"
     interpolation: str = "101-point"
+    iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
+    sizes: str = "film"
     resamples: int = RESAMPLES
     seed: int = 0
 
     def __post_init__(self) -> None:
+        if self.sizes not in SIZES:
+            raise ValueError(f"Expected a known word for `sizes`, got {self.sizes!r}. Use one of: {', '.join(SIZES)}.")
+        for iou in self.iou_thresholds:
+            if not 0 < iou <= 1:
+                raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")
         if self.resamples < 1:
             raise ValueError(f"Expected at least 1 for `resamples`, got {self.resamples}. {RESAMPLES} is usual.")
 
@@ -200,7 +214,7 @@ def evaluate(
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
     name, films = next(iter(systems.items()))
-    ranked = RankedFigures.of(films, measures.labels)
+    ranked = RankedFigures.of(films, measures.labels, measures.iou_thresholds)
     groups = patients_of(films)
     tables = {}
     for system, answers in systems.items():
@@ -273,13 +287,13 @@ def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFi
         return {}
     if len(films) * len({label for film in films for label in film.gt_labels}) > _COCO_CELLS:
         return {}
-    every = sorted(set(chain.from_iterable(AP_THRESHOLDS.values())))
+    every = sorted(set(chain.from_iterable(ranked.thresholds.values())))
     found = {}
     for prefix, labels in ranked.average_precisions:
         if labels == "synonyms":
             continue
         figures = coco_figures(films, every, {"all": COCO_AREAS["all"]}, labels=labels)
-        for key, thresholds in AP_THRESHOLDS.items():
+        for key, thresholds in ranked.thresholds.items():
             values = [figures.average_precision(iou_threshold=threshold) for threshold in thresholds]
             found[f"{prefix}_{key}"] = float(np.mean(values))
     return found
@@ -323,7 +337,7 @@ def _by_size(
 ) -> Iterator[Group]:
     drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
     common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn}
-    for name, area in FILM_AREAS.items():
+    for name, area in SIZES[measures.sizes].items():
         sums = detection_sums(films, matching=MATCHING, labels=measures.labels, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:

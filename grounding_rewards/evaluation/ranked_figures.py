@@ -19,9 +19,8 @@ from grounding_rewards.evaluation.ranked_boxes import label_name
 from grounding_rewards.evaluation.resampled import Resampled
 from grounding_rewards.evaluation.systems import UNNAMED
 
-#: End of the key → the IoU thresholds that average precision is the mean over.
-AP_THRESHOLDS: dict[str, tuple[float, ...]] = {"30": (0.3,), "40": (0.4,), "50": (0.5,), "50_95": COCO_THRESHOLDS}
-_SHOWN_THRESHOLDS = {"30": "0.3", "40": "0.4", "50": "0.5", "50_95": "0.5 to 0.95"}
+#: At which IoU thresholds average precision is measured, beside COCO's mean over 0.5 to 0.95.
+AP_THRESHOLDS = (0.3, 0.4, 0.5)
 _KINDS = {"ap": ("AP", "all boxes together, whatever their label"), "map": ("mAP", "mean over labels")}
 
 
@@ -30,28 +29,43 @@ class RankedFigures(NamedTuple):
 
     ranking: of average precision, `score` or `tied`.
     average_precisions: its kinds: `ap` or `map`, the beginning of the key, and how labels are compared.
+    iou_thresholds: of average precision, each a figure of its own.
     """
 
     ranking: str
     average_precisions: tuple[tuple[str, str], ...]
+    iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
 
     @classmethod
-    def of(cls, films: Sequence[AnsweredFilm], labels: str = "ignore") -> RankedFigures:
+    def of(
+        cls, films: Sequence[AnsweredFilm], labels: str = "ignore", iou_thresholds: Sequence[float] = AP_THRESHOLDS
+    ) -> RankedFigures:
         """By what the answers state, a confidence for every box, a label for any, and whether references have labels.
 
         Args:
             films: answered films, of one run or of several.
             labels: how labels are compared elsewhere; mAP compares them in any case.
+            iou_thresholds: of average precision, each in (0, 1].
 
         Example:
-            >>> RankedFigures.of([AnsweredFilm("a", 9, 9, pred=[[0, 0, 5, 5]])])
-            RankedFigures(ranking='tied', average_precisions=(('ap', 'ignore'),))
+            >>> RankedFigures.of([AnsweredFilm("a", 9, 9, pred=[[0, 0, 5, 5]])])[:2]
+            ('tied', (('ap', 'ignore'),))
         """
         stated = any(len(film.pred) for film in films) and states_confidences(films)
         kinds = [("ap", "ignore")]
         if compares_labels(films):
             kinds.append(("map", "synonyms" if labels == "synonyms" else "exact"))
-        return cls("score" if stated else "tied", tuple(kinds))
+        return cls("score" if stated else "tied", tuple(kinds), tuple(iou_thresholds))
+
+    @property
+    def thresholds(self) -> dict[str, tuple[float, ...]]:
+        """End of the key → the IoU thresholds that average precision is the mean over.
+
+        Example:
+            >>> list(RankedFigures("tied", (), (0.3, 0.55)).thresholds)
+            ['30', '55', '50_95']
+        """
+        return {**{f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds}, "50_95": COCO_THRESHOLDS}
 
     def figures(self) -> dict[str, FilmFigure]:
         """Heading and definition of every figure, by key.
@@ -69,7 +83,8 @@ class RankedFigures(NamedTuple):
         found = {}
         for prefix, _ in self.average_precisions:
             name, over = _KINDS[prefix]
-            for key, shown in _SHOWN_THRESHOLDS.items():
+            for key, thresholds in self.thresholds.items():
+                shown = f"{thresholds[0]:g}" + (f" to {thresholds[-1]:g}" if len(thresholds) > 1 else "")
                 found[f"{prefix}_{key}"] = FilmFigure(
                     f"{name} at IoU {shown}{'' if by_score else ', boxes tied'}",
                     f"average precision, {over}; {order}",
@@ -116,7 +131,7 @@ class RankedFigures(NamedTuple):
         found = {
             f"{prefix}_{key}": one
             for prefix, labels in self.average_precisions
-            for key, one in average_precision_estimates(films, AP_THRESHOLDS, labels=labels, **common).items()
+            for key, one in average_precision_estimates(films, self.thresholds, labels=labels, **common).items()
         }
         if self.ranking == "score":
             sensitivities = sensitivity_at_false_positives(films, **drawn)

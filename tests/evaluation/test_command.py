@@ -125,11 +125,15 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
         )  # fmt: skip
     log = log_of(tmp_path / "log.jsonl", rows)
     options = ["--completions", log, "--box-format", "qwen3-vl", "--labels", "synonyms", "--interpolation", "all-point"]
+    options += ["--iou", 0.5, 0.65, "--sizes", "coco"]
     assert evaluate(*options, "--nms", 0.5, "--out", tmp_path / "out") == 0
     found = figures(tmp_path / "out")
     assert next(iter(found["systems"])) == "log"
     assert "constant box of these films" in found["systems"]
     assert found["headings"]["map_50"] == "mAP at IoU 0.5"
+    assert found["headings"]["ap_65"] == "AP at IoU 0.65"
+    assert "ap_30" not in found["headings"]
+    assert list(found["per_size"]) == ["large"]
     assert found["systems"]["log"]["hallucination_rate"]["value"] == 1
     assert found["facts"]["patients"] == 15
     assert found["facts"]["duplicates"] == "removed above IoU 0.5"
@@ -163,7 +167,8 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
             ["--model", "m", "--dataset", "d", "--samples", "2", "--temperature", "0"],
             "Expected a number above 0 for --temperature beside --samples, got 0",
         ),
-        (["--completions", "{log}", "--resamples", "0"], "Expected at least 1 for --resamples, got 0"),
+        (["--completions", "{log}", "--resamples", "0"], "Expected at least 1 for `resamples`, got 0"),
+        (["--completions", "{log}", "--iou", "1.5"], "Expected numbers in (0, 1] for `iou_thresholds`, got 1.5"),
         (["--completions", "{log}", "--seed", "-1"], "Expected a whole number from 0 up for --seed, got -1"),
         (["--completions", "{log}", "--dataset", "synthetic", "--train-split", "x"], "`none` does without"),
         (["--completions", "{found}", "--box-format", "qwen3-vl", "--labels", "exact"], "on the film with id 'b'"),

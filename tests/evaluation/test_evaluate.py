@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from grounding_rewards.data.answered import AnsweredFilm, patients_of
+from grounding_rewards.evaluation.average_precision import average_precision
 from grounding_rewards.evaluation.bootstrap import percentile_interval, ratios, resampling_counts, sum_by_group
 from grounding_rewards.evaluation.evaluate import READERS, Evaluation, Measures, evaluate, write_evaluation
 from grounding_rewards.evaluation.film_figures import film_sums
+from grounding_rewards.evaluation.ranked_boxes import COCO_AREAS
 from tests.evaluation.random_films import random_films
 
 MEASURES = Measures("R3", resamples=50)
@@ -145,6 +147,18 @@ def test_sizes_are_parts_of_the_film() -> None:
     rows = {group.row.name: group.figures for group in evaluate({"model": films}, MEASURES).per_size}
     assert list(rows) == ["below 1 % of the film (1)", "above 10 % of the film (1)"]
     assert rows["below 1 % of the film (1)"]["mean_iou"].value == 1
+
+
+def test_sizes_of_coco_and_other_thresholds() -> None:
+    films = random_films(2, 40)
+    found = evaluate({"model": films}, Measures("R3", iou_thresholds=(0.2, 0.5), sizes="coco", resamples=2))
+    for group in found.per_size:
+        area = COCO_AREAS[group.name]
+        assert group.figures["ap_50"].value == average_precision(films, 0.5, area=area)
+    assert found.systems["model"]["ap_20"].value == pytest.approx(average_precision(films, 0.2), abs=1e-6)
+    assert {"ap_20", "ap_50", "ap_50_95", "map_20"} <= set(found.headings)
+    with pytest.raises(ValueError, match="Expected a known word for `sizes`, got 'yolo'"):
+        Measures("R3", sizes="yolo")
 
 
 def test_readers_are_a_row_of_the_table() -> None:
