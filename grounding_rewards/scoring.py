@@ -158,7 +158,7 @@ class GroundingReward:
             >>> get_reward("R3", label_matching="exact").score([[0, 0, 10, 8]], [[0, 0, 10, 10]], **labels)
             0.0
         """
-        return float(self._score_one(pred, gt, ignore, pred_labels, gt_labels).reward[0])
+        return self._outcomes(*_each_one_film(pred, gt, ignore, pred_labels, gt_labels)).reward.tolist()[0]
 
     def score_many(
         self,
@@ -178,21 +178,14 @@ class GroundingReward:
             pred_labels: for each film n labels; for a reward that compares labels.
             gt_labels: for each film m labels; for a reward that compares labels.
 
+        Raises:
+            ValueError: ``pred`` and ``gt`` differ in length, or hold something that is no box array.
+
         Example:
             >>> get_reward("R3").score_many([[[0, 0, 10, 8]], []], [[[0, 0, 10, 10]], []])
             [0.8, 0.2]
         """
-        said, true = (
-            None if labels is None else list(chain.from_iterable(labels)) for labels in (pred_labels, gt_labels)
-        )
-        outcomes = _score_boxes(
-            self.box_reward,
-            BoxBatch.of(pred, "pred"),
-            BoxBatch.of(gt, "gt"),
-            ignore=None if ignore is None else BoxBatch.of(ignore, "ignore"),
-            labels=self.box_reward.label_codes(said, true) if self.compares_labels else None,
-        )
-        return outcomes.reward.tolist()
+        return self._outcomes(pred, gt, ignore, pred_labels, gt_labels).reward.tolist()
 
     def explain(
         self,
@@ -210,22 +203,30 @@ class GroundingReward:
             >>> explained.tp, explained.fp, explained.fn, explained.matches, explained.ious
             (1, 1, 0, ((0, 0),), (0.8,))
         """
-        return self._score_one(pred, gt, ignore, pred_labels, gt_labels).explanation(0)
+        return self._outcomes(*_each_one_film(pred, gt, ignore, pred_labels, gt_labels)).explanation(0)
 
-    def _score_one(
+    def _outcomes(
         self,
-        pred: ArrayLike,
-        gt: ArrayLike,
-        ignore: ArrayLike | None,
-        pred_labels: Sequence[str | None] | None,
-        gt_labels: Sequence[str] | None,
+        pred: Sequence[ArrayLike],
+        gt: Sequence[ArrayLike],
+        ignore: Sequence[ArrayLike] | None,
+        pred_labels: Sequence[Sequence[str | None]] | None,
+        gt_labels: Sequence[Sequence[str]] | None,
     ) -> Outcomes:
+        if len(pred) != len(gt):
+            raise ValueError(
+                f"Expected as many films for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
+                "Give an entry for each film, empty where it has no box."
+            )
+        said, true = (
+            None if labels is None else list(chain.from_iterable(labels)) for labels in (pred_labels, gt_labels)
+        )
         return _score_boxes(
             self.box_reward,
-            BoxBatch.of([pred], "pred"),
-            BoxBatch.of([gt], "gt"),
-            ignore=None if ignore is None else BoxBatch.of([ignore], "ignore"),
-            labels=self.box_reward.label_codes(pred_labels, gt_labels) if self.compares_labels else None,
+            BoxBatch.of(pred, "pred"),
+            BoxBatch.of(gt, "gt"),
+            ignore=None if ignore is None else BoxBatch.of(ignore, "ignore"),
+            labels=self.box_reward.label_codes(said, true) if self.compares_labels else None,
         )
 
     def __call__(
@@ -400,6 +401,11 @@ class GroundingReward:
                     f'get_reward("{self.name}", ..., tokenizer=processor), or train with GroundingGRPOTrainer, which '
                     "does so by itself. If you decode with skip_special_tokens=False, leave out `completion_ids`."
                 )
+
+
+def _each_one_film(*parts: Any) -> list[Any]:
+    """Boxes and labels of one film as those of a batch of one; None stays None."""
+    return [None if part is None else [part] for part in parts]
 
 
 def get_reward(

@@ -482,3 +482,9 @@ def test_many_films_with_labels():
         for box, one, other in zip(boxes, said, true, strict=True)
     ]
     assert reward.score_many(boxes, boxes, pred_labels=said, gt_labels=true) == expected
+
+
+@pytest.mark.parametrize(("pred", "gt"), [(2, 1), (1, 2), (0, 1)])
+def test_films_of_other_numbers_are_refused(pred, gt):
+    with pytest.raises(ValueError, match=f"Expected as many films for `gt` as for `pred`, got {gt} and {pred}"):
+        gr.get_reward("R3").score_many([[]] * pred, [[]] * gt)

@@ -12,6 +12,7 @@ although the true share may differ: with n films and no event, it can still be a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -37,6 +38,26 @@ class Estimate(NamedTuple):
 
 #: Figures by key.
 Figures = dict[str, Estimate]
+
+
+def finite_or_none(value: float) -> float | None:
+    """A number as JSON has it, which knows neither NaN nor infinity.
+
+    Example:
+        >>> finite_or_none(0.5), finite_or_none(float("nan"))
+        (0.5, None)
+    """
+    return float(value) if math.isfinite(value) else None
+
+
+def estimate_as_json(estimate: Sequence[float]) -> dict[str, float | None]:
+    """A figure and the ends of its interval as plain values.
+
+    Example:
+        >>> estimate_as_json(Estimate(0.5, 0.4, float("nan")))
+        {'value': 0.5, 'low': 0.4, 'high': None}
+    """
+    return dict(zip(Estimate._fields, map(finite_or_none, estimate), strict=True))
 
 
 def resampling_counts(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Array:

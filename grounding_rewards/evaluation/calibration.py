@@ -1,7 +1,7 @@
 """Are boxes of a stated confidence right that often?
 
 A predicted box is right when its IoU with the reference box that it is paired with reaches the threshold (see
-:mod:`grounding_rewards.evaluation.film_pairs`; labels play no part). Boxes are put in bins of equal width by their
+:mod:`grounding_rewards.data.film_pairs`; labels play no part). Boxes are put in bins of equal width by their
 confidence; the expected calibration error is the mean over boxes of the distance between the mean confidence and the
 share of right boxes of their bin:
 
@@ -20,7 +20,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.film_pairs import pair_film
+from grounding_rewards.data.film_pairs import pair_film
 from grounding_rewards.report.evaluation_parts import Calibration
 
 _BINS = 10

@@ -20,14 +20,14 @@ several. The page shows films and the model's words: guard it like the films.
 from __future__ import annotations
 
 import argparse
-import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grounding_rewards.data.versions import package_versions
 from grounding_rewards.evaluation.score_command import parameters_from_option
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.parsing import box_format_from_option
@@ -373,27 +373,23 @@ def _measure(
     films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
     told("answering without a look at the films")
     baselines = baseline_systems(asked.answers.rows, training, asked.reward)
-    measures = _measures(options, asked.reward.name)
     evaluation = evaluate(
         {asked.name: films, **baselines},
-        measures,
+        _measures(options, asked.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=asked.robustness,
-        facts={**asked.facts, **_facts(options, asked, films, measures)},
         told=told,
     )
-    return Measured(evaluation, films)
+    facts = {**asked.facts, **_facts(options, asked, films, evaluation)}
+    return Measured(replace(evaluation, facts=facts), films)
 
 
 def _facts(
-    options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredFilm], measures: Measures
+    options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredFilm], evaluation: Evaluation
 ) -> dict[str, Any]:
-    from grounding_rewards.evaluation.coco import states_confidences
-
     patients = {film.patient for film in films if film.patient is not None}
     unknown = sum(film.patient is None for film in films)
-    by_coco = states_confidences(films) and measures.interpolation == "101-point" and _version("faster-coco-eval")
-    versions = {name: found for name in _PACKAGES if (found := _version(name)) is not None}
+    versions = {name: found for name, found in package_versions(_PACKAGES).items() if found is not None}
     return {
         "dataset": options.dataset or "the log's own films",
         "split": options.split if options.dataset is not None else "",
@@ -406,14 +402,11 @@ def _facts(
         "box format": _name_of_format(options, asked),
         "labels": options.labels,
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
-        "average precision": f"{measures.interpolation}, by "
-        + (f"faster-coco-eval {by_coco}" if by_coco else "this package"),
+        "average precision": f"{options.interpolation}, {evaluation.average_precision_by}",
         "baselines": _BASELINES,
         "intervals": f"95 % percentile bootstrap over {'patients' if patients else 'films'}, "
-        f"{measures.resamples} resamples, seed {measures.seed}",
-        "versions": ", ".join(
-            f"{name} {found}" for name, found in {"python": platform.python_version(), **versions}.items()
-        ),
+        f"{options.resamples} resamples, seed {options.seed}",
+        "versions": ", ".join(f"{name} {found}" for name, found in versions.items()),
     }
 
 
@@ -422,13 +415,6 @@ def _name_of_format(options: argparse.Namespace, asked: _Asked) -> str:
     if given is not None:
         return given if isinstance(given, str) else given.name
     return ", ".join(sorted({str(row.get("box_format")) for row in asked.answers.rows}))
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> None:

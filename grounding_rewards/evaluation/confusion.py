@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.film_pairs import pair_film
+from grounding_rewards.data.film_pairs import pair_film
 from grounding_rewards.evaluation.ranked_boxes import label_name
 from grounding_rewards.labels import are_synonyms
 from grounding_rewards.report.evaluation_parts import Confusion

@@ -42,6 +42,7 @@ from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.evaluation.bootstrap import (
     RESAMPLES,
     Estimate,
+    finite_or_none,
     percentile_interval,
     ratios,
     resampled_sums,
@@ -123,8 +124,8 @@ class Change(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values; None where there is nothing to measure."""
-        ends = {name: list(map(_finite, getattr(self, name))) for name in ("a", "b", "difference")}
-        signs = {**self.signs._asdict(), "p": _finite(self.signs.p), "holm": _finite(self.holm)}
+        ends = {name: list(map(finite_or_none, getattr(self, name))) for name in ("a", "b", "difference")}
+        signs = {**self.signs._asdict(), "p": finite_or_none(self.signs.p), "holm": finite_or_none(self.holm)}
         return {"heading": self.heading, "lower_is_better": self.lower_is_better, **ends, "sign_test": signs}
 
 
@@ -475,7 +476,3 @@ def _named(groups: Sequence[Group], kind: str) -> str:
             names = (f"{name} ({format_value(change.difference.value, signed=True)})" for name, change in ious)
             said.append(f"{word} on {', '.join(names)}")
     return f"by {kind}, " + (f"mean IoU is {' and '.join(said)}" if said else "no difference can be shown")
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -20,12 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.data.answered import AnsweredFilm, patients_of
+from grounding_rewards.data.versions import package_version
 from grounding_rewards.evaluation.average_precision import (
     average_precision_by_label,
     average_precision_estimate,
     precision_recall_curve,
 )
-from grounding_rewards.evaluation.bootstrap import Estimate, Figures, ratio_estimates
+from grounding_rewards.evaluation.bootstrap import Estimate, Figures, estimate_as_json, ratio_estimates
 from grounding_rewards.evaluation.calibration import calibration
 from grounding_rewards.evaluation.coco import coco_figures
 from grounding_rewards.evaluation.confusion import confusion
@@ -41,7 +42,7 @@ from grounding_rewards.evaluation.film_figures import (
 )
 from grounding_rewards.evaluation.froc import froc_curve
 from grounding_rewards.evaluation.ranked_boxes import COCO_AREAS, FILM_AREAS, Area, label_name
-from grounding_rewards.evaluation.ranked_figures import AP_THRESHOLDS, RankedFigures, compares_labels
+from grounding_rewards.evaluation.ranked_figures import AP_THRESHOLDS, KINDS, RankedFigures, compares_labels
 from grounding_rewards.evaluation.segmentation import (
     SEGMENTATION_FIGURES,
     segmentation_areas,
@@ -138,6 +139,7 @@ class Evaluation:
         calibration: of stated confidences; None without them.
         ious: of every reference box with its partner.
         confusion: between labels.
+        average_precision_by: whose code worked average precision out.
         robustness: answers to changed films.
         facts: what someone needs who wants the same figures again.
     """
@@ -154,6 +156,7 @@ class Evaluation:
     calibration: Calibration | None
     ious: Array
     confusion: Confusion | None
+    average_precision_by: str
     robustness: tuple[RobustnessPoint, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -166,7 +169,9 @@ class Evaluation:
         """The figures as plain values; null where there is nothing to measure."""
 
         def plain(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-            return {name: {key: _as_json(one) for key, one in figures.items()} for name, figures in rows.items()}
+            return {
+                name: {key: estimate_as_json(one) for key, one in figures.items()} for name, figures in rows.items()
+            }
 
         def by_name(groups: Sequence[Group]) -> dict[str, Any]:
             figures = plain({group.name: group.figures for group in groups})
@@ -221,9 +226,9 @@ def evaluate(
         told(f"measuring {system}")
         tables[system] = _figures(answers, measures, ranked, groups)
     told("measuring by label and size")
-    if ranked.ranking == "score":
-        for key, value in _by_coco(films, measures, ranked).items():
-            tables[name][key] = tables[name][key]._replace(value=value)
+    by_coco = _by_coco(films, measures, ranked) if ranked.ranking == "score" else {}
+    for key, value in by_coco.items():
+        tables[name][key] = tables[name][key]._replace(value=value)
     if agreement is not None:
         tables[READERS] = _of_readers(agreement)
     headings = {
@@ -245,6 +250,7 @@ def evaluate(
         calibration=calibration(films),
         ious=reference_ious(films, labels=measures.labels),
         confusion=confusion(films, synonyms=measures.labels == "synonyms") if compares_labels(films) else None,
+        average_precision_by=_whose(ranked, by_coco),
         robustness=tuple(robustness),
         facts=facts or {},
     )
@@ -297,6 +303,18 @@ def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFi
             values = [figures.average_precision(iou_threshold=threshold) for threshold in thresholds]
             found[f"{prefix}_{key}"] = float(np.mean(values))
     return found
+
+
+def _whose(ranked: RankedFigures, by_coco: Mapping[str, float]) -> str:
+    """Whose code worked out each kind of average precision, said once where it is the same."""
+    coco = f"faster-coco-eval {package_version('faster-coco-eval')}"
+    whose = {
+        KINDS[prefix][0]: coco if any(key.startswith(f"{prefix}_") for key in by_coco) else "this package"
+        for prefix, _ in ranked.average_precisions
+    }
+    if len(set(whose.values())) == 1:
+        return f"by {next(iter(whose.values()))}"
+    return ", ".join(f"{name} by {code}" for name, code in whose.items())
 
 
 def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
@@ -369,13 +387,7 @@ def _curves(
     )
 
 
-def _as_json(estimate: Any) -> dict[str, float | None]:
-    return dict(zip(("value", "low", "high"), map(_finite, estimate), strict=True))
-
-
 def _point_as_json(point: RobustnessPoint) -> dict[str, Any]:
-    return {key: _as_json(value) if isinstance(value, tuple) else value for key, value in point._asdict().items()}
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    return {
+        key: estimate_as_json(value) if isinstance(value, tuple) else value for key, value in point._asdict().items()
+    }

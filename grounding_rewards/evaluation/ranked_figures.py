@@ -21,7 +21,8 @@ from grounding_rewards.evaluation.systems import UNNAMED
 
 #: At which IoU thresholds average precision is measured, beside COCO's mean over 0.5 to 0.95.
 AP_THRESHOLDS = (0.3, 0.4, 0.5)
-_KINDS = {"ap": ("AP", "all boxes together, whatever their label"), "map": ("mAP", "mean over labels")}
+#: Beginning of the key → name of the kind of average precision, and over what it is.
+KINDS = {"ap": ("AP", "all boxes together, whatever their label"), "map": ("mAP", "mean over labels")}
 
 
 class RankedFigures(NamedTuple):
@@ -82,7 +83,7 @@ class RankedFigures(NamedTuple):
         )
         found = {}
         for prefix, _ in self.average_precisions:
-            name, over = _KINDS[prefix]
+            name, over = KINDS[prefix]
             for key, thresholds in self.thresholds.items():
                 shown = f"{thresholds[0]:g}" + (f" to {thresholds[-1]:g}" if len(thresholds) > 1 else "")
                 found[f"{prefix}_{key}"] = FilmFigure(

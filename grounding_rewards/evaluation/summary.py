@@ -9,12 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from grounding_rewards.data.answered import AnsweredFilm, patients_of
-from grounding_rewards.evaluation.bootstrap import Estimate, Figures, difference_estimates, ratio_estimates
+from grounding_rewards.data.film_pairs import pair_film
+from grounding_rewards.evaluation.bootstrap import (
+    Estimate,
+    Figures,
+    difference_estimates,
+    estimate_as_json,
+    ratio_estimates,
+)
 from grounding_rewards.evaluation.figures import FIGURES, run_sums
-from grounding_rewards.evaluation.film_pairs import pair_film
 from grounding_rewards.report.curves import draw_curves
 from grounding_rewards.report.page import PageAnswer, PageFilm, Tile, choose_films, render_page
 from grounding_rewards.report.picture import draw_films
@@ -70,12 +74,7 @@ def write_metrics(path: Path, rows: Sequence[Row], facts: Mapping[str, Any]) -> 
         rows: from :func:`summarise`.
         facts: model, reward, dataset, decoding, ….
     """
-    figures = {
-        row.name: {
-            key: dict(zip(("value", "low", "high"), map(_finite, row.figures[key]), strict=True)) for key in FIGURES
-        }
-        for row in rows
-    }
+    figures = {row.name: {key: estimate_as_json(row.figures[key]) for key in FIGURES} for row in rows}
     text = json.dumps({**facts, "figures": figures}, indent=2, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
 
@@ -160,19 +159,11 @@ def write_page(
 
 
 def _page_answer(film: AnsweredFilm, reward: str) -> PageAnswer:
-    pairs = pair_film(film)
-    paired = pairs.partners >= 0
-    ious = np.zeros(len(film.pred))
-    ious[pairs.partners[paired]] = pairs.ious[paired]
     return PageAnswer(
         boxes=film.pred.tolist(),
         labels=film.pred_labels,
-        ious=ious.tolist(),
+        ious=pair_film(film).pred_ious.tolist(),
         reward=film.rewards[reward],
         reason=film.reason,
         text=film.text,
     )
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -23,7 +23,7 @@ from grounding_rewards.evaluation.baselines import (
     mean_boxes,
 )
 from grounding_rewards.evaluation.detection import without_duplicates
-from grounding_rewards.scoring import GroundingReward, ScoredCompletion, completion_text, get_reward
+from grounding_rewards.scoring import GroundingReward, ScoredCompletion, completion_text, get_reward, score_columns
 
 #: What every film is scored with, beside the reward that the evaluation is about.
 SIDE_BY_SIDE = ("R1", "R2", "R3", "R4", "R5")
@@ -180,12 +180,15 @@ def _side_by_side(reward: GroundingReward, texts: Sequence[Any], columns: Mappin
     with warnings.catch_warnings():
         # The reward that the evaluation is about has given the same warning.
         warnings.simplefilter("ignore", SpaceWarning)
-        others = {
-            name: get_reward(name, box_format=reward.box_format, tokenizer=reward.tokenizer)(texts, **columns)
+        others = [
+            get_reward(name, box_format=reward.box_format, tokenizer=reward.tokenizer)
             for name in SIDE_BY_SIDE
             if name != reward.name
-        }
-    return dict(sorted({**others, reward.name: given}.items()))
+        ]
+        # Every text is read once for all of them.
+        scored = score_columns(others, texts, **columns)
+    found = {other.name: scored[other.name] for other in others}
+    return dict(sorted({**found, reward.name: given}.items()))
 
 
 def baseline_systems(

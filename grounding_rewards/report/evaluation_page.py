@@ -26,9 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.data.film_pairs import pair_film
 from grounding_rewards.data.film_rows import small_film
-from grounding_rewards.matching import hungarian_match
-from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.evaluation_figures import Diagram, diagrams, robustness_rows
 from grounding_rewards.report.evaluation_parts import Calibration, Confusion, Curve, RobustnessPoint
 from grounding_rewards.report.table import (
@@ -251,13 +250,8 @@ def _isolated(text: str) -> str:
 
 
 def _see(film: AnsweredFilm) -> _Seen:
-    # The pairing of the figures: one to one, so that the sum of the IoUs is largest.
-    gt_ious, pred_ious = np.zeros(len(film.gt)), np.zeros(len(film.pred))
-    if len(film.gt) and len(film.pred):
-        overlap = pairwise_iou(film.pred, film.gt)
-        for i, j in hungarian_match(overlap, 0.0):
-            pred_ious[i] = gt_ious[j] = overlap[i, j]
-    return _Seen(film, gt_ious, pred_ious)
+    pairs = pair_film(film)
+    return _Seen(film, pairs.ious, pairs.pred_ious)
 
 
 # The films of the gallery

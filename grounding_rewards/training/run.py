@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
-import platform
 import re
 from collections.abc import Sequence
 from dataclasses import fields
@@ -18,6 +16,7 @@ from trl import get_peft_config, get_quantization_config
 
 from grounding_rewards.data.images import shrink_image
 from grounding_rewards.data.load import load_split
+from grounding_rewards.data.versions import package_versions
 from grounding_rewards.training.arguments import GroundingArguments, GRPOArguments, ModelArguments
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 
@@ -158,13 +157,7 @@ def versions() -> dict[str, str | None]:
     >>> versions()["python"].count(".")
     2
     """
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
+    return package_versions(_PACKAGES)
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:

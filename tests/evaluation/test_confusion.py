@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.data.film_pairs import pair_film
 from grounding_rewards.evaluation.confusion import confusion
-from grounding_rewards.evaluation.film_pairs import pair_film
 
 PLACES = [[20.0 * k, 0.0, 20.0 * k + 10, 10.0] for k in range(6)]
 

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.data.film_pairs import pair_film
 from grounding_rewards.evaluation.bootstrap import ratio_estimates
 from grounding_rewards.evaluation.detection import DETECTION_FIGURES, MatchedFilms, detection_sums, without_duplicates
-from grounding_rewards.evaluation.film_pairs import pair_film
 from grounding_rewards.evaluation.ranked_boxes import FILM_AREAS, rank_boxes
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.scoring import get_reward

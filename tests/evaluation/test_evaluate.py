@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -201,3 +202,22 @@ def test_figures_as_json(tmp_path: Any) -> None:
 def test_a_bootstrap_needs_resamples() -> None:
     with pytest.raises(ValueError, match="Expected at least 1 for `resamples`, got 0"):
         Measures("R3", resamples=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "measures", "expected"),
+    [
+        ({}, {}, r"by faster-coco-eval \d"),
+        # COCO knows no synonyms, and no other interpolation
+        ({}, {"labels": "synonyms"}, r"AP by faster-coco-eval \d.*, mAP by this package"),
+        ({}, {"interpolation": "all-point"}, "by this package"),
+        # without a box there is nothing that COCO could rank
+        ({"pred": [], "pred_labels": (), "pred_scores": []}, {}, "by this package"),
+    ],
+)
+def test_whose_code_worked_average_precision_out(changes: Any, measures: Any, expected: str) -> None:
+    from dataclasses import replace
+
+    films = [replace(one, **changes) for one in random_films(4)]
+    found = evaluate({"model": films}, Measures("R3", resamples=2, **measures))
+    assert re.fullmatch(f"{expected}.*", found.average_precision_by)

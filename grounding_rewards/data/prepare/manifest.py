@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import json
 import operator
-import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -24,6 +22,7 @@ from grounding_rewards.data.prepare.shards import (
 )
 from grounding_rewards.data.prepare.sources import source_of
 from grounding_rewards.data.prepare.survey import Survey
+from grounding_rewards.data.versions import package_versions
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
@@ -172,23 +171,17 @@ def verify_films(folder: str | Path) -> list[str]:
 def _identity(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
     """What must be the same when a preparation goes on."""
     plain = json.loads(json.dumps(asdict(settings)))
-    return {"settings": plain, "films": {"count": survey.films, "digest": survey.digest}, "versions": _versions()}
+    return {
+        "settings": plain,
+        "films": {"count": survey.films, "digest": survey.digest},
+        "versions": package_versions(_PACKAGES),
+    }
 
 
 def _decisive(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """A manifest or identity without what may change: a run that stopped at a bad film goes on and skips it."""
     settings = {name: value for name, value in manifest.get("settings", {}).items() if name != "bad_films"}
     return {**manifest, "settings": settings}
-
-
-def _versions() -> dict[str, str | None]:
-    found: dict[str, str | None] = {"python": platform.python_version()}
-    for name in _PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = None
-    return found
 
 
 def _split_order(out: Path) -> list[str]:

@@ -30,8 +30,8 @@ import numpy as np
 
 from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.data.film_pairs import pair_film
 from grounding_rewards.evaluation.bootstrap import RESAMPLES, Array, Estimate, ratio_estimates
-from grounding_rewards.evaluation.film_pairs import pair_film
 from grounding_rewards.parsing import BROKEN_BOXES
 from grounding_rewards.scoring import GroundingReward
 

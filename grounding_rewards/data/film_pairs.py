@@ -33,6 +33,18 @@ class FilmPairs(NamedTuple):
     partners: NDArray[np.int64]
     covered: Array
 
+    @property
+    def pred_ious(self) -> Array:
+        """The IoU of each predicted box with its partner, ``(n,)``, 0 without one.
+
+        Example:
+            >>> pair_film(AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])).pred_ious
+            array([0.5])
+        """
+        ious, paired = np.zeros(len(self.covered)), self.partners >= 0
+        ious[self.partners[paired]] = self.ious[paired]
+        return ious
+
     def hits(self, iou_threshold: float) -> NDArray[np.bool_]:
         """Which reference boxes, ``(m,)``, have a partner of at least this IoU.
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from grounding_rewards import get_reward
 from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.film_pairs import pair_film
+from grounding_rewards.data.film_pairs import pair_film
 from grounding_rewards.overlap import pairwise_iou
 from tests.conftest import box_lists, valid_box_lists
 
