@@ -6,7 +6,6 @@ import argparse
 import importlib
 import json
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -184,23 +183,14 @@ def _inspect(options: argparse.Namespace) -> int:
 
 def _track(items: Sequence[Any]) -> Iterator[Any]:
     """Go through the items, with a progress bar once it takes longer than one waits without."""
-    from rich.console import Console
-    from rich.progress import Progress
+    from grounding_rewards.data.progress import late_progress
 
-    console = Console(stderr=True)
-    progress = Progress(console=console, transient=True)
-    task = progress.add_task("inspecting", total=len(items))
-    patient_until = time.monotonic() + _PATIENCE
-    try:
+    with late_progress(_PATIENCE, transient=True) as (bar, show):
+        task = bar.add_task("inspecting", total=len(items))
         for item in items:
-            if console.is_terminal and time.monotonic() > patient_until:
-                progress.start()
+            show()
             yield item
-            progress.advance(task)
-    finally:
-        # It would leave an empty line where it was never shown.
-        if progress.live.is_started:
-            progress.stop()
+            bar.advance(task)
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from grounding_rewards.data.progress import count_columns
 from grounding_rewards.evaluation import vllm_backend
 from grounding_rewards.evaluation.generate import Sampling, generate_batch
 from grounding_rewards.evaluation.models import choose_backend, process_state
@@ -317,11 +318,10 @@ def _fingerprint(model: Any) -> str:
 def _progress_bar(title: str | None, batches: Sequence[_Batch]) -> Iterator[Callable[[int, int], None]]:
     """A bar over films with the rates of films and tokens; without a title there is none."""
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import Progress, TextColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     rates = TextColumn("{task.fields[rates]}")
-    with Progress(*columns, rates, console=Console(stderr=True), disable=title is None) as bar:
+    with Progress(*count_columns(), rates, console=Console(stderr=True), disable=title is None) as bar:
         task = bar.add_task(title or "", total=sum(len(batch.rows) for batch in batches), rates="")
         started = time.monotonic()
         done = np.zeros(2)

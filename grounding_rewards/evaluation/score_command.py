@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.data.progress import late_progress
 from grounding_rewards.parsing.formats import box_format_from_option
 
 EXAMPLES = """\
@@ -103,22 +104,16 @@ def parameters_from_option(given: str | None) -> dict[str, Any]:
 @contextmanager
 def _progress_bar() -> Iterator[Callable[[int], None]]:
     """How many completions are done, on the error stream, once it takes a moment and where somebody looks."""
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
-    bar = Progress(SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=console)
-    task = bar.add_task("scoring")
-    started = time.monotonic()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with late_progress(_PATIENCE, *columns) as (bar, show):
+        task = bar.add_task("scoring")
+        started = time.monotonic()
 
-    def told(done: int) -> None:
-        seconds = time.monotonic() - started
-        bar.update(task, description=f"{done} completions, {done / max(seconds, 1e-9):.0f} a second")
-        if not bar.live.is_started and console.is_terminal and seconds > _PATIENCE:
-            bar.start()
+        def told(done: int) -> None:
+            seconds = time.monotonic() - started
+            bar.update(task, description=f"{done} completions, {done / max(seconds, 1e-9):.0f} a second")
+            show()
 
-    try:
         yield told
-    finally:
-        if bar.live.is_started:
-            bar.stop()

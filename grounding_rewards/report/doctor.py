@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.data.doctor import Checkup, Finding, Model, examine
 from grounding_rewards.data.doctor_checks import CHECKS
 from grounding_rewards.data.film_rows import FilmRow, open_rows
+from grounding_rewards.data.progress import count_columns, late_progress
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
 
@@ -185,21 +185,9 @@ def _load_processor(model: str) -> Any:
 
 def _track(rows: Iterable[FilmRow], total: int | None) -> Iterator[FilmRow]:
     """Go through the rows, with a progress bar once it takes longer than one waits without."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    progress = Progress(*columns, console=console, transient=True)
-    task = progress.add_task("examining", total=total)
-    shown_from = time.monotonic() + _PATIENCE
-    try:
+    with late_progress(_PATIENCE, *count_columns(), transient=True) as (bar, show):
+        task = bar.add_task("examining", total=total)
         for row in rows:
-            if console.is_terminal and not progress.live.is_started and time.monotonic() > shown_from:
-                progress.start()
+            show()
             yield row
-            progress.advance(task)
-    finally:
-        # It would leave an empty line where it was never shown.
-        if progress.live.is_started:
-            progress.stop()
+            bar.advance(task)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +13,7 @@ from grounding_rewards.data.policies import POLICIES
 from grounding_rewards.data.prepare.manifest import verify_films
 from grounding_rewards.data.prepare.pipeline import Progress, prepare_films
 from grounding_rewards.data.prepare.settings import BAD_FILMS, IMAGE_FORMATS, SHARES, PrepareSettings
+from grounding_rewards.data.progress import count_columns, late_progress
 from grounding_rewards.data.prompts import TASKS
 from grounding_rewards.data.readers import get_reader, list_datasets
 from grounding_rewards.data.readers.options import reader_options
@@ -244,24 +243,11 @@ def _print_summary(out: Path, manifest: dict[str, Any]) -> None:
 @contextmanager
 def _progress_bar() -> Iterator[Progress]:
     """A bar on the error stream, once it takes longer than a moment and where somebody looks."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-    from rich.progress import Progress as Bar
+    with late_progress(_PATIENCE, *count_columns()) as (bar, show):
+        task = bar.add_task("", total=None)
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    bar = Bar(*columns, console=console)
-    task = bar.add_task("", total=None)
-    shown_from = time.monotonic() + _PATIENCE
+        def told(stage: str, done: int, of: int | None) -> None:
+            bar.update(task, description=stage, completed=done, total=of)
+            show()
 
-    def told(stage: str, done: int, of: int | None) -> None:
-        bar.update(task, description=stage, completed=done, total=of)
-        if not bar.live.is_started and console.is_terminal and time.monotonic() > shown_from:
-            bar.start()
-
-    try:
         yield told
-    finally:
-        if bar.live.is_started:
-            bar.stop()
-            sys.stderr.flush()
