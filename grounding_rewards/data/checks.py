@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array, space_frame
-from grounding_rewards.data.images import image_sizes
+from grounding_rewards.data.images import image_size, stored_images
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _REQUIRED_COLUMNS = ("prompt", "boxes")
 _GEOMETRY_COLUMNS = ("width", "height", "resized_width", "resized_height")
+# What `rows_with_sizes` adds, which no reward knows.
+_OF_IMAGES = ("image_size", "image_error")
 _TOLERANCE = 1e-6
 # Below this part of the full reward, what the rounding of a format costs is worth a warning.
 _FINE_ENOUGH = 0.9
@@ -232,21 +234,33 @@ def gold_problems(rows: Sequence[Row], reward: GroundingReward) -> list[list[str
 
 
 def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
-    rows = list(_rows(dataset))
+    rows = list(rows_with_sizes(dataset))
     if not rows:
         raise ValueError(f"Expected at least one row for {name}, got none. Check the split and the path.")
     return rows
 
 
-def _rows(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """The rows without their images, but with the images' sizes, read from the headers."""
+def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
+    """The rows without prompt and image, but with the sizes of their images, read from the headers.
+
+    A row has `image_size` where the dataset has images, None where its own is missing, and `image_error` where that
+    cannot be read. It takes `width` and `height` from the image where it has neither.
+
+    >>> from datasets import Dataset
+    >>> list(rows_with_sizes(Dataset.from_list([{"prompt": "Where?", "width": 40}])))
+    [{'width': 40}]
+    """
     light = dataset.with_format(None).remove_columns(
         [column for column in ("prompt", "image") if column in dataset.column_names]
     )
     if "image" not in dataset.column_names:
         yield from light
         return
-    for row, size in zip(light, image_sizes(dataset), strict=True):
+    for row, image in zip(light, stored_images(dataset), strict=True):
+        try:
+            size = None if image is None else image_size(image)
+        except (OSError, SyntaxError, ValueError) as error:
+            size, row["image_error"] = None, " ".join(str(error).split())
         row["image_size"] = size
         if row.get("width") is None and row.get("height") is None and size is not None:
             row["width"], row["height"] = size
@@ -277,7 +291,9 @@ def _size_problems(row: Row) -> Iterator[str]:
         elif not _is_number(value) or value <= 0:
             yield f"{column} is {value!r}, not a size in pixels"
     size, width, height = row.get("image_size"), row.get("width"), row.get("height")
-    if "image_size" in row and size is None:
+    if "image_error" in row:
+        yield f"image cannot be read ({row['image_error']})"
+    elif "image_size" in row and size is None:
         yield "image is missing"
     if size is None or width is None or height is None or not (_is_number(width) and _is_number(height)):
         return
@@ -336,7 +352,7 @@ def _score_gold(rows: Sequence[Row], reward: GroundingReward) -> list[ScoredComp
     """What each row's own ground truth earns, written in the box format and read back."""
     if not rows:
         return []
-    columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(chain(*rows)) if key != "image_size"}
+    columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(chain(*rows)) if key not in _OF_IMAGES}
     return reward.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
 
 

@@ -3,8 +3,8 @@
     {"file": "images/0001.jpg", "width": 512, "height": 418, "boxes": [[60, 40, 220, 330]], "labels": ["left lung"]}
 
 `file` is relative to the folder. `boxes` are xyxy in pixels of the image; an empty list is a film without findings.
-`labels` has a name for each box. Optional: `split` (a film without it belongs to every split), `id` (the file when left
-out), `patient_id`, `resized_width` and `resized_height`, `prompt`. Other keys are ignored.
+`labels` has a name for each box. Optional: `split` (a film without it is one of `train`), `id` (the file when left
+out), `patient_id`. Other keys are ignored.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _REQUIRED: Mapping[str, type | tuple[type, ...]] = {
 def load_films(root: str | Path, split: str | None = None) -> Dataset:
     """Load the films of a folder with the columns that every part of the package uses.
 
-    The prompt names the labels of all films in the folder, of every split, in the order in which they first occur:
-    so the prompt of a test film does not depend on the split that was asked for.
+    The prompt names the labels of all films in the folder, of every split, in alphabetical order: so the prompt of a
+    film depends neither on the split that was asked for nor on the order of the lines.
 
     Args:
         root: The folder that holds `annotations.jsonl`.
@@ -51,16 +51,19 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
 
     root = Path(root)
     rows = list(_read(root))
-    vocabulary = list(dict.fromkeys(label for row in rows for label in row["labels"]))
+    vocabulary = sorted({label for row in rows for label in row["labels"]})
     if not vocabulary:
         raise ValueError(
             f"Expected at least one labelled box in {root / ANNOTATIONS}, got none. "
             "Add films with findings, so that the prompt can say what to look for."
         )
-    chosen = [row for row in rows if split is None or row.get("split", split) == split]
+    chosen = [row for row in rows if split in (None, _split_of(row))]
     if not chosen:
-        known = ", ".join(sorted({str(row["split"]) for row in rows}))
-        raise ValueError(f"Expected one of {known} for split, got {split!r}. Choose a split of {root}.")
+        known = ", ".join(sorted(set(map(_split_of, rows))))
+        raise ValueError(
+            f"Expected one of {known} for split, got {split!r}. Choose a split of {root}, or give its films one in "
+            f'{ANNOTATIONS}: "split": "{split}", the films of a patient on one side.'
+        )
     columns: dict[str, Any] = {
         "prompt": [prompt_messages(vocabulary)] * len(chosen),
         "image": [str(root / row["file"]) for row in chosen],
@@ -128,6 +131,11 @@ def _read(root: Path) -> Iterator[dict[str, Any]]:
         raise ValueError(
             f"Expected one film per line in {path}, got {len(problems)} bad lines. Correct:\n" + "\n".join(problems)
         )
+
+
+def _split_of(row: Mapping[str, Any]) -> str:
+    """The split of a film; one that nobody has put aside is there to train on, and for nothing else."""
+    return str(row.get("split") or "train")
 
 
 def _problem(row: Any, root: Path) -> str | None:

@@ -64,32 +64,39 @@ def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
     >>> list(image_sizes(films))
     [(30, 20), None]
     """
+    for image in stored_images(dataset):
+        yield None if image is None else image_size(image)
+
+
+def stored_images(dataset: Dataset) -> Iterator[dict[str, Any] | None]:
+    """The films of a dataset as they are stored, `{"bytes": ..., "path": ...}`; None where a row has no image.
+
+    Args:
+        dataset: Rows with a column `image`.
+    """
     from datasets import Image as ImageColumn
 
     images = dataset.with_format(None).select_columns("image").cast_column("image", ImageColumn(decode=False))
     for row in images:
-        yield None if row["image"] is None else image_size(row["image"])
+        yield row["image"]
 
 
-def shrink_image(image: Image, max_pixels: int) -> Image:
-    """The image itself if it has at most `max_pixels` pixels, else a copy of the same shape that does.
+def shrunken_size(width: int, height: int, max_pixels: int) -> tuple[int, int]:
+    """Width and height of the same shape that have at most `max_pixels` pixels together.
 
     Args:
-        image: A PIL image.
+        width: Width of the image in pixels.
+        height: Height of the image in pixels.
         max_pixels: Largest area in pixels, at least 1.
 
-    >>> from PIL import Image
-    >>> shrink_image(Image.new("L", (2000, 1000)), max_pixels=80_000).size
+    >>> shrunken_size(2000, 1000, max_pixels=80_000)
     (400, 200)
     """
-    from PIL.Image import Resampling
-
-    if image.width * image.height <= max_pixels:
-        return image
-    scale = math.sqrt(max_pixels / (image.width * image.height))
+    if width * height <= max_pixels:
+        return width, height
+    scale = math.sqrt(max_pixels / (width * height))
     # A side never falls below one pixel, so the other must not exceed the area on its own
-    size = (
-        min(max(1, math.floor(image.width * scale)), max_pixels),
-        min(max(1, math.floor(image.height * scale)), max_pixels),
+    return (
+        min(max(1, math.floor(width * scale)), max_pixels),
+        min(max(1, math.floor(height * scale)), max_pixels),
     )
-    return image.resize(size, Resampling.BICUBIC, reducing_gap=3.0)

@@ -30,7 +30,7 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
         A map-style dataset.
 
     Raises:
-        ValueError: The dataset cannot be found, or it has no such split.
+        ValueError: The dataset cannot be found, or it has no such split; one that has no splits has none of any name.
 
     >>> load_split("synthetic", "test", films=3).num_rows
     3
@@ -62,13 +62,25 @@ def _load_folder(folder: Path, split: str) -> Dataset:
             "without any. Point to the folder that holds annotations.jsonl, or that `grounding-rewards prepare` wrote."
         ) from None
     if not isinstance(loaded, DatasetDict):
-        return loaded
+        return _only_split(loaded, folder, split)
     if split not in loaded:
         raise ValueError(
             f"Expected one of {', '.join(loaded)} for the split of {str(folder)!r}, got {split!r}. "
             "Choose one of the dataset's own splits."
         )
     return loaded[split]
+
+
+def _only_split(dataset: Dataset, folder: Path, split: str) -> Dataset:
+    """A dataset that was saved without others: the split that it says it is, and no other one."""
+    own = None if dataset.split is None else str(dataset.split)
+    if own != split:
+        raise ValueError(
+            f"Expected a dataset with splits in {str(folder)!r} to take the split {split!r} of, got a single one "
+            f"{'without a name' if own is None else f'named {own!r}'}. Save it with splits, the films of a patient "
+            'in one of them: DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'
+        )
+    return dataset
 
 
 def _load_prepared(folder: Path, split: str) -> Dataset:

@@ -3,12 +3,24 @@
 Qwen2-VL, Qwen2.5-VL and Qwen3-VL take films of any shape, but only after their image processor has rounded
 both sides to whole patches and brought the area between two limits. Boxes in resized pixels (Qwen2.5-VL)
 mean nothing without that size, and it depends on how *this* processor is configured.
+
+A limit of one's own is kept in the processor, which is saved with the model: whoever loads it later, for a cold start,
+for GRPO or to evaluate, feeds films of the same size.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.data.images import image_sizes, shrunken_size
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+#: The attribute of an image processor that holds a limit of one's own; it is written into the processor's file.
+LIMIT = "max_image_pixels"
 
 _MAX_ASPECT_RATIO = 200
 
@@ -84,3 +96,146 @@ def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
         resized_width = math.ceil(width * beta / factor) * factor
         resized_height = math.ceil(height * beta / factor) * factor
     return resized_width, resized_height
+
+
+def limit_image_pixels(processor: Any, max_pixels: int) -> None:
+    """Let a processor, and every copy of it that is saved, see films of at most so many pixels.
+
+    Processors of the Qwen2-VL kind get the limit as their own, so that programs that know nothing of this package keep
+    it too. For all others it is a note in the processor that :func:`fit_images` follows.
+
+    Args:
+        processor: A `transformers` processor or image processor; it is changed.
+        max_pixels: Largest area of a film in pixels.
+
+    Raises:
+        ValueError: Fewer pixels than one token of the model covers, or a processor without an image processor.
+
+    >>> from types import SimpleNamespace
+    >>> processor = SimpleNamespace(image_processor=SimpleNamespace())
+    >>> limit_image_pixels(processor, 1003520)
+    >>> image_pixel_limit(processor)
+    1003520
+    """
+    image_processor = getattr(processor, "image_processor", processor)
+    if not hasattr(image_processor, "__dict__") or hasattr(image_processor, "convert_tokens_to_ids"):
+        raise ValueError(
+            f"Expected a processor of images for max_image_pixels, got {type(processor).__name__}. Leave it out."
+        )
+    least = 1
+    if has_resized_size(processor):
+        least = (image_processor.patch_size * image_processor.merge_size) ** 2
+        # The class may own the sizes, and other processors share them.
+        size = copy.copy(image_processor.size)
+        size["longest_edge"] = max_pixels
+        size["shortest_edge"] = min(size["shortest_edge"], max_pixels)
+    if max_pixels < least:
+        raise ValueError(
+            f"Expected at least {least} for max_image_pixels, the pixels of one image token, got {max_pixels}. "
+            "A film needs some hundred tokens."
+        )
+    if has_resized_size(processor):
+        image_processor.size = size
+    setattr(image_processor, LIMIT, max_pixels)
+
+
+def image_pixel_limit(processor: Any) -> int | None:
+    """The limit that :func:`limit_image_pixels` once gave this processor; None where it never did.
+
+    Args:
+        processor: A `transformers` processor or image processor.
+
+    >>> image_pixel_limit("a processor as its makers left it") is None
+    True
+    """
+    return getattr(getattr(processor, "image_processor", processor), LIMIT, None)
+
+
+def fitted_size(processor: Any, width: int, height: int) -> tuple[int, int]:
+    """Width and height that :func:`fit_images` brings a film to.
+
+    Args:
+        processor: A `transformers` processor or image processor.
+        width: Width of the film in pixels.
+        height: Height of the film in pixels.
+
+    >>> from types import SimpleNamespace
+    >>> fitted_size(SimpleNamespace(max_image_pixels=80_000), 2000, 1000)
+    (400, 200)
+    """
+    limit = image_pixel_limit(processor)
+    if limit is None or width * height <= limit:
+        return width, height
+    if not has_resized_size(processor):
+        return shrunken_size(width, height, limit)
+    resized = resized_size(processor, width, height)
+    # A narrow film may fall below the smallest area on its way through whole tokens; the processor enlarges it again.
+    return resized if resized_size(processor, *resized) == resized else (width, height)
+
+
+def fit_images(dataset: Dataset, processor: Any) -> Dataset:
+    """The dataset with every film as large as a limited processor takes it; boxes stay in pixels of the original.
+
+    The processor would do it too. Done once, it saves decoding and shrinking a large film for each of its answers, and
+    a server that generates with a processor of its own gets films that it leaves as they are.
+
+    Args:
+        dataset: Rows, with or without a column `image`.
+        processor: A `transformers` processor or image processor.
+
+    >>> from datasets import Dataset
+    >>> fit_images(Dataset.from_dict({"width": [2000]}), "a processor as its makers left it")[0]
+    {'width': 2000}
+    """
+    from PIL.Image import Resampling
+
+    if image_pixel_limit(processor) is None or "image" not in dataset.column_names:
+        return dataset
+    sizes = list(image_sizes(dataset))
+    fitted = [None if size is None else fitted_size(processor, *size) for size in sizes]
+    if fitted == sizes:
+        return dataset
+
+    def fit(image: Any, row: int) -> dict[str, Any]:
+        if image is None or fitted[row] == image.size:
+            return {"image": image}
+        return {"image": image.resize(fitted[row], Resampling.BICUBIC, reducing_gap=3.0)}
+
+    return dataset.map(fit, input_columns="image", with_indices=True, desc="shrinking films")
+
+
+def largest_image(dataset: Dataset, processor: Any) -> str:
+    """One line that says how large films are when the model sees them, for the start of a command.
+
+    Args:
+        dataset: Rows, with or without a column `image`.
+        processor: A `transformers` processor or image processor.
+
+    >>> from datasets import Dataset
+    >>> largest_image(Dataset.from_dict({"width": [2000]}), "a processor as its makers left it")
+    'Image size: as the processor of the model says.'
+    """
+    limit = image_pixel_limit(processor)
+    if not has_resized_size(processor):
+        return (
+            "Image size: as the processor of the model says."
+            if limit is None
+            else f"Image size: at most {limit} pixels (max_image_pixels), then as the processor of the model says."
+        )
+    image_processor = getattr(processor, "image_processor", processor)
+    by = "the model's own limit" if limit is None else "max_image_pixels"
+    said = f"Image size: at most {image_processor.size['longest_edge']} pixels ({by})"
+    fed = list(image_sizes(dataset)) if "image" in dataset.column_names else []
+    # The films themselves may be larger than the images that were made of them.
+    plain = dataset.with_format(None)
+    sized = {"width", "height"} <= set(plain.column_names)
+    own = list(zip(plain["width"], plain["height"], strict=True)) if sized else [size or (0, 0) for size in fed]
+    seen = [(resized_size(processor, *size), film) for size, film in zip(fed, own, strict=True) if size is not None]
+    if not seen:
+        return f"{said}."
+    (width, height), film = max(seen, key=lambda pair: math.prod(pair[0]))
+    side = image_processor.patch_size * image_processor.merge_size
+    return (
+        f"{said}; the largest film, {film[0]} x {film[1]}, is seen as {width} x {height}, "
+        f"{width * height // side**2} image tokens."
+    )

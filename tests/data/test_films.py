@@ -34,18 +34,34 @@ def test_columns_and_values(folder):
     assert (second["boxes"], second["labels"], second["patient_id"], second["id"]) == ([], [], "7", "b.png")
 
 
-def test_split_is_selected_and_films_without_one_belong_to_all(folder):
-    unassigned = {key: value for key, value in GOOD.items() if key != "split"} | {"file": "b.png"}
-    root = folder(GOOD, unassigned)
+@pytest.mark.parametrize("without", [{}, {"split": None}, {"split": ""}])
+def test_split_is_selected_and_films_without_one_are_trained_on_alone(folder, without):
+    unassigned = {key: value for key, value in GOOD.items() if key != "split"} | {"file": "b.png"} | without
+    root = folder(GOOD, unassigned, {**GOOD, "file": "a.png", "id": "c", "split": "test"})
     assert load_films(root, "train")["id"] == ["a.png", "b.png"]
-    assert load_films(root, "test")["id"] == ["b.png"]
+    assert load_films(root, "test")["id"] == ["c"]
+    assert load_films(root)["id"] == ["a.png", "b.png", "c"]
+
+
+def test_a_folder_without_splits_has_none_of_any_other_name(folder):
+    root = folder({key: value for key, value in GOOD.items() if key != "split"})
+    assert load_films(root, "train").num_rows == 1
+    for name in ("test", "validation", "trane"):
+        with pytest.raises(ValueError, match=f'Expected one of train for split, got \'{name}\'.*"split": "{name}"'):
+            load_films(root, name)
 
 
 def test_prompt_is_the_same_in_every_split(folder):
     root = folder(GOOD, {**GOOD, "labels": ["effusion"], "split": "test"})
     prompts = [load_films(root, split)[0]["prompt"][0]["content"][1]["text"] for split in ("train", "test")]
     assert prompts[0] == prompts[1]
-    assert "mass, effusion" in prompts[0]
+    assert "effusion, mass" in prompts[0]
+
+
+def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
+    lines = [GOOD, {**GOOD, "file": "b.png", "labels": ["effusion"]}]
+    prompts = [load_films(folder(*order), "train")[0]["prompt"] for order in (lines, lines[::-1])]
+    assert prompts[0] == prompts[1]
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
+from datasets import Dataset
+from datasets import Image as ImageColumn
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 from transformers import (
+    CLIPImageProcessor,
     Qwen2_5_VLConfig,
     Qwen2VLConfig,
     Qwen2VLImageProcessor,
@@ -17,7 +20,15 @@ from transformers import (
 from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import smart_resize
 
-from grounding_rewards.data.resize import has_resized_size, resized_size
+from grounding_rewards.data.resize import (
+    fit_images,
+    fitted_size,
+    has_resized_size,
+    image_pixel_limit,
+    largest_image,
+    limit_image_pixels,
+    resized_size,
+)
 
 pytestmark = pytest.mark.training
 
@@ -153,3 +164,112 @@ def test_unknown_processor():
     assert not has_resized_size(Wrapper("a tokenizer"))
     with pytest.raises(ValueError, match="resized_width and resized_height columns"):
         resized_size(Wrapper("a tokenizer"), 100, 100)
+
+
+class TestLimit:
+    def test_of_a_processor_of_the_qwen_kind_is_its_own_limit(self):
+        processor, other = Qwen2VLImageProcessor(), Qwen2VLImageProcessor()
+        limit_image_pixels(processor, 262144)
+        assert image_pixel_limit(processor) == 262144
+        assert resized_size(processor, 2544, 3056) == (448, 560)  # as in test_limits_follow_the_processor
+        # Processors share what their class says.
+        assert resized_size(other, 2544, 3056) == (896, 1092)
+        assert image_pixel_limit(other) is None
+
+    @pytest.mark.parametrize("kind", [Qwen2VLImageProcessor, Qwen2VLImageProcessorPil, CLIPImageProcessor])
+    def test_is_saved_and_loaded(self, kind, tmp_path):
+        processor = kind()
+        limit_image_pixels(processor, 50176)
+        processor.save_pretrained(tmp_path)
+        assert image_pixel_limit(kind.from_pretrained(tmp_path)) == 50176
+
+    def test_below_the_smallest_area_of_the_processor(self):
+        processor = Qwen2VLImageProcessor(min_pixels=100 * 100)
+        limit_image_pixels(processor, 2000)
+        width, height = resized_size(processor, 500, 400)
+        assert (width, height) == fed_size(processor, 500, 400)
+        assert width * height <= 2000
+
+    @pytest.mark.parametrize("pixels", [0, 783])
+    def test_below_one_token(self, pixels):
+        with pytest.raises(ValueError, match=f"Expected at least 784 for max_image_pixels, .* got {pixels}"):
+            limit_image_pixels(Qwen2VLImageProcessor(), pixels)
+
+    def test_without_an_image_processor(self):
+        with pytest.raises(ValueError, match="Expected a processor of images for max_image_pixels, got str"):
+            limit_image_pixels("a tokenizer", 50176)
+
+    @given(
+        st.tuples(st.integers(1, 6000), st.integers(1, 6000)).filter(lambda size: max(size) <= 200 * min(size)),
+        st.integers(784, 3_000_000),
+    )
+    def test_a_fitted_film_is_seen_as_the_film_itself(self, size, pixels):
+        """Shrinking before the processor changes nothing about the size that the model sees."""
+        processor = Qwen2VLImageProcessorPil()
+        limit_image_pixels(processor, pixels)
+        assert resized_size(processor, *fitted_size(processor, *size)) == resized_size(processor, *size)
+
+
+class TestFit:
+    def films(self, *sizes):
+        images = [None if size is None else Image.new("L", size) for size in sizes]
+        column = Dataset.from_dict({"image": images}).cast_column("image", ImageColumn())
+        return column.add_column("id", list(map(str, range(len(sizes)))))
+
+    def test_large_films_become_what_the_model_sees(self):
+        processor = Qwen2VLImageProcessor()
+        limit_image_pixels(processor, 262144)
+        fitted = fit_images(self.films((2544, 3056), (300, 200), None), processor)
+        assert [image and image.size for image in fitted["image"]] == [(448, 560), (300, 200), None]
+        assert fitted["id"][:] == ["0", "1", "2"]
+
+    def test_of_other_processors_they_keep_their_shape(self):
+        processor = CLIPImageProcessor()
+        limit_image_pixels(processor, 20000)
+        (image,) = fit_images(self.films((2000, 1000)), processor)["image"]
+        assert image.size == (200, 100)
+
+    def test_without_a_limit_nothing_is_done(self):
+        films = self.films((2544, 3056))
+        assert fit_images(films, Qwen2VLImageProcessor()) is films
+
+    def test_small_films_are_not_written_anew(self):
+        processor, films = Qwen2VLImageProcessor(), self.films((300, 200))
+        limit_image_pixels(processor, 262144)
+        assert fit_images(films, processor) is films
+
+    @pytest.mark.parametrize(
+        ("kind", "limit", "said"),
+        [
+            (
+                Qwen2VLImageProcessor,
+                262144,
+                "Image size: at most 262144 pixels (max_image_pixels); the largest film, 2544 x 3056, is seen as "
+                "448 x 560, 320 image tokens.",
+            ),
+            (
+                Qwen2VLImageProcessor,
+                None,
+                "Image size: at most 1003520 pixels (the model's own limit); the largest film, 2544 x 3056, is seen as "
+                "896 x 1092, 1248 image tokens.",
+            ),
+            (
+                CLIPImageProcessor,
+                20000,
+                "Image size: at most 20000 pixels (max_image_pixels), then as the processor of the model says.",
+            ),
+            (CLIPImageProcessor, None, "Image size: as the processor of the model says."),
+        ],
+    )
+    def test_what_is_said(self, kind, limit, said):
+        processor = kind()
+        if limit is not None:
+            limit_image_pixels(processor, limit)
+        assert largest_image(self.films((300, 200), (2544, 3056), None), processor) == said
+
+    def test_a_shrunken_film_is_named_by_its_own_size(self):
+        processor = Qwen2VLImageProcessor()
+        films = self.films((448, 560)).add_column("width", [2544]).add_column("height", [3056])
+        assert "the largest film, 2544 x 3056, is seen as 448 x 560, 320 image tokens" in largest_image(
+            films, processor
+        )

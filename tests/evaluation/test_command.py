@@ -144,9 +144,11 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
 def test_the_readers_of_a_prepared_folder_are_in_the_table(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, films: Any
 ) -> None:
+    from datasets import DatasetDict
+
     from grounding_rewards.evaluation import inputs
 
-    films.save_to_disk(str(tmp_path / "data"))
+    DatasetDict({"test": films}).save_to_disk(str(tmp_path / "data"))
     agreement = {"overall": {"f1": {"0.5": [0.45, 0.44, 0.46]}}}
     monkeypatch.setattr(inputs, "readers_agreement", lambda dataset: agreement)
     log = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4)
