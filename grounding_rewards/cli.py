@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,12 @@ examples:
   grounding-rewards inspect log.jsonl --examples 2 --json figures.json --strict
 """
 
+#: Commands whose options are those of TRL, which takes its time to load: all words after them are handed on.
+_TRAINING = {
+    "train": ("grounding_rewards.commands.train", "train a model with GRPO and a reward on its boxes"),
+    "sft": ("grounding_rewards.commands.sft", "teach a model to write boxes, before GRPO"),
+}
+
 #: Commands that a module of their own adds and runs, and what they are for.
 _COMMANDS = {
     "prepare": ("grounding_rewards.data.prepare", "a downloaded dataset to a checked folder that trains"),
@@ -50,8 +58,13 @@ _COMMANDS = {
     ),
 }
 
-#: Seconds after which a progress bar is shown.
+#: Seconds after which a progress bar is shown, and for which other processes wait for the first one's word.
 _PATIENCE = 3.0
+
+_GOES_ON = {
+    **dict.fromkeys(("prepare", "evaluate"), "; the same command goes on"),
+    **dict.fromkeys(_TRAINING, "; --resume_from_checkpoint last goes on from the last checkpoint"),
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -63,22 +76,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         >>> main(["inspect", "nowhere.jsonl", "--box-format", "qwen3-vl"])
         2
     """
-    options = _parser().parse_args(arguments)
-    command: Callable[[argparse.Namespace], int] = options.command
+    # Rewards of one's own are found beside the configuration that names them; an installed package goes first.
+    sys.path.append(str(Path.cwd()))
+    name, command = _command(list(sys.argv[1:] if arguments is None else arguments))
     try:
-        return command(options)
+        return command()
     except KeyboardInterrupt:
-        print(
-            "interrupted; the same command goes on" if options.name in ("prepare", "evaluate") else "interrupted",
-            file=sys.stderr,
-        )
+        print(f"interrupted{_GOES_ON.get(name, '')}", file=sys.stderr)
         return 130
     except ModuleNotFoundError as error:
-        print(f"grounding-rewards: {_how_to_install(error)}", file=sys.stderr)
-        return 2
+        return _refuse(_how_to_install(error))
     except (ValueError, OSError, ImportError) as error:
-        print(f"grounding-rewards: {error}", file=sys.stderr)
-        return 2
+        return _refuse(str(error))
+
+
+def _command(words: list[str]) -> tuple[str, Callable[[], int]]:
+    """The name of the command that the words ask for, and what runs it."""
+    if words and words[0] in _TRAINING:
+        name, *others = words
+        return name, lambda: importlib.import_module(_TRAINING[name][0]).run(others)
+    options = _parser().parse_args(words)
+    return options.name, lambda: options.command(options)
+
+
+def _refuse(message: str) -> int:
+    """Say what is wrong, once: of several processes that all found it, the first one does."""
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(f"grounding-rewards: {message}", file=sys.stderr)
+    else:
+        # A launcher ends all processes when the first of them ends.
+        time.sleep(_PATIENCE)
+    return 2
 
 
 def _how_to_install(error: ModuleNotFoundError) -> str:
@@ -102,6 +130,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="grounding-rewards", description="Rewards for vision-language models that answer with boxes."
     )
     commands = parser.add_subparsers(title="commands", required=True, dest="name", metavar="COMMAND")
+    for name, (_, summary) in _TRAINING.items():
+        commands.add_parser(name, help=summary)
     _add_inspect(commands)
     for name, (module, summary) in _COMMANDS.items():
         made = importlib.import_module(module)

@@ -2,20 +2,26 @@
 
   python scripts/build_tiny_vlm.py --output assets/tiny_vlm
 
-Options that are not listed here go to scripts/train_sft.py, for example `--max_steps 100`.
+Options that are not listed here go to `grounding-rewards sft`, for example `--max_steps 100`.
 """
 
 from __future__ import annotations
 
 import argparse
+import shutil
 from pathlib import Path
 
 from grounding_rewards.data.synthetic import LABELS
-from grounding_rewards.training.sft import parse_sft_arguments, train_supervised
+from grounding_rewards.training.arguments import parse_sft_arguments
+from grounding_rewards.training.run import train_supervised
+from grounding_rewards.training.run_folder import CHECKPOINT, CONFIG
 from grounding_rewards.training.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
 
 # What the tokenizer writes in few tokens: the findings of drawn films, and the lungs of real ones.
 VOCABULARIES = (LABELS, ("right lung", "left lung"))
+
+# Weights, configuration, tokenizer and chat template; the card stays with the run.
+_KEPT = (".safetensors", ".json", ".jinja")
 
 
 def main() -> None:
@@ -27,18 +33,24 @@ def main() -> None:
     parser.add_argument(
         "--untrained", type=Path, default=Path("runs/tiny_vlm/untrained"), help="folder of the untrained"
     )
-    parser.add_argument("--config", default="configs/demo/sft.yaml", help="of scripts/train_sft.py")
+    parser.add_argument("--run", type=Path, default=Path("runs/tiny_vlm/sft"), help="folder of the training run")
+    parser.add_argument("--config", default="configs/demo/sft.yaml", help="of `grounding-rewards sft`")
     options, overrides = parser.parse_known_args()
-    arguments, config = parse_sft_arguments(
+    arguments, config, start = parse_sft_arguments(
         [
-            *("--config", options.config, "--model", str(options.untrained), "--output_dir", str(options.output)),
+            *("--config", options.config, "--model_name_or_path", str(options.untrained)),
+            *("--output_dir", str(options.run), "--overwrite"),
             *overrides,
         ]
     )
     tokenizer = build_tokenizer(VOCABULARIES)
     model = build_model(tokenizer, seed=config.seed)
     save_tiny_vlm(model, build_processor(tokenizer), options.untrained)
-    train_supervised(arguments, config)
+    train_supervised(arguments, config, start)
+    options.output.mkdir(parents=True, exist_ok=True)
+    made = [path for path in (options.run / CHECKPOINT).iterdir() if path.suffix in _KEPT]
+    for path in (*made, options.run / CONFIG):
+        shutil.copy(path, options.output)
 
 
 if __name__ == "__main__":

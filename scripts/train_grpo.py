@@ -1,10 +1,10 @@
-"""Train with GRPO: `accelerate launch scripts/train_grpo.py --config configs/demo/grpo.yaml`.
+"""`grounding-rewards train` as a script, for launchers: accelerate launch scripts/train_grpo.py --config …"""
 
-`--help` lists every option; each value of the YAML file can be overridden on the command line.
-"""
+from __future__ import annotations
 
-from grounding_rewards.training.arguments import parse_grpo_arguments
-from grounding_rewards.training.run import train_grpo
+import sys
+
+from grounding_rewards.cli import main
 
 if __name__ == "__main__":
-    train_grpo(*parse_grpo_arguments())
+    sys.exit(main(["train", *sys.argv[1:]]))

@@ -1,15 +1,10 @@
-"""Supervised cold start: `python scripts/train_sft.py --config configs/demo/sft.yaml`."""
+"""`grounding-rewards sft` as a script, for launchers: accelerate launch scripts/train_sft.py --config …"""
 
 from __future__ import annotations
 
-from grounding_rewards.training.sft import parse_sft_arguments, train_supervised
+import sys
 
-
-def main() -> None:
-    """Read the arguments and train."""
-    arguments, config = parse_sft_arguments()
-    train_supervised(arguments, config)
-
+from grounding_rewards.cli import main
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main(["sft", *sys.argv[1:]]))

@@ -26,9 +26,11 @@ RANK = {
     "data": 7,
     "report": 8,
     "exchange": 8,
+    "models": 8,
     "training": 9,
     "evaluation": 10,
-    "cli": 11,
+    "commands": 11,
+    "cli": 12,
 }
 # R1 … R5 read text, so that `grounding_rewards.rewards.R4` is ready for TRL: its class is one layer up.
 EXCEPTIONS = {("rewards/__init__.py", "scoring")}

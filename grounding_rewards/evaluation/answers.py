@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.data.resize import fit_images
 from grounding_rewards.evaluation.inputs import light_rows
 from grounding_rewards.evaluation.systems import read_answers, read_references
 from grounding_rewards.parsing import get_box_format
@@ -63,6 +64,7 @@ def answer_films(
     from grounding_rewards.evaluation.generate import generate
 
     rows = light_rows(dataset)
+    shown = fit_images(dataset, processor)
     # What cannot be measured is refused before the model is asked.
     read_references(rows)
     common: dict[str, Any] = {
@@ -74,7 +76,7 @@ def answer_films(
     greedy = generate(
         model,
         processor,
-        dataset,
+        shown,
         temperature=0,
         progress=progress and f"{progress}, greedy answers",
         **common,
@@ -82,7 +84,7 @@ def answer_films(
     sampled = generate(
         model,
         processor,
-        dataset,
+        shown,
         samples=decoding.samples,
         temperature=decoding.temperature,
         progress=progress and f"{progress}, {decoding.samples} samples",

@@ -20,6 +20,7 @@ several. The page shows films and the model's words: guard it like the films.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,6 +34,8 @@ from grounding_rewards.exchange.names import model_name
 from grounding_rewards.parsing import box_format_from_option
 
 if TYPE_CHECKING:
+    from datasets import Dataset
+
     from grounding_rewards.data.answered import AnsweredFilm
     from grounding_rewards.evaluation.evaluate import Evaluation, Measures
     from grounding_rewards.evaluation.inputs import Answers
@@ -126,6 +129,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     generation.add_argument("--max-new-tokens", type=int, default=256, metavar="N", help="default: %(default)s")
     generation.add_argument("--batch-size", type=int, default=32, metavar="N", help="default: %(default)s")
     generation.add_argument(
+        "--max-image-pixels",
+        type=int,
+        metavar="N",
+        help="largest film that the model sees; default: what the processor of the model was saved with",
+    )
+    generation.add_argument(
         "--backend",
         choices=("transformers", "vllm", "auto"),
         default="transformers",
@@ -190,10 +199,14 @@ def _check(options: argparse.Namespace) -> None:
             "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and changed "
             "films are asked about by transformers: leave --backend out."
         )
-    for name in ("films", "robustness_films"):
+    if options.max_image_pixels is not None and options.model is None:
+        raise ValueError("Expected a model for --max-image-pixels, got a log of completions. Its films have been seen.")
+    for name in ("films", "robustness_films", "max_image_pixels"):
         value = getattr(options, name)
         if value is not None and value < 1:
-            raise ValueError(f"Expected at least 1 for --{name.replace('_', '-')}, got {value}. Leave it out for all.")
+            raise ValueError(
+                f"Expected at least 1 for --{name.replace('_', '-')}, got {value}. Leave it out to do without."
+            )
     # Before hours of generation, not after.
     _measures(options, options.reward)
     if options.nms is not None and not 0 <= options.nms <= 1:
@@ -214,6 +227,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _ask_model(options: argparse.Namespace) -> _Asked | None:
+    from grounding_rewards.data.resize import fit_images, largest_image, limit_image_pixels
     from grounding_rewards.evaluation.answers import reads_special_tokens
     from grounding_rewards.evaluation.inputs import Answers, light_rows, load_dataset_image
     from grounding_rewards.evaluation.models import choose_backend, load_model, process_state
@@ -225,6 +239,8 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     backend = "transformers" if options.robustness else choose_backend(options.backend)
     state = process_state()
     model, processor = load_model(options.model, backend=backend)
+    if options.max_image_pixels is not None:
+        limit_image_pixels(processor, options.max_image_pixels)
     task = prepare_task(
         model,
         processor,
@@ -233,18 +249,23 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
         reward_kwargs=parameters_from_option(options.reward_kwargs),
         box_format=box_format_from_option(options.box_format),
     )
+    image_size = largest_image(task.dataset, processor)
+    if state.is_main_process:
+        print(image_size, file=sys.stderr)
+    with state.main_process_first():
+        shown = fit_images(task.dataset, processor)
     light = light_rows(task.dataset)
     _refuse_lost_labels(options.labels, light)
     if "corruptions" in (options.robustness or ()):
         # A film of a kind that cannot be changed is told before hours of generation.
-        corrupt(task.dataset[0]["image"], task.dataset[0]["boxes"], "noise", 1)
+        corrupt(shown[0]["image"], task.dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
     generate = partial(
         generate_to_file,
         model,
         processor,
-        task.dataset,
+        shown,
         max_new_tokens=options.max_new_tokens,
         batch_size=options.batch_size,
         seed=options.seed,
@@ -263,9 +284,10 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     if not state.is_main_process:
         return None
     answers = Answers(light, texts, partial(load_dataset_image, task.dataset))
-    robustness = _change_films(options, model, processor, task) if options.robustness else []
+    robustness = _change_films(options, model, processor, shown, task.reward) if options.robustness else []
     facts = {
         "model": options.model,
+        "image size": image_size.removeprefix("Image size: ").rstrip("."),
         "decoding": f"greedy, at most {options.max_new_tokens} new tokens, {backend}"
         + (f"; {options.samples} samples at temperature {options.temperature:g}" if options.samples else ""),
     }
@@ -286,15 +308,17 @@ def _how_changed(options: argparse.Namespace, films: int) -> str:
     return f"{', '.join(said)}, seed {options.seed}"
 
 
-def _change_films(options: argparse.Namespace, model: Any, processor: Any, task: Any) -> list[RobustnessPoint]:
+def _change_films(
+    options: argparse.Namespace, model: Any, processor: Any, dataset: Dataset, reward: GroundingReward
+) -> list[RobustnessPoint]:
     from grounding_rewards.evaluation.robustness import Changes, robustness
 
-    films = task.dataset.select(range(min(options.robustness_films, task.dataset.num_rows)))
+    films = dataset.select(range(min(options.robustness_films, dataset.num_rows)))
     return robustness(
         model,
         processor,
         films,
-        task.reward,
+        reward,
         Changes(tuple(options.robustness), seed=options.seed),
         max_new_tokens=options.max_new_tokens,
         batch_size=options.batch_size,

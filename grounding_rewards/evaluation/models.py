@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+from grounding_rewards.models.place import ADAPTER, adapter_config, check_place
 
 #: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.
 BACKENDS = ("transformers", "vllm", "auto")
@@ -16,9 +16,6 @@ BACKENDS = ("transformers", "vllm", "auto")
 _SMALL_MODEL = 20_000_000
 # A process may wait for one that has more to generate; the libraries' minutes are too short for that.
 _PATIENCE = timedelta(days=7)
-_ADAPTER = "adapter_config.json"
-_CONFIG = "config.json"
-_NAME_ON_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 _PROCESSORS = ("processor_config.json", "preprocessor_config.json")
 
 
@@ -63,8 +60,8 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
             an adapter or several processes are asked of vLLM, or vLLM is not installed.
         OSError: there is no model of this name on the hub.
     """
-    _check_place(path)
-    adapter = _adapter_config(path)
+    check_place(path)
+    adapter = adapter_config(path)
     if choose_backend(backend) == "vllm":
         return _load_vllm(path, adapter)
     import torch
@@ -119,7 +116,7 @@ def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tupl
     except OSError as error:
         raise ValueError(
             f"Expected the model under the adapter {str(path)!r} at {base!r}, got none. Put it there, or correct "
-            f"`base_model_name_or_path` in {_ADAPTER}."
+            f"`base_model_name_or_path` in {ADAPTER}."
         ) from error
     model = PeftModel.from_pretrained(model, path)
     # Kinds that change no weights, such as prompt tuning, have nothing to merge.
@@ -152,34 +149,7 @@ def _base_of(path: str | Path, adapter: dict[str, Any]) -> str:
     base = adapter.get("base_model_name_or_path")
     if not base:
         raise ValueError(
-            f"Expected `base_model_name_or_path` in {_ADAPTER} of {str(path)!r}, got {base!r}. "
+            f"Expected `base_model_name_or_path` in {ADAPTER} of {str(path)!r}, got {base!r}. "
             "Write the folder or name of the model that the adapter was trained on."
         )
     return str(base)
-
-
-def _check_place(path: str | Path) -> None:
-    """Refuse a folder that is none, or holds no model: what the libraries say of it speaks of other things."""
-    folder = Path(path)
-    if folder.is_dir():
-        if not any(Path(folder, name).is_file() for name in (_CONFIG, _ADAPTER)):
-            raise ValueError(
-                f"Expected {_CONFIG} or {_ADAPTER} in the folder of a model, got neither in {str(path)!r}. "
-                "Give the folder that the weights were saved in, such as run/checkpoint."
-            )
-    elif not _NAME_ON_HUB.fullmatch(str(path)):
-        raise ValueError(
-            f"Expected a folder, or a name on the hub such as Qwen/Qwen2.5-VL-3B-Instruct, for `path`, got "
-            f"{str(path)!r}, which is neither. Check the path."
-        )
-
-
-def _adapter_config(path: str | Path) -> dict[str, Any] | None:
-    """What PEFT wrote beside an adapter; None for a checkpoint."""
-    from transformers.utils import find_adapter_config_file
-
-    # A checkpoint may carry an adapter that transformers loads with it.
-    if Path(path, _CONFIG).is_file():
-        return None
-    file = find_adapter_config_file(str(path))
-    return None if file is None else json.loads(Path(file).read_text(encoding="utf-8"))

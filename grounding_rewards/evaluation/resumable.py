@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.data.progress import count_columns
+from grounding_rewards.data.resize import image_pixel_limit
 from grounding_rewards.evaluation import vllm_backend
 from grounding_rewards.evaluation.generate import Sampling, generate_batch
 from grounding_rewards.evaluation.models import choose_backend, process_state
@@ -94,6 +95,8 @@ def generate_to_file(
         # Greedy answers depend on neither.
         **({"seed": seed, "batch_size": batch_size} if temperature > 0 else {}),
     }
+    if (limit := image_pixel_limit(processor)) is not None:
+        settings["max_image_pixels"] = limit
     state = process_state()
     files.check_settings(settings)
     done = files.read()

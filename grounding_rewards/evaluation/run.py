@@ -23,6 +23,7 @@ from grounding_rewards.evaluation.systems import baseline_systems
 from grounding_rewards.parsing import BoxFormat, box_format_for_model_type
 from grounding_rewards.report.table import Row
 from grounding_rewards.scoring import GroundingReward, get_reward
+from grounding_rewards.training.run_folder import CHECKPOINT
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -119,13 +120,16 @@ def train_and_compare(launch: Launch, films: Films, decoding: Decoding) -> tuple
     started = time.monotonic()
     folder = launch.output_dir
     options = ["--config", launch.config, "--output_dir", str(folder), *launch.overrides]
+    if "--resume_from_checkpoint" not in launch.overrides:
+        # The page, the table and the curves of an earlier comparison are replaced too.
+        options.append("--overwrite")
     warm = folder / "warm_start"
     if launch.warm_start is not None:
-        options += ["--model_name_or_path", str(warm)]
+        options += ["--model_name_or_path", str(warm / CHECKPOINT)]
     arguments, config, model_arguments = _grpo_arguments(options)
     if launch.warm_start is not None:
         taught = ("--dataset", arguments.dataset, "--train_split", arguments.train_split, "--output_dir", str(warm))
-        _python("scripts/train_sft.py", "--config", launch.warm_start, *taught)
+        _python("scripts/train_sft.py", "--config", launch.warm_start, "--overwrite", *taught)
     films = Films(arguments.dataset, films.split, films.count, arguments.train_split)
     decoding = Decoding(
         decoding.samples, config.temperature, config.max_completion_length, decoding.batch_size, decoding.seed
@@ -143,10 +147,10 @@ def train_and_compare(launch: Launch, films: Films, decoding: Decoding) -> tuple
     before = answer_films(model, processor, task.dataset, task.reward, decoding, progress=BEFORE)
     del model
 
-    launcher = ("-m", "accelerate.commands.launch", "--config_file", launch.accelerate_config)
+    launcher = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", launch.accelerate_config)
     _python(*launcher, "scripts/train_grpo.py", *options)
 
-    after = answer_films(*load_model(folder / "checkpoint"), task.dataset, task.reward, decoding, progress=AFTER)
+    after = answer_films(*load_model(folder / CHECKPOINT), task.dataset, task.reward, decoding, progress=AFTER)
     rows = summarise({BEFORE: before, AFTER: after, **baselines(task)})
     _write_run(folder, rows, task, films, decoding, before, after, start=start, started=started)
     return rows, task.reward
@@ -222,7 +226,7 @@ def _grpo_arguments(options: Sequence[str]) -> tuple[Any, Any, Any]:
 
 
 def _reward_kwargs(arguments: Any) -> dict[str, Any]:
-    from grounding_rewards.training.arguments import spread_kwargs
+    from grounding_rewards.training.rewards import spread_kwargs
 
     return spread_kwargs(arguments.reward, arguments.reward_kwargs)[0]
 

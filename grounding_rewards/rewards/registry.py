@@ -36,6 +36,21 @@ def list_rewards() -> list[str]:
     return list(REGISTRY)
 
 
+def describe_rewards() -> str:
+    """All registered rewards with their parameters and defaults, two lines each, for a `--help`.
+
+    Example:
+        >>> print(describe_rewards().splitlines()[4])
+          R3: F-beta times the mean of the matched IoUs, in [0, 1].
+    """
+    lines = []
+    for name, factory in REGISTRY.items():
+        said = (inspect.getdoc(factory) or "").partition("\n")[0]
+        lines.append(f"  {said}" if said.startswith(f"{name}:") else f"  {name}: {said}".rstrip(": "))
+        lines.append(f"      {', '.join(map(_with_default, _parameters(factory) or ())) or 'no parameters'}")
+    return "\n".join(lines)
+
+
 def register_reward(name: str, factory: Factory) -> Factory:
     """Make a reward available by name in :func:`grounding_rewards.get_reward` and in YAML.
 
@@ -87,7 +102,7 @@ def make_box_reward(name: str, params: Mapping[str, Any]) -> Any:
         >>> make_box_reward("R3", {"beta": 2}).beta
         2.0
     """
-    factory = _look_up(name)
+    factory = look_up(name)
     if not callable(factory) or (hasattr(factory, "score") and not inspect.isclass(factory)):
         if params:
             raise ValueError(
@@ -99,31 +114,54 @@ def make_box_reward(name: str, params: Mapping[str, Any]) -> Any:
         raise ValueError(
             f"Expected a complete reward for `name`, got the abstract class {name!r}. Give one of its subclasses."
         )
-    _check_parameters(name, factory, params)
+    check_parameters(name, factory, params)
     return factory(**params)
 
 
-def _look_up(name: str) -> Any:
+def look_up(name: str) -> Any:
+    """What a name stands for: what was registered under it, or what a dotted path leads to.
+
+    Raises:
+        ValueError: unknown name, or a path that cannot be imported.
+
+    Example:
+        >>> look_up("R3").__name__
+        'MeanIoUReward'
+    """
     if isinstance(name, str) and name in REGISTRY:
         return REGISTRY[name]
     if isinstance(name, str) and "." in name:
         module, _, attribute = name.rpartition(".")
         try:
             return getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError, ValueError) as error:
+        except Exception as error:  # somebody's module may fail in any way
             raise ValueError(
-                f"Expected an importable path for `name`, got {name!r} ({error}). Check the spelling and PYTHONPATH."
+                f"Expected an importable path for `name`, got {name!r} ({type(error).__name__}: {error}). "
+                "Check the spelling and PYTHONPATH."
             ) from error
     raise ValueError(
         f"Expected a known name for `name`, got {name!r}. Use one of: {', '.join(REGISTRY)}; or a dotted path."
     )
 
 
-def _check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> None:
-    """Refuse parameters that the factory does not take, and missing ones that it cannot do without."""
-    try:
-        taken = inspect.signature(factory).parameters.values()
-    except ValueError:  # some built-ins do not tell
+def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> None:
+    """Refuse parameters that the factory does not take, and missing ones that it cannot do without.
+
+    Args:
+        name: of the reward, for the message.
+        factory: a class or function.
+        params: what it would be called with.
+
+    Raises:
+        ValueError: a parameter is unknown or missing; lists what is legal.
+
+    Example:
+        >>> check_parameters("any", lambda beta=1.0: None, {"betta": 2})
+        Traceback (most recent call last):
+        ValueError: Expected known parameters for reward `any`, got 'betta'. Use some of: beta.
+    """
+    taken = _parameters(factory)
+    if taken is None:
         return
     legal = [p.name for p in taken if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     unknown = [param for param in params if param not in legal]
@@ -139,3 +177,15 @@ def _check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) ->
             f"Expected values for {', '.join(f'`{param}`' for param in missing)} of reward `{name}`, "
             f"got {', '.join(params) or 'no parameters'}. Add {', '.join(missing)}."
         )
+
+
+def _parameters(factory: Factory) -> list[inspect.Parameter] | None:
+    """What a factory takes; None for some built-ins, which do not tell."""
+    try:
+        return list(inspect.signature(factory).parameters.values())
+    except ValueError:
+        return None
+
+
+def _with_default(parameter: inspect.Parameter) -> str:
+    return parameter.name if parameter.default is parameter.empty else f"{parameter.name}={parameter.default!r}"

@@ -1,69 +1,87 @@
-"""What `scripts/train_grpo.py` takes, from YAML and the command line, refused early when it is wrong.
+"""What `grounding-rewards train` and `sft` take, from YAML and the command line, refused early when it is wrong.
 
 TRL's `TrlParser` knows every field of TRL's own configuration; the few that are ours stand in
-`GroundingArguments`. The parser checks neither types nor choices of YAML values, so that a slip would
-surface after the model is loaded, or never. The `__post_init__` of the three classes here do.
+`GroundingArguments` and `SupervisedArguments`. The parser checks neither types nor choices nor ranges of YAML values,
+so that a slip would surface after the model is loaded, or never. The `__post_init__` of the classes here do.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import types
-import typing
-from collections.abc import Container, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, ClassVar, NoReturn
 
-from trl import GRPOConfig, ModelConfig, TrlParser
+import yaml
+from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
+from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.parsing import box_format_from_option
-from grounding_rewards.scoring import get_reward
+from grounding_rewards.rewards.registry import describe_rewards
+from grounding_rewards.training.legal import (
+    GRPO_CHOICES,
+    GRPO_NUMBERS,
+    MODEL_NUMBERS,
+    SFT_NUMBERS,
+    check_choices,
+    check_numbers,
+    check_types,
+)
+from grounding_rewards.training.rewards import build_rewards
 
-_DESCRIPTION = """\
+_GRPO_DESCRIPTION = """\
 Train a vision-language model to point at findings, with GRPO and a reward on its boxes.
 
-  accelerate launch scripts/train_grpo.py --config configs/demo/grpo.yaml
-  accelerate launch scripts/train_grpo.py --config configs/demo/grpo.yaml --reward R2 --max_steps 50
+  grounding-rewards train --config configs/demo/grpo.yaml
+  grounding-rewards train --config configs/demo/grpo.yaml --reward R2 --max_steps 50
+  grounding-rewards train --config configs/demo/grpo.yaml --resume_from_checkpoint last
+  accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli train --config run.yaml
 
-Every value of the YAML file can be overridden on the command line. Which reward to use and how it is set is
-`reward` and `reward_kwargs`; the rest are the options of TRL's GRPOConfig and ModelConfig under their own
-names. The run leaves checkpoint/, config.yaml, versions.json and log.jsonl in `output_dir`.
+Every value of the YAML file can be overridden on the command line. The run leaves checkpoint/, config.yaml, README.md,
+versions.json and log.jsonl in `output_dir`; a folder that holds another run is refused without --overwrite.
+
+rewards and their parameters, for `reward` and `reward_kwargs`:
+{rewards}
+  or the dotted path of your own, found from the working directory too: a reward on boxes, or a function as TRL takes it
+"""
+
+_SFT_DESCRIPTION = """\
+Teach a vision-language model to write boxes, with TRL's SFTTrainer: the cold start that GRPO needs.
+
+  grounding-rewards sft --config configs/demo/sft.yaml --model_name_or_path assets/tiny_vlm
+  grounding-rewards sft --config run.yaml --use_peft true --lora_r 64 --dtype bfloat16
+  grounding-rewards sft --config run.yaml --resume_from_checkpoint last
+  accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli sft --config run.yaml
+
+Every value of the YAML file can be overridden on the command line. The run leaves checkpoint/, config.yaml, README.md,
+versions.json and log.jsonl in `output_dir`; a folder that holds another run is refused without --overwrite. With LoRA
+checkpoint/ holds the model with the adapter merged into it, and adapter/ the adapter.
 """
 
 BOX_FORMAT_HELP = (
     "How the model writes boxes: a name, for example qwen2.5-vl; or a format of your own, in YAML a mapping, on the "
     'command line JSON: \'{"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"}\'. Left out, it is '
-    "derived from the model."
+    "the column box_format of the dataset, or else derived from the model."
 )
 
-# Words that TRL compares a field with; it notices others only in mid-run
-_GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
-    "importance_sampling_level": ("token", "sequence"),
-    "loss_type": ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
-    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
-    "scale_rewards": ("group", "batch", "none", True, False),
-    "vllm_importance_sampling_mode": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
-    "vllm_mode": ("colocate", "server"),
-}
+_SAVE_DTYPES = ("float32", "float16", "bfloat16")
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
     """Defaults behind every option, and the description as it is written."""
 
 
+class _Parser(TrlParser):
+    """TRL's parser; what it cannot read is an error like any other, which the first process alone prints."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message[:1].upper()}{message[1:]}. --help lists the options and their values.")
+
+
 @dataclass
-class GroundingArguments:
-    """Reward, box format and films of a run; see `--help` for each.
-
-    Raises:
-        ValueError: Unknown reward, parameter or box format, or a number that is not positive; lists what is
-            legal.
-
-    >>> GroundingArguments(reward="R2", reward_kwargs='{"beta": 2}').reward_kwargs
-    {'beta': 2}
-    """
-
+class _RewardArguments:
     reward: list[str] = field(
         default_factory=lambda: ["R4"],
         metadata={"help": "R1 to R5, a registered name or a dotted path. Several are summed, with `reward_weights`."},
@@ -75,7 +93,10 @@ class GroundingArguments:
             "'{\"beta\": 1.5}'. For several rewards a list with one mapping each."
         },
     )
-    box_format: dict | str | None = field(default=None, metadata={"help": BOX_FORMAT_HELP})
+
+
+@dataclass
+class _FilmArguments:
     dataset: str = field(
         default="synthetic",
         metadata={
@@ -86,58 +107,177 @@ class GroundingArguments:
     train_split: str = field(default="train", metadata={"help": "Split to train on."})
     eval_split: str = field(
         default="validation",
-        metadata={"help": "Split to evaluate on; only read when `eval_strategy` asks for it."},
+        metadata={"help": "Split to evaluate on, another one; only read when `eval_strategy` asks for it."},
     )
     train_films: int | None = field(
         default=None,
         metadata={"help": "Train on the first so many films; all (of drawn films, 1024) when left out."},
     )
     eval_films: int | None = field(default=None, metadata={"help": "Evaluate on the first so many films."})
+    box_format: dict | str | None = field(default=None, metadata={"help": BOX_FORMAT_HELP})
     max_image_pixels: int | None = field(
         default=None,
         metadata={
-            "help": "Shrink films with more pixels when they are loaded; boxes stay in original pixels. "
-            "The way to limit the image tokens of a prompt with vLLM, which has a processor of its own."
+            "help": "Largest film that the model sees, in pixels; boxes stay in pixels of the original film. Saved in "
+            "the processor, so that every later command feeds films of the same size. Left out, the processor's own."
         },
     )
+    overwrite: bool = field(
+        default=False, metadata={"help": "Remove the run that `output_dir` holds, and start another one there."}
+    )
+    early_stopping_patience: int | None = field(
+        default=None,
+        metadata={
+            "help": "Stop after so many evaluations in a row that were not better than the best, by "
+            "`metric_for_best_model`; needs `load_best_model_at_end`."
+        },
+    )
+
+    def _check(self) -> None:
+        self.box_format = box_format_from_option(self.box_format)
+        check_types(self)
+        for name in ("train_films", "eval_films", "max_image_pixels", "early_stopping_patience"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"Expected a positive number for {name}, got {value}. Leave it out to do without.")
+
+
+@dataclass
+class GroundingArguments(_FilmArguments, _RewardArguments):
+    """Reward, box format and films of a run; see `--help` for each.
+
+    Raises:
+        ValueError: Unknown reward, parameter or box format, or a number that is not positive; lists what is
+            legal.
+
+    >>> GroundingArguments(reward="R2", reward_kwargs='{"beta": 2}').reward_kwargs
+    {'beta': 2}
+    """
+
+    _argument_group_name: ClassVar[str] = "reward and films"
 
     def __post_init__(self) -> None:
         if isinstance(self.reward, str):
             self.reward = [self.reward]
         if isinstance(self.reward_kwargs, str):
             self.reward_kwargs = _from_json(self.reward_kwargs)
-        self.box_format = box_format_from_option(self.box_format)
-        check_types(self)
-        for name in ("train_films", "eval_films", "max_image_pixels"):
+        self._check()
+        build_rewards(self.reward, self.reward_kwargs, self.box_format)
+
+
+@dataclass
+class SupervisedArguments(_FilmArguments):
+    """Films and augmentation of a cold start; see `--help` for each.
+
+    Raises:
+        ValueError: A value has the wrong type or is none of the legal ones; lists what is legal.
+    """
+
+    _argument_group_name: ClassVar[str] = "films and augmentation"
+
+    crop: float = field(
+        default=0.0, metadata={"help": "Cut up to this fraction off each side at random; the boxes move along."}
+    )
+    contrast: float = field(
+        default=0.0, metadata={"help": "Scale contrast and mean brightness at random by up to this fraction."}
+    )
+    box_margin: float = field(
+        default=0.0,
+        metadata={"help": "Widen boxes on each side by this fraction of their size: boxes as they are drawn loosely."},
+    )
+    box_noise: float = field(
+        default=0.0,
+        metadata={
+            "help": "Move each side of a box by a normal error of this fraction of the box's own size, anew each time: "
+            "boxes as several less careful readers draw them."
+        },
+    )
+    save_dtype: str | None = field(
+        default=None,
+        metadata={"help": f"Type of the saved weights: {', '.join(_SAVE_DTYPES)}. Left out, that of training."},
+    )
+
+    def __post_init__(self) -> None:
+        self._check()
+        check_choices(self, {"save_dtype": _SAVE_DTYPES})
+        for name in ("crop", "contrast", "box_margin", "box_noise"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"Expected a positive number for {name}, got {value}. Leave it out to take all.")
-        for name, parameters in zip(self.reward, spread_kwargs(self.reward, self.reward_kwargs), strict=True):
-            get_reward(name, **parameters)
+            if not 0.0 <= value < 0.5:
+                raise ValueError(f"Expected a fraction from 0 to below 0.5 for {name}, got {value}. Use 0 for none.")
 
 
 @dataclass
 class GRPOArguments(GRPOConfig):
-    """TRL's `GRPOConfig`, with types and choices checked."""
+    """TRL's `GRPOConfig`, with types, choices and ranges checked, and films left out of the tables of completions."""
+
+    _argument_group_name: ClassVar[str] = "options of TRL's GRPOConfig"
+
+    log_multimodal: bool = field(
+        default=False, metadata={"help": "Log the films beside the completions. Films of patients stay out of logs."}
+    )
 
     def __post_init__(self) -> None:
-        check_choices(self, _GRPO_CHOICES)
-        check_types(self, but=_GRPO_CHOICES)
+        check_choices(self, GRPO_CHOICES)
+        check_types(self, but=GRPO_CHOICES)
+        check_numbers(self, GRPO_NUMBERS)
+        _check_training(self)
+        if self.load_best_model_at_end:
+            self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
+        super().__post_init__()
+
+
+@dataclass
+class SupervisedConfig(SFTConfig):
+    """TRL's `SFTConfig`, checked; answers are not cut, and the columns that they are made of are not dropped."""
+
+    _argument_group_name: ClassVar[str] = "options of TRL's SFTConfig"
+
+    max_length: int | None = field(
+        default=None,
+        metadata={"help": "Refuse films whose prompt and answer have more tokens than this; TRL would cut the answer."},
+    )
+    remove_unused_columns: bool = False
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_numbers(self, SFT_NUMBERS)
+        _check_training(self)
+        if self.remove_unused_columns:
+            raise ValueError(
+                "Expected false for remove_unused_columns, got True. The answers are written from boxes and labels."
+            )
         super().__post_init__()
 
 
 @dataclass
 class ModelArguments(ModelConfig):
-    """TRL's `ModelConfig`, with types and choices checked and a model required."""
+    """TRL's `ModelConfig`, with types, choices and ranges checked and a model required."""
+
+    _argument_group_name: ClassVar[str] = "model and adapters, options of TRL's ModelConfig"
 
     def __post_init__(self) -> None:
+        # TRL makes a word of a list of one, and would not read its own word again.
+        for name in ("lora_target_modules", "lora_target_parameters", "lora_modules_to_save"):
+            if isinstance(getattr(self, name), str):
+                setattr(self, name, [getattr(self, name)])
         check_types(self)
         check_choices(self, {f.name: f.metadata["choices"] for f in fields(self) if "choices" in f.metadata})
+        check_numbers(self, MODEL_NUMBERS)
         if self.model_name_or_path is None:
             raise ValueError(
                 "Expected a folder or a name on the hub for model_name_or_path, got nothing. "
                 "Name the model to start from."
             )
+        if not self.use_peft and self.lora_target_modules is not None:
+            raise ValueError(
+                f"Expected use_peft: true beside lora_target_modules, got {self.lora_target_modules!r} alone, which "
+                "would train all weights. Set use_peft, or leave lora_target_modules out."
+            )
+        for name in ("load_in_4bit", "load_in_8bit"):
+            if getattr(self, name) and not self.use_peft:
+                raise ValueError(
+                    f"Expected use_peft: true beside {name}, got false. Quantised weights are not trained."
+                )
         super().__post_init__()
 
 
@@ -152,40 +292,106 @@ def parse_grpo_arguments(
     Raises:
         ValueError: A key of the YAML file is unknown, or a value has the wrong type or is none of the legal
             ones.
+        OSError: The YAML file cannot be read.
     """
-    parser = TrlParser(
-        (GroundingArguments, GRPOArguments, ModelArguments),
-        usage="train_grpo.py --config FILE [--OPTION VALUE ...]",
-        description=_DESCRIPTION,
-        formatter_class=_HelpFormatter,
-    )
-    arguments, config, model = parser.parse_args_and_config(args)
+    description = _GRPO_DESCRIPTION.format(rewards=describe_rewards())
+    arguments, config, model = _parse((GroundingArguments, GRPOArguments, ModelArguments), "train", description, args)
+    _check_weights(arguments, config)
+    _check_evaluation(arguments, config)
     return arguments, config, model
 
 
-def spread_kwargs(rewards: Sequence[object], kwargs: object) -> list[dict[str, Any]]:
-    """One dict of parameters for each reward.
+def parse_sft_arguments(
+    args: Sequence[str] | None = None,
+) -> tuple[SupervisedArguments, SupervisedConfig, ModelArguments]:
+    """Read `--config` and the options after it, which override it.
 
     Args:
-        rewards: The rewards.
-        kwargs: None; a dict, for a single reward; or a list with a dict or None for each.
+        args: The command line without the program's name; that of the process when left out.
 
     Raises:
-        ValueError: `kwargs` is something else or of another length.
-
-    >>> spread_kwargs(["R4", "R5"], [{"beta": 2}, None])
-    [{'beta': 2}, {}]
+        ValueError: A key of the YAML file is unknown, or a value has the wrong type or is none of the legal ones.
+        OSError: The YAML file cannot be read.
     """
-    if kwargs is None:
-        return [{} for _ in rewards]
-    each: Sequence[Any] = kwargs if isinstance(kwargs, (list, tuple)) else [kwargs]
-    if len(each) == len(rewards) and all(one is None or isinstance(one, Mapping) for one in each):
-        return [dict(one or {}) for one in each]
-    wanted = "a mapping" if len(rewards) == 1 else f"a list of {len(rewards)} mappings"
-    raise ValueError(
-        f"Expected {wanted} for reward_kwargs, got {kwargs!r}. "
-        "Write parameters by name, for example beta: 1.5; for several rewards one mapping each."
+    types = (SupervisedArguments, SupervisedConfig, ModelArguments)
+    arguments, config, model = _parse(types, "sft", _SFT_DESCRIPTION, args)
+    _check_evaluation(arguments, config)
+    return arguments, config, model
+
+
+def _parse(types: Iterable[type], command: str, description: str, args: Sequence[str] | None) -> tuple[Any, ...]:
+    words = [*_split_config(sys.argv[1:] if args is None else args)]
+    parser = _Parser(
+        types,
+        prog=f"grounding-rewards {command}",
+        usage=f"grounding-rewards {command} --config FILE [--OPTION VALUE ...]",
+        description=description,
+        formatter_class=_HelpFormatter,
     )
+    file = words[words.index("--config") + 1] if "--config" in words[:-1] else None
+    if file is None and "--config" in words:
+        raise ValueError("Expected a file after --config, got none. Name the YAML file of the run.")
+    try:
+        return parser.parse_args_and_config(words)
+    except yaml.YAMLError as error:
+        raise ValueError(f"Expected YAML in {file}, got {' '.join(str(error).split())}. Correct the file.") from error
+
+
+def _split_config(args: Sequence[str]) -> Iterable[str]:
+    """TRL knows `--config FILE` alone, not `--config=FILE`."""
+    for word in args:
+        yield from ("--config", word.partition("=")[2]) if word.startswith("--config=") else (word,)
+
+
+def _check_training(config: Any) -> None:
+    """What transformers checks in mid-run, in other words, or not at all."""
+    if config.max_steps != -1 and config.max_steps < 1:
+        raise ValueError(
+            f"Expected at least 1 for max_steps, got {config.max_steps}. Leave it out to train num_train_epochs."
+        )
+    if config.load_best_model_at_end and str(config.eval_strategy) == "no":
+        raise ValueError(
+            "Expected evaluations for load_best_model_at_end, got eval_strategy no. "
+            "Set eval_strategy: steps, and eval_steps."
+        )
+    _check_reporters(config.report_to)
+
+
+def _check_reporters(report_to: str | Sequence[str] | None) -> None:
+    for name in [report_to] if isinstance(report_to, str) else report_to or ():
+        if name not in ("none", "all", *INTEGRATION_TO_CALLBACK):
+            raise ValueError(
+                f"Expected some of none, {', '.join(sorted(INTEGRATION_TO_CALLBACK))} for report_to, got {name!r}. "
+                "Choose among these."
+            )
+
+
+def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None:
+    weights = config.reward_weights
+    if weights is None:
+        return
+    if len(weights) != len(arguments.reward):
+        raise ValueError(
+            f"Expected {len(arguments.reward)} for the number of reward_weights, one for each reward, got "
+            f"{len(weights)}. Write one number for each of {', '.join(arguments.reward)}."
+        )
+    if not any(weights):
+        raise ValueError(
+            f"Expected a weight other than 0 for reward_weights, got {weights}. Weigh at least one reward."
+        )
+
+
+def _check_evaluation(arguments: _FilmArguments, config: Any) -> None:
+    if config.eval_strategy != "no" and arguments.eval_split == arguments.train_split:
+        raise ValueError(
+            f"Expected another split than that of training for eval_split, got {arguments.eval_split!r}. "
+            "Evaluate on films that are not trained on."
+        )
+    if arguments.early_stopping_patience is not None and not config.load_best_model_at_end:
+        raise ValueError(
+            "Expected load_best_model_at_end: true beside early_stopping_patience, got false. "
+            "The last model is not the best one then."
+        )
 
 
 def _from_json(text: str) -> Any:
@@ -195,56 +401,3 @@ def _from_json(text: str) -> Any:
         raise ValueError(
             f"Expected JSON for reward_kwargs, got {text!r} ({error}). Write it like '{{\"beta\": 1.5}}'."
         ) from None
-
-
-def check_choices(owner: Any, choices: Mapping[str, Iterable[object]]) -> None:
-    """Refuse fields of a dataclass that are none of the legal words; None counts as left out.
-
-    Args:
-        owner: The dataclass.
-        choices: The legal values of each field by name.
-
-    Raises:
-        ValueError: A field has another value; the message lists the legal ones.
-    """
-    for name, legal in choices.items():
-        value = getattr(owner, name)
-        if value is not None and value not in legal:
-            words = ", ".join(str(word) for word in legal if isinstance(word, str))
-            raise ValueError(f"Expected one of {words} for {name}, got {value!r}. Choose one of these.")
-
-
-def check_types(owner: Any, but: Container[str] = ()) -> None:
-    """Refuse fields of a dataclass whose value does not fit their annotation; None counts as left out.
-
-    Only int, float, bool, str, lists of these and unions are compared; an int passes for a float.
-
-    Args:
-        owner: The dataclass.
-        but: Names of fields to pass over.
-
-    Raises:
-        ValueError: The first field that does not fit.
-    """
-    hints = typing.get_type_hints(type(owner))
-    for one in fields(owner):
-        value = getattr(owner, one.name)
-        if value is not None and one.name not in but and not _fits(value, hints[one.name]):
-            raise ValueError(
-                f"Expected {_words(hints[one.name])} for {one.name}, got {value!r}. Correct the value's type."
-            )
-
-
-def _fits(value: object, hint: Any) -> bool:
-    origin = typing.get_origin(hint)
-    if origin in (typing.Union, types.UnionType):
-        return any(_fits(value, option) for option in typing.get_args(hint))
-    if origin is list:
-        return isinstance(value, list) and all(_fits(item, typing.get_args(hint)[0]) for item in value)
-    if hint in (int, float):
-        return isinstance(value, (int, hint)) and not isinstance(value, bool)
-    return isinstance(value, hint) if hint in (bool, str, types.NoneType) else True
-
-
-def _words(hint: Any) -> str:
-    return str(hint).replace("<class '", "").replace("'>", "").replace("typing.", "")

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
+import torch
 from datasets import Dataset
 from transformers import AutoConfig, AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import RepeatSampler
 
-from grounding_rewards.data.checks import check_dataset, check_films
-from grounding_rewards.data.columns import add_columns
-from grounding_rewards.parsing import BoxFormat, box_format_for_model_type, get_box_format
-from grounding_rewards.scoring import GroundingReward, get_reward
-from grounding_rewards.training.arguments import spread_kwargs
+from grounding_rewards.parsing import BoxFormat, box_format_for_model_type
+from grounding_rewards.scoring import GroundingReward
+from grounding_rewards.training.callbacks import SignalWatch
+from grounding_rewards.training.card import RunCard
+from grounding_rewards.training.films import answer_lengths, format_name, prepare_films
+from grounding_rewards.training.resume import ExactResume
+from grounding_rewards.training.rewards import Reward, build_rewards, reward_said
 
-Reward = str | Callable[..., list[float]]
 
-
-class GroundingGRPOTrainer(GRPOTrainer):
+class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
     """`GRPOTrainer` that takes a grounding reward by name and makes the dataset fit model and reward.
 
     Before the model is loaded it
@@ -28,10 +32,12 @@ class GroundingGRPOTrainer(GRPOTrainer):
         `box_format` column, else the one that models of this `model_type` write;
       * adds the columns `box_format`, `resized_width` and `resized_height`, the last two as this very
         processor resizes films;
-      * checks every row (`grounding_rewards.data.checks.check_dataset`).
+      * checks every row (`grounding_rewards.data.checks.check_dataset`), and that there are films for one step;
+      * shrinks films to the limit that the processor carries (`grounding_rewards.data.resize.limit_image_pixels`).
 
     It gives every grounding reward the model's tokenizer: where special tokens carry the boxes, the reward decodes
-    `completion_ids` with these tokens in it. Everything else is TRL's.
+    `completion_ids` with these tokens in it. A resumed run is the run that was never stopped
+    (`grounding_rewards.training.resume`), and a run that learns nothing says so. Everything else is TRL's.
 
     Args:
         model: Name or folder of a model, or the model itself.
@@ -51,6 +57,8 @@ class GroundingGRPOTrainer(GRPOTrainer):
         ValueError: Unknown reward, parameter or box format; two rewards of one name; a dataset that fails
             its check.
     """
+
+    method = "GRPO"
 
     def __init__(
         self,
@@ -77,28 +85,29 @@ class GroundingGRPOTrainer(GRPOTrainer):
             )
 
         def prepare(dataset: Dataset, name: str) -> Dataset:
-            if not isinstance(dataset, Dataset):
-                raise ValueError(
-                    f"Expected a map-style datasets.Dataset for {name}, got {type(dataset).__name__}. A stream "
-                    "cannot be checked before the first step; load it, or use the reward with TRL's GRPOTrainer."
-                )
-            # A format without a name has no place in a column; the rewards have it.
-            column = box_format if isinstance(box_format, str) else None
-            if "box_format" not in dataset.column_names and _some_without_format(rewards):
-                column = box_format_for_model_type(_model_type(model, loading))
-            check_films(dataset, name=name)
-            dataset = add_columns(dataset, processing_class, column)
-            for one in rewards:
-                if isinstance(one, GroundingReward):
-                    check_dataset(dataset, one, name=name)
-            return dataset
+            return prepare_films(
+                dataset,
+                rewards,
+                processing_class,
+                # A format without a name has no place in a column; the rewards have it.
+                box_format=box_format if isinstance(box_format, str) else None,
+                model_format=lambda: box_format_for_model_type(_model_type(model, loading)),
+                name=name,
+            )
 
+        with nullcontext() if args is None else args.main_process_first(desc="checking films"):
+            if train_dataset is not None:
+                train_dataset = prepare(train_dataset, "train_dataset")
+            eval_dataset = _each(eval_dataset, prepare)
+        if args is not None and train_dataset is not None:
+            _refuse_no_step(train_dataset, args)
+            _warn_of_long_answers(train_dataset, rewards, processing_class, args)
         super().__init__(
             model=model,
             reward_funcs=rewards,
             args=args,
-            train_dataset=None if train_dataset is None else prepare(train_dataset, "train_dataset"),
-            eval_dataset=_each(eval_dataset, prepare),
+            train_dataset=train_dataset,
+            eval_dataset=eval_dataset,
             processing_class=processing_class,
             **kwargs,
         )
@@ -108,6 +117,41 @@ class GroundingGRPOTrainer(GRPOTrainer):
             replace(one, tokenizer=self._tokenizer, stop_ids=stop_ids) if isinstance(one, GroundingReward) else one
             for one in self.reward_funcs
         ]
+        ours = [one for one in self.reward_funcs if isinstance(one, GroundingReward)]
+        self.add_callback(SignalWatch(self, [one.name for one in ours]))
+        self.rewards_said = tuple(reward_said(one) for one in self.reward_funcs)
+        if ours and train_dataset is not None:
+            self.box_format_said = format_name(ours[0].box_format, train_dataset)
+
+    def start_epoch(self, epoch: int) -> None:
+        """Draw the order of this epoch's films, whatever was drawn before."""
+        self._sampler.set_epoch(epoch)
+
+    def unfinished(self) -> dict[str, Any]:
+        """Also the completions that the next steps still use."""
+        used_up = self._step % (self.args.steps_per_generation * self.num_iterations) == 0
+        return {
+            **super().unfinished(),
+            "step": self._step,
+            "completions": None if used_up else self._buffered_inputs,
+        }
+
+    def restore(self, unfinished: Mapping[str, Any]) -> None:
+        """Also the completions that the next steps still use."""
+        super().restore(unfinished)
+        self._step, self._buffered_inputs = unfinished["step"], unfinished["completions"]
+
+    def _get_train_sampler(self, dataset: Dataset | None = None) -> EpochSampler:
+        theirs = super()._get_train_sampler(dataset)
+        self._sampler = EpochSampler(
+            theirs.data_source,
+            theirs.mini_repeat_count,
+            theirs.batch_size,
+            theirs.repeat_count,
+            theirs.shuffle,
+            theirs.seed,
+        )
+        return self._sampler
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as TRL does, with hallucination rates that are exact over all processes and steps.
@@ -123,58 +167,15 @@ class GroundingGRPOTrainer(GRPOTrainer):
         super().log(logs, start_time)
 
 
-def build_rewards(
-    reward: Reward | Sequence[Reward],
-    reward_kwargs: Any = None,
-    box_format: str | Mapping[str, Any] | BoxFormat | None = None,
-) -> list[Callable[..., list[float]]]:
-    """Turn names into rewards, settle their box format, and leave other reward functions as they are.
+class EpochSampler(RepeatSampler):
+    """TRL's sampler, whose order of films in an epoch is known from the epoch alone."""
 
-    Args:
-        reward: One name or reward function, or a list of them.
-        reward_kwargs: Parameters of the named rewards, see `spread_kwargs`.
-        box_format: For every grounding reward, a name or what else `get_box_format` takes; None leaves those that
-            have none to the dataset's column.
-
-    Raises:
-        ValueError: An unknown name, parameter or box format, parameters for a ready reward, another box format for a
-            reward that has one, or two rewards of one name.
-
-    >>> [one.__name__ for one in build_rewards(["R4", "R1"], [{"beta": 2.0}, None])]
-    ['R4', 'R1']
-    """
-    rewards: list[Any] = list(reward) if isinstance(reward, (list, tuple)) else [reward]
-    built: list[Any] = []
-    for one, parameters in zip(rewards, spread_kwargs(rewards, reward_kwargs), strict=True):
-        if isinstance(one, str):
-            one = get_reward(one, **parameters)
-        elif parameters:
-            raise ValueError(
-                f"Expected no reward_kwargs for the ready reward {one!r}, got {parameters!r}. "
-                "Give its name, or set the parameters when making it."
-            )
-        if box_format is not None and isinstance(one, GroundingReward):
-            one = _with_format(one, box_format)
-        built.append(one)
-    names = [getattr(one, "__name__", type(one).__name__) for one in built]
-    if len(set(names)) < len(names):
-        raise ValueError(
-            f"Expected different names for reward, got {', '.join(names)}. TRL logs rewards by name; "
-            "register the second setting under a name of its own."
-        )
-    return built
-
-
-def _with_format(reward: GroundingReward, box_format: str | Mapping[str, Any] | BoxFormat) -> GroundingReward:
-    wanted = get_box_format(box_format)
-    own = wanted if reward.box_format is None else get_box_format(reward.box_format)
-    if own != wanted:
-        raise ValueError(
-            f"Expected one box format for reward {reward.__name__}, got {own.name} for the reward and {wanted.name} "
-            "for box_format. State it once."
-        )
-    given: Any = box_format
-    return replace(reward, box_format=given)
+    def set_epoch(self, epoch: int) -> None:
+        """Bring the generator to where it stands when the epoch of this number, from 0, begins."""
+        if self.shuffle:
+            self.generator.manual_seed(self.seed)
+            for _ in range(epoch):
+                torch.randperm(self.num_samples, generator=self.generator)
 
 
 def _each(datasets: Any, prepare: Callable[[Dataset, str], Dataset]) -> Any:
@@ -185,8 +186,30 @@ def _each(datasets: Any, prepare: Callable[[Dataset, str], Dataset]) -> Any:
     return prepare(datasets, "eval_dataset")
 
 
-def _some_without_format(rewards: Sequence[Any]) -> bool:
-    return any(isinstance(one, GroundingReward) and one.box_format is None for one in rewards)
+def _refuse_no_step(dataset: Dataset, args: GRPOConfig) -> None:
+    """A batch of completions that is not full is left out by TRL, and a run of none ends as if it had trained."""
+    needed = args.generation_batch_size // args.num_generations
+    if dataset.num_rows < needed:
+        raise ValueError(
+            f"Expected at least {needed} films for train_dataset, as many as one step generates answers to, got "
+            f"{dataset.num_rows}. Add films, or lower per_device_train_batch_size, gradient_accumulation_steps or "
+            "generation_batch_size."
+        )
+
+
+def _warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: Any, args: GRPOConfig) -> None:
+    """Right answers that are cut off before they end earn less, and teach the model to write less."""
+    limit = args.max_completion_length
+    box_format = next((one.box_format for one in rewards if isinstance(one, GroundingReward)), None)
+    if limit is None or (box_format is None and "box_format" not in dataset.column_names):
+        return
+    lengths = answer_lengths(dataset, box_format, getattr(processor, "tokenizer", processor))
+    if too_long := int((lengths > limit).sum()):
+        warnings.warn(
+            f"The right answer has more than max_completion_length {limit} tokens on {too_long} of {len(lengths)} "
+            f"films of train_dataset, {lengths.max()} at most: it would be cut off. Raise max_completion_length.",
+            stacklevel=4,
+        )
 
 
 def _loading_kwargs(args: GRPOConfig | None) -> dict[str, Any]:

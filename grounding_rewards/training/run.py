@@ -1,48 +1,62 @@
-"""A GRPO run from arguments to a folder that holds all that is needed to repeat it."""
+"""Runs from arguments to a folder that holds all that is needed to repeat them: GRPO, and the cold start before it."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Sequence
-from dataclasses import fields
-from enum import Enum
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import yaml
-from transformers import ProgressCallback, TrainerCallback
-from trl import get_peft_config, get_quantization_config
+import torch
+from datasets import Dataset
+from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
 
-from grounding_rewards.data.images import shrink_image
 from grounding_rewards.data.load import load_split
-from grounding_rewards.data.versions import package_versions
-from grounding_rewards.training.arguments import GroundingArguments, GRPOArguments, ModelArguments
-from grounding_rewards.training.grpo import GroundingGRPOTrainer
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-_PACKAGES = (
-    "grounding_rewards",
-    "accelerate",
-    "datasets",
-    "numpy",
-    "peft",
-    "pillow",
-    "scipy",
-    "torch",
-    "transformers",
-    "trl",
-    "vllm",
+from grounding_rewards.data.resize import largest_image
+from grounding_rewards.scoring import METRIC_KEYS, GroundingReward
+from grounding_rewards.training.arguments import (
+    GroundingArguments,
+    GRPOArguments,
+    ModelArguments,
+    SupervisedArguments,
+    SupervisedConfig,
 )
+from grounding_rewards.training.callbacks import LogFile, Progress, StopOnSigterm, shown_of_rewards
+from grounding_rewards.training.grpo import GroundingGRPOTrainer
+from grounding_rewards.training.model import (
+    adapter_and_quantisation,
+    check_installed,
+    check_model,
+    load_processor,
+    model_init_kwargs,
+    set_image_size,
+)
+from grounding_rewards.training.rewards import build_rewards, reward_name
+from grounding_rewards.training.run_folder import (
+    ADAPTER,
+    CARD,
+    CHECKPOINT,
+    LOG,
+    Start,
+    claim,
+    find_start,
+    resolved_config,
+)
+from grounding_rewards.training.sft import GroundingSFTTrainer
 
-# Derived from other fields, which would contradict them when read back
-_DERIVED = ("generation_batch_size", "hub_token", "accelerator_config")
+# What TRL's trainers log at an evaluation, beside what the rewards log.
+_OF_GRPO = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
+_OF_SFT = ("loss", "entropy", "mean_token_accuracy")
+
+_AUGMENTATION = ("crop", "contrast", "box_margin", "box_noise")
 
 
 def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: ModelArguments) -> GroundingGRPOTrainer:
-    """Train, and leave `checkpoint/`, `config.yaml`, `versions.json` and `log.jsonl` in `config.output_dir`.
+    """Train, and leave `checkpoint/`, `config.yaml`, `README.md`, `versions.json` and `log.jsonl` in `output_dir`.
+
+    What can be known to be wrong without the weights is refused before they are loaded. A run that is told to go by
+    SIGTERM leaves a checkpoint to go on from instead of `checkpoint/`; see :func:`was_stopped`.
 
     Args:
         arguments: Reward and films.
@@ -54,166 +68,197 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
         The trainer after training.
 
     Raises:
-        ValueError: The films or the settings do not fit, see `GroundingGRPOTrainer`.
+        ValueError: The films or the settings do not fit, the folder holds another run, or no step could be made.
     """
     resolved = resolved_config(arguments, config, model)
-    folder = Path(config.output_dir)
-    checkpoint = _checkpoint(config.resume_from_checkpoint, folder)
-    with config.main_process_first(desc="loading films"):
-        train_dataset = _films(arguments, arguments.train_split, arguments.train_films)
-        eval_dataset = None
-        if config.eval_strategy != "no":
-            eval_dataset = _films(arguments, arguments.eval_split, arguments.eval_films)
-    config.model_init_kwargs = {
-        "revision": model.model_revision,
-        "attn_implementation": model.attn_implementation,
-        "dtype": model.dtype,
-        **(config.model_init_kwargs or {}),
-    }
+    start = find_start(resolved, processes=config.world_size)
+    if start.checkpoint is not None and config.sync_ref_model:
+        raise ValueError(
+            "Expected sync_ref_model: false for resume_from_checkpoint, got true. A checkpoint does not hold the "
+            "reference model, which would start from the beginning again."
+        )
+    rewards = build_rewards(arguments.reward, arguments.reward_kwargs, arguments.box_format)
+    names = [one.name for one in rewards if isinstance(one, GroundingReward)]
+    known = [*_OF_GRPO, *(f"{name}/{key}" for name in names for key in METRIC_KEYS)]
+    known += [f"rewards/{reward_name(one)}/{part}" for one in rewards for part in ("mean", "std")]
+    # Another reward function may log what it likes.
+    _check_best(config, known if len(names) == len(rewards) else None)
+    check_installed(config, model)
+    check_model(model, trust_remote_code=config.trust_remote_code)
+    processor, train_dataset, eval_dataset = _load(arguments, config, model, start)
     trainer = GroundingGRPOTrainer(
-        model=model.model_name_or_path,
-        reward=list(arguments.reward),
+        model=str(model.model_name_or_path),
+        reward=list(rewards),
         args=config,
         train_dataset=train_dataset,
         eval_dataset=eval_dataset,
-        reward_kwargs=arguments.reward_kwargs,
+        processing_class=processor,
         box_format=arguments.box_format,
-        quantization_config=get_quantization_config(model),
-        peft_config=get_peft_config(model),
-        callbacks=[LogFile(folder / "log.jsonl")],
+        **adapter_and_quantisation(model),
     )
-    if not config.disable_tqdm:
-        trainer.remove_callback(ProgressCallback)
-        trainer.add_callback(Progress(trainer.reward_func_names))
-    if trainer.is_world_process_zero():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "config.yaml").write_text(yaml.safe_dump(resolved, sort_keys=True), encoding="utf-8")
-        (folder / "versions.json").write_text(json.dumps(versions(), indent=2) + "\n", encoding="utf-8")
-    trainer.train(resume_from_checkpoint=checkpoint)
-    trainer.save_model(str(folder / "checkpoint"))
-    trainer.end()
+    _train(trainer, resolved, start, shown_of_rewards(names), arguments.early_stopping_patience)
+    if not was_stopped(trainer):
+        checkpoint = Path(config.output_dir) / CHECKPOINT
+        trainer.save_model(str(checkpoint))
+        _finish(trainer, checkpoint)
     return trainer
 
 
-class Progress(ProgressCallback):
-    """A progress bar with the few numbers that tell whether the run learns; all others are in the log file."""
-
-    def __init__(self, rewards: Sequence[str]) -> None:
-        super().__init__()
-        self.shown = {"reward": "reward"}
-        for name in rewards:
-            prefix = f"{name} " if len(rewards) > 1 else ""
-            for key in ("mean_iou", "hallucination_rate", "status/unparseable"):
-                self.shown[f"{name}/{key}"] = prefix + key.rpartition("/")[2].replace("_", " ")
-
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-        """Show the latest values behind the bar instead of printing dozens of them."""
-        if self.training_bar is not None and logs is not None:
-            values = {label: logs[key] for key, label in self.shown.items() if logs.get(key) is not None}
-            if values:
-                self.training_bar.set_postfix({label: f"{value:.3f}" for label, value in values.items()})
-
-
-class LogFile(TrainerCallback):
-    """Writes what the trainer logs to a file, one JSON object a line, as it happens, on the main process."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the file with what a resumed run had logged up to its checkpoint."""
-        if state.is_world_process_zero:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_text("".join(json.dumps(logs) + "\n" for logs in state.log_history), encoding="utf-8")
-
-    def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Append the latest entry."""
-        if state.is_world_process_zero:
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(state.log_history[-1]) + "\n")
-
-
-def resolved_config(*parts: Any) -> dict[str, Any]:
-    """All values of the run as one mapping that `--config` reads back.
+def train_supervised(
+    arguments: SupervisedArguments, config: SupervisedConfig, model: ModelArguments
+) -> GroundingSFTTrainer:
+    """Train, and leave what :func:`train_grpo` leaves; with LoRA `adapter/` too, which is merged into `checkpoint/`.
 
     Args:
-        *parts: Dataclasses whose fields do not share names.
+        arguments: Films and augmentation.
+        config: TRL's configuration.
+        model: The model, its precision and its adapters.
 
-    >>> resolved_config(GroundingArguments(reward="R2"))["reward"]
-    ['R2']
+    Returns:
+        The trainer after training.
+
+    Raises:
+        ValueError: As :func:`train_grpo`, or an answer would be cut.
     """
-    values = {
-        one.name: _plain(getattr(part, one.name))
-        for part in parts
-        for one in fields(part)
-        if one.init and one.name not in _DERIVED
-    }
-    return {name: value for name, value in values.items() if value is not None}
+    resolved = resolved_config(arguments, config, model)
+    start = find_start(resolved, processes=config.world_size)
+    _check_best(config, _OF_SFT)
+    check_installed(config, model)
+    check_model(model, trust_remote_code=config.trust_remote_code)
+    processor, train_dataset, eval_dataset = _load(arguments, config, model, start)
+    trainer = GroundingSFTTrainer(
+        str(model.model_name_or_path),
+        config,
+        train_dataset,
+        eval_dataset,
+        processor,
+        box_format=arguments.box_format,
+        augmentation={name: getattr(arguments, name) for name in _AUGMENTATION},
+        **adapter_and_quantisation(model),
+    )
+    _train(
+        trainer, resolved, start, {"loss": "loss", "mean_token_accuracy": "accuracy"}, arguments.early_stopping_patience
+    )
+    if not was_stopped(trainer):
+        checkpoint = _save_whole(trainer, Path(config.output_dir), model, arguments.save_dtype)
+        _finish(trainer, checkpoint)
+    return trainer
 
 
-def versions() -> dict[str, str | None]:
-    """Versions of Python and of the packages that a result depends on; None for what is not installed.
-
-    >>> versions()["python"].count(".")
-    2
-    """
-    return package_versions(_PACKAGES)
+def was_stopped(trainer: Any) -> bool:
+    """Whether the run was told to go before its end, so that it left a checkpoint to go on from."""
+    return any(isinstance(one, StopOnSigterm) and one.stopped for one in trainer.callback_handler.callbacks)
 
 
-def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The latest checkpoint that was written to its end, or None.
-
-    The trainer writes `trainer_state.json` last, so a checkpoint that a killed run left half-written has
-    none.
-
-    Args:
-        folder: The run's `output_dir`; need not exist.
-
-    >>> last_complete_checkpoint(Path("no/such/run")) is None
-    True
-    """
-    steps = {
-        int(match.group(1)): path
-        for path in folder.glob("checkpoint-*")
-        if (match := re.fullmatch(r"checkpoint-(\d+)", path.name)) and _readable(path / "trainer_state.json")
-    }
-    return steps[max(steps)] if steps else None
-
-
-def _checkpoint(asked: str | None, folder: Path) -> str | None:
-    if asked is None or asked.lower() == "false":
-        return None
-    if asked.lower() in ("last", "true"):
-        found = last_complete_checkpoint(folder)
-        return None if found is None else str(found)
-    if not Path(asked).is_dir():
-        raise ValueError(
-            f"Expected `last` or the folder of a checkpoint for resume_from_checkpoint, got {asked!r}. Check the path."
-        )
-    return asked
+def _load(
+    arguments: GroundingArguments | SupervisedArguments,
+    config: GRPOArguments | SupervisedConfig,
+    model: ModelArguments,
+    start: Start,
+) -> tuple[Any, Dataset, Dataset | None]:
+    """The processor and the films of a run, and a word about both."""
+    processor = load_processor(model, trust_remote_code=config.trust_remote_code)
+    notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
+    with config.main_process_first(desc="loading films"):
+        train_dataset = load_split(arguments.dataset, arguments.train_split, films=arguments.train_films)
+        eval_dataset = None
+        if config.eval_strategy != "no":
+            eval_dataset = load_split(arguments.dataset, arguments.eval_split, films=arguments.eval_films)
+    _say(config, *notes)
+    config.model_init_kwargs = model_init_kwargs(model, config.model_init_kwargs)
+    return processor, train_dataset, eval_dataset
 
 
-def _readable(path: Path) -> bool:
+def _train(
+    trainer: Any, resolved: Mapping[str, Any], start: Start, shown: Mapping[str, str], patience: int | None
+) -> None:
+    """From a trainer that is ready to one that has trained, in a folder that is the run's own."""
+    config = trainer.args
+    folder = Path(config.output_dir)
+    trainer.run_config = resolved
+    for callback in (LogFile(folder / LOG), StopOnSigterm(trainer)):
+        trainer.add_callback(callback)
+    if patience is not None:
+        trainer.add_callback(EarlyStoppingCallback(patience))
+        # How many evaluations in a row were no better belongs to the checkpoint.
+        config.restore_callback_states_from_checkpoint = True
+    if not config.disable_tqdm:
+        trainer.remove_callback(ProgressCallback)
+        trainer.add_callback(Progress(shown))
+    _say(config, largest_image(trainer.train_dataset, trainer.processing_class))
+    if trainer.is_world_process_zero():
+        claim(resolved, start)
+    trainer.accelerator.wait_for_everyone()
     try:
-        json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return True
+        trainer.train(resume_from_checkpoint=None if start.checkpoint is None else str(start.checkpoint))
+    except (ValueError, OSError, ImportError) as error:
+        if str(error).startswith("Expected"):
+            raise
+        # Not the author's own words: somebody has to see where it came from.
+        raise RuntimeError(f"the run failed at step {trainer.state.global_step}") from error
+    if was_stopped(trainer):
+        step = trainer.state.global_step
+        _say(
+            config,
+            f"Stopped by SIGTERM after step {step}: the same with --resume_from_checkpoint last goes on from it.",
+        )
+    if trainer.state.global_step == 0:
+        raise ValueError(
+            "Expected at least one step, got none: nothing was trained. Add films, or make batches smaller."
+        )
 
 
-def _films(arguments: GroundingArguments, split: str, films: int | None) -> Dataset:
-    dataset = load_split(arguments.dataset, split, films=films)
-    limit = arguments.max_image_pixels
-    if limit is None:
-        return dataset
-    return dataset.map(lambda image: {"image": shrink_image(image, limit)}, input_columns="image")
+def _finish(trainer: Any, checkpoint: Path) -> None:
+    """Write the card, beside the run and beside the model."""
+    trainer.create_model_card()
+    if trainer.is_world_process_zero():
+        shutil.copyfile(Path(trainer.args.output_dir) / CARD, checkpoint / CARD)
+        state = trainer.state
+        if trainer.args.load_best_model_at_end and state.best_model_checkpoint is not None:
+            best = f"{trainer.args.metric_for_best_model} {state.best_metric:.4f}"
+            _say(trainer.args, f"{checkpoint} is the best model, {best}, of {Path(state.best_model_checkpoint).name}.")
+    trainer.end()
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value
+def _save_whole(trainer: Any, folder: Path, model: ModelArguments, save_dtype: str | None) -> Path:
+    """The trained model with its processor as one checkpoint that anything can start from."""
+    checkpoint = folder / CHECKPOINT
+    trainer.save_model(str(folder / ADAPTER if model.use_peft else checkpoint))
+    trainer.accelerator.wait_for_everyone()
+    if trainer.is_world_process_zero():
+        if model.use_peft:
+            _merge(folder / ADAPTER, model, save_dtype).save_pretrained(checkpoint)
+            trainer.processing_class.save_pretrained(checkpoint)
+        elif save_dtype is not None:
+            saved = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=getattr(torch, save_dtype))
+            saved.save_pretrained(checkpoint)
+    trainer.accelerator.wait_for_everyone()
+    return checkpoint
+
+
+def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None) -> Any:
+    """The model under an adapter in full precision, whatever it was trained in, with the adapter merged into it."""
+    from peft import PeftModel
+
+    under = AutoModelForImageTextToText.from_pretrained(
+        str(model.model_name_or_path), revision=model.model_revision, dtype=save_dtype or model.dtype
+    )
+    return PeftModel.from_pretrained(under, str(adapter)).merge_and_unload()
+
+
+def _check_best(config: GRPOArguments | SupervisedConfig, known: Sequence[str] | None) -> None:
+    """Refuse a figure for the best model that no evaluation has; transformers would notice at the first one."""
+    asked = config.metric_for_best_model
+    if known is None or asked is None or asked.removeprefix("eval_") in known:
+        return
+    short = [name for name in known if "/rejected/" not in name]
+    raise ValueError(
+        f"Expected one of {', '.join(short)} for metric_for_best_model, got {asked!r}. Choose one of these."
+    )
+
+
+def _say(config: Any, *lines: str) -> None:
+    """Tell the person at the terminal, once, whatever the number of processes."""
+    if config.process_index == 0:
+        for line in lines:
+            print(line, file=sys.stderr, flush=True)

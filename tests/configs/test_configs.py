@@ -89,7 +89,8 @@ def _read_by_grpo(path):
 
 
 def _read_by_sft(path):
-    from grounding_rewards.training.sft import parse_sft_arguments
+    from grounding_rewards.training.arguments import parse_sft_arguments
 
-    _, config = parse_sft_arguments(["--config", str(path)])
+    _, config, model = parse_sft_arguments(["--config", str(path)])
+    assert model.model_name_or_path
     assert config.output_dir.startswith("runs/")

@@ -7,9 +7,9 @@ import json
 import pytest
 import yaml
 
-from grounding_rewards.training.arguments import parse_grpo_arguments, spread_kwargs
-from grounding_rewards.training.run import resolved_config
-from grounding_rewards.training.sft import parse_sft_arguments
+from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
+from grounding_rewards.training.rewards import spread_kwargs
+from grounding_rewards.training.run_folder import resolved_config
 
 pytestmark = pytest.mark.training
 
@@ -109,9 +109,11 @@ def test_a_format_of_ones_own(tmp_path, on_command_line):
 
 def test_a_format_of_ones_own_for_a_cold_start(tmp_path):
     path = tmp_path / "sft.yaml"
-    path.write_text(yaml.safe_dump({"model": "somewhere", "box_format": MINE, "use_cpu": True, "bf16": False}))
+    path.write_text(
+        yaml.safe_dump({"model_name_or_path": "somewhere", "box_format": MINE, "use_cpu": True, "bf16": False})
+    )
     assert parse_sft_arguments(["--config", str(path)])[0].box_format == MINE
-    path.write_text(yaml.safe_dump({"model": "somewhere", "box_format": {**MINE, "order": "zyx"}}))
+    path.write_text(yaml.safe_dump({"model_name_or_path": "somewhere", "box_format": {**MINE, "order": "zyx"}}))
     with pytest.raises(ValueError, match="xyxy, yxyx, xywh, cxcywh"):
         parse_sft_arguments(["--config", str(path)])
 
@@ -129,7 +131,10 @@ def test_help_teaches(capsys):
         parse_grpo_arguments(["--help"])
     said = capsys.readouterr().out
     for word in (
-        "accelerate launch scripts/train_grpo.py",
+        "grounding-rewards train --config configs/demo/grpo.yaml",
+        "accelerate launch",
+        "R4: F-beta times the mean of a smooth curve",
+        "quality_breakpoints=(0.0, 0.3, 0.7, 1.0)",
         "--reward_kwargs",
         "annotations.jsonl",
         "--num_generations",

@@ -18,7 +18,7 @@ from grounding_rewards.data.resize import resized_size
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.scoring import METRIC_KEYS
 from grounding_rewards.training import GroundingGRPOTrainer
-from grounding_rewards.training.grpo import build_rewards
+from grounding_rewards.training.rewards import build_rewards
 
 pytestmark = pytest.mark.training
 

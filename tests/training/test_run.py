@@ -1,14 +1,8 @@
-"""Whole runs: what is left in the folder, two processes, a killed run that resumes, TRL's own command line."""
+"""Whole runs: what is left in the folder, two processes, the best model, curves, TRL's own command line."""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 import yaml
@@ -17,13 +11,11 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.training.arguments import parse_grpo_arguments
-from grounding_rewards.training.run import last_complete_checkpoint, resolved_config, train_grpo
+from grounding_rewards.training.run import train_grpo
+from grounding_rewards.training.run_folder import resolved_config
+from tests.training.runs import BIN, GRPO, REPOSITORY, grpo, history, run, words
 
 pytestmark = pytest.mark.training
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-BIN = Path(sys.executable).parent
-ENVIRONMENT = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPOSITORY)}
 
 SMALL = {
     "train_films": 8,
@@ -44,25 +36,6 @@ SMALL = {
 
 def options(**values):
     return [word for name, value in {**SMALL, **values}.items() for word in (f"--{name}", str(value))]
-
-
-def run(*command, seconds=100):
-    """Run to the end; a launcher that hangs is killed with the processes that it started."""
-    started = subprocess.Popen(
-        [str(word) for word in command],
-        cwd=REPOSITORY,
-        env=ENVIRONMENT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, _ = started.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(started.pid, signal.SIGKILL)
-        raise
-    assert started.returncode == 0, output[-3000:]
 
 
 def log_of(folder):
@@ -98,9 +71,9 @@ def test_a_folder_of_ones_own_films(tiny_vlm, tmp_path):
     films.mkdir()
     rows = []
     for number in range(4):
-        Image.new("L", (120, 90)).save(films / f"{number}.png")
+        Image.new("L", (480, 360)).save(films / f"{number}.png")
         row = {"file": f"{number}.png", "boxes": [[10, 20, 60, 80]], "labels": ["mass"]}
-        rows.append({**row, "width": 120, "height": 90, "split": "train", "id": f"film-{number}"})
+        rows.append({**row, "width": 480, "height": 360, "split": "train", "id": f"film-{number}"})
     (films / "annotations.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     trainer = train_grpo(
         *parse_grpo_arguments(
@@ -109,14 +82,15 @@ def test_a_folder_of_ones_own_films(tiny_vlm, tmp_path):
                 output_dir=tmp_path / "run",
                 dataset=films,
                 train_films=2,
-                max_image_pixels=2700,
+                max_image_pixels=40000,
                 max_steps=1,
             )
         )
     )
     row = trainer.train_dataset[0]
-    assert row["image"].size == (60, 45)
-    assert (row["width"], row["height"]) == (120, 90)
+    # By hand: 480 x 360 to at most 40000 pixels is 230.9 x 173.2, down to whole tokens of 28.
+    assert row["image"].size == (224, 168)
+    assert (row["width"], row["height"]) == (480, 360)
     assert len(trainer.train_dataset) == 2
 
 
@@ -196,34 +170,6 @@ def test_two_processes(tiny_vlm, tmp_path):
     assert [entry["step"] for entry in log_of(tmp_path / "run") if "reward" in entry] == [1, 2]
 
 
-def test_killed_run_resumes(tiny_vlm, tmp_path):
-    folder = tmp_path / "run"
-    words = options(model_name_or_path=tiny_vlm, output_dir=folder, max_steps=12, resume_from_checkpoint="last")
-    command = [sys.executable, "scripts/train_grpo.py", *words]
-    killed = subprocess.Popen(command, cwd=REPOSITORY, env=ENVIRONMENT, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 100
-    while last_complete_checkpoint(folder) is None:
-        assert killed.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    reached = int(last_complete_checkpoint(folder).name.rpartition("-")[2])
-    assert reached < 12
-    assert train_grpo(*parse_grpo_arguments(words)).state.global_step == 12
-    assert [entry["step"] for entry in log_of(folder) if "reward" in entry] == list(range(1, 13))
-
-
-def test_half_written_checkpoints_are_passed_over(tmp_path):
-    assert last_complete_checkpoint(tmp_path / "nothing") is None
-    for step, state in ((9, "{}"), (10, "{}"), (11, '{"global'), (12, None)):
-        (tmp_path / f"checkpoint-{step}").mkdir()
-        if state is not None:
-            (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
-    (tmp_path / "checkpoint").mkdir()
-    assert last_complete_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
-
-
 def test_unknown_checkpoint(tiny_vlm, tmp_path):
     arguments = options(model_name_or_path=tiny_vlm, output_dir=tmp_path, resume_from_checkpoint=tmp_path / "elsewhere")
     with pytest.raises(ValueError, match="`last` or the folder of a checkpoint"):
@@ -246,3 +192,41 @@ def test_stock_trl_command(tiny_vlm, tmp_path):
     )
     state = json.loads((tmp_path / "run/checkpoint-2/trainer_state.json").read_text())
     assert {"rewards/R4/mean", "rewards/R1/mean", "R4/mean_iou", "R1/mean_iou"} <= set(state["log_history"][0])
+
+
+def test_curves_for_tensorboard(tmp_path, monkeypatch):
+    """The extra `tensorboard` and `report_to: tensorboard` are all that it takes."""
+    event_accumulator = pytest.importorskip(
+        "tensorboard.backend.event_processing.event_accumulator", reason="needs the tensorboard extra"
+    )
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "curves"))
+    grpo(tmp_path / "run", report_to="tensorboard", max_steps=3, save_strategy="no")
+    (file,) = (tmp_path / "curves").rglob("events.out.tfevents.*")
+    events = event_accumulator.EventAccumulator(str(file)).Reload()
+    logged = [entry["reward"] for entry in history(tmp_path / "run")]
+    assert [event.value for event in events.Scalars("train/reward")] == pytest.approx(logged)
+    assert "train/R4/mean_iou" in events.Tags()["scalars"]
+
+
+def test_films_stay_out_of_logs_by_default():
+    """In our arguments themselves, so that a configuration that forgets it leaks nothing."""
+    _, config, _ = parse_grpo_arguments(words({**GRPO, "output_dir": "runs/x"}))
+    assert (config.log_multimodal, config.log_completions, config.push_to_hub, config.report_to) == (
+        *(False, False, False),
+        [],
+    )
+
+
+def test_early_stopping(tmp_path):
+    values = {"eval_strategy": "steps", "eval_steps": 1, "eval_films": 4, "per_device_eval_batch_size": 4}
+    trainer = grpo(
+        tmp_path / "run",
+        **values,
+        load_best_model_at_end="true",
+        early_stopping_patience=2,
+        max_steps=30,
+        learning_rate=1e-8,
+    )
+    rewards = [entry["eval_reward"] for entry in history(trainer) if "eval_reward" in entry]
+    best = rewards.index(max(rewards))
+    assert trainer.state.global_step == len(rewards) == best + 3 < 30

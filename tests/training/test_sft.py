@@ -1,172 +1,132 @@
-"""The cold start learns the right answers: boxes move with the film, wrong settings are refused."""
+"""A cold start trains what it is given, whole or by an adapter, and leaves a model that anything can start from."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import numpy as np
+import datasets
 import pytest
 import torch
-from datasets import Dataset
-from datasets import Image as ImageColumn
-from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
-from grounding_rewards.data.resize import resized_size
 from grounding_rewards.data.synthetic import synthetic_dataset
-from grounding_rewards.parsing import format_boxes, parse_boxes
-from grounding_rewards.training.sft import crop_row, parse_sft_arguments, train_supervised, with_answers
+from grounding_rewards.evaluation.models import load_model
+from grounding_rewards.training.arguments import parse_sft_arguments
+from tests.training.runs import ASSET, LORA, REPOSITORY, grpo, history, sft
 
-CONFIGS = Path(__file__).parents[2] / "configs" / "demo"
+pytestmark = pytest.mark.training
 
-
-def row(boxes, labels, size=(100, 80)):
-    return {"image": Image.new("L", size), "boxes": boxes, "labels": labels, "width": size[0], "height": size[1]}
-
-
-@pytest.fixture(scope="module")
-def processor(tiny_vlm):
-    return AutoProcessor.from_pretrained(tiny_vlm)
+CONFIGS = REPOSITORY / "configs" / "demo"
 
 
-class TestCrop:
-    def test_boxes_move_and_are_clipped(self):
-        # By hand: the window starts at (10, 20), the second box loses its right quarter.
-        cropped = crop_row(row([[20, 30, 40, 60], [50, 40, 90, 60]], ["a", "b"]), (10, 20, 80, 80))
-        assert cropped["image"].size == (cropped["width"], cropped["height"]) == (70, 60)
-        assert cropped["boxes"] == [[10, 10, 30, 40], [40, 20, 70, 40]]
-        assert cropped["labels"] == ["a", "b"]
-
-    def test_a_box_that_is_mostly_cut_off_is_dropped_with_its_label(self):
-        cropped = crop_row(row([[0, 30, 30, 60], [50, 40, 70, 60]], ["gone", "kept"]), (20, 0, 100, 80))
-        assert (cropped["boxes"], cropped["labels"]) == ([[30, 40, 50, 60]], ["kept"])
-
-    def test_a_shrunken_image_is_cut_in_its_own_pixels(self):
-        shrunken = {**row([[20, 20, 60, 60]], ["a"]), "image": Image.new("L", (50, 40))}
-        cropped = crop_row(shrunken, (20, 20, 80, 80))
-        assert cropped["image"].size == (30, 30)
-        assert cropped["boxes"] == [[0, 0, 40, 40]]
-
-    def test_the_cut_pixels_lie_under_the_moved_boxes(self):
-        pixels = np.zeros((80, 100), dtype=np.uint8)
-        pixels[30:60, 20:40] = 255
-        film = {**row([[20, 30, 40, 60]], ["a"]), "image": Image.fromarray(pixels)}
-        cropped = crop_row(film, (10, 20, 80, 80))
-        x1, y1, x2, y2 = map(int, cropped["boxes"][0])
-        found = np.asarray(cropped["image"])
-        assert found[y1:y2, x1:x2].min() == 255
-        assert found.sum() == 255 * (x2 - x1) * (y2 - y1)
-
-    def test_a_film_without_boxes(self):
-        assert crop_row(row([], []), (10, 10, 50, 50))["boxes"] == []
+@pytest.mark.parametrize("name", ["sft.yaml", "sft_real_films.yaml"])
+def test_configurations_load_and_can_be_overridden(name):
+    _, config, model = parse_sft_arguments(["--config", str(CONFIGS / name), "--max_steps", "7"])
+    assert config.max_steps == 7
+    assert model.model_name_or_path
 
 
-class TestAnswers:
-    def read(self, film, processor):
-        width, height = film["image"].size
-        resized_width, resized_height = resized_size(processor, width, height)
-        return parse_boxes(
-            film["completion"][0]["content"],
-            "qwen2.5-vl",
-            width=width,
-            height=height,
-            resized_width=resized_width,
-            resized_height=resized_height,
-        )
-
-    def test_answers_are_the_reference(self, processor):
-        films = synthetic_dataset("train", 8)
-        for film, answered in zip(films, with_answers(films, processor, "qwen2.5-vl"), strict=True):
-            parsed = self.read(answered, processor)
-            np.testing.assert_allclose(parsed.boxes, np.array(film["boxes"]).reshape(-1, 4), atol=0.5)
-            assert list(parsed.labels) == film["labels"]
-
-    def test_answers_count_pixels_of_the_image_that_is_fed(self, processor):
-        # A film of 448×480 whose image was shrunken to 112×120, which the processor makes 112×112; the film itself it
-        # would make 112×140. By hand: x · 112/448, y · 112/480.
-        assert resized_size(processor, 112, 120) != resized_size(processor, 448, 480)
-        film = {"boxes": [[40.0, 40.0, 200.0, 240.0]], "labels": ["mass"], "width": 448, "height": 480}
-        rows = {key: [value] for key, value in {**film, "prompt": synthetic_dataset("train", 1)["prompt"][0]}.items()}
-        films = Dataset.from_dict({**rows, "image": [Image.new("L", (112, 120))]}).cast_column("image", ImageColumn())
-        (answered,) = with_answers(films, processor, "qwen2.5-vl")
-        assert "[10, 9, 50, 56]" in answered["completion"][0]["content"]
-
-    def test_answers_in_a_format_of_ones_own(self, processor):
-        mine = {"syntax": "brackets", "order": "yxyx", "space": "norm100"}
-        film = synthetic_dataset("train", 8)[1]
-        answered = with_answers(synthetic_dataset("train", 8), processor, mine)[1]
-        expected = format_boxes(film["boxes"], mine, labels=film["labels"], width=film["width"], height=film["height"])
-        assert answered["completion"][0]["content"] == expected
-
-    def test_answers_fit_the_cropped_film(self, processor):
-        films = synthetic_dataset("train", 8, size=224)
-        answered = with_answers(films, processor, "qwen2.5-vl", crop=0.2, contrast=0.3)
-        assert {answered[index]["image"].size for index in range(8)} != {(224, 224)}
-        for film in answered:
-            boxes = self.read(film, processor).boxes
-            assert np.all(boxes[:, 2:] <= np.array(film["image"].size) + 1)
-
-    def test_loose_boxes_are_as_loose_as_asked(self, processor):
-        films = synthetic_dataset("train", 40, size=224)
-        loose = with_answers(films, processor, "qwen2.5-vl", box_margin=0.1, box_noise=0.05)
-        outwards = []
-        for film, answered in zip(films, loose, strict=True):
-            gt = np.array(film["boxes"]).reshape(-1, 4)
-            moved = self.read(answered, processor).boxes - gt
-            outwards.append(moved * (-1, -1, 1, 1) / np.tile(gt[:, 2:] - gt[:, :2], 2))
-        values = np.concatenate(outwards)
-        assert 0.08 < values.mean() < 0.11  # the edge of the film holds a few back
-        assert 0.04 < values.std() < 0.07
-
-    def test_same_seed_same_augmentation(self, processor):
-        films = synthetic_dataset("train", 4)
-        runs = [
-            [film["image"].tobytes() for film in with_answers(films, processor, "qwen2.5-vl", crop=0.2, seed=seed)]
-            for seed in (3, 3, 4)
-        ]
-        assert runs[0] == runs[1]
-        assert runs[0] != runs[2]
-
-
-class TestArguments:
-    @pytest.mark.parametrize(
-        ("option", "message"),
-        [
-            (["--save_dtype", "int8"], "Expected one of float32, float16, bfloat16 for save_dtype, got 'int8'"),
-            (["--crop", "0.6"], "Expected a fraction from 0 to below 0.5 for crop, got 0.6"),
-            (["--contrast", "-0.1"], "for contrast, got -0.1"),
-            (["--train_films", "0"], "Expected a positive number for train_films, got 0"),
-            (["--box_format", "qwen9"], "qwen2.5-vl"),  # lists the known ones
-            (["--remove_unused_columns", "true"], "Expected false for remove_unused_columns"),
-        ],
-    )
-    def test_wrong_values_are_refused(self, option, message):
-        with pytest.raises(ValueError, match=message):
-            parse_sft_arguments(["--config", str(CONFIGS / "sft.yaml"), *option])
-
-    @pytest.mark.parametrize("name", ["sft.yaml", "sft_real_films.yaml"])
-    def test_configurations_load_and_can_be_overridden(self, name):
-        arguments, config = parse_sft_arguments(["--config", str(CONFIGS / name), "--max_steps", "7"])
-        assert config.max_steps == 7
-        assert arguments.model
-
-
-@pytest.mark.training
-def test_trains_and_leaves_a_model_that_loads(tiny_vlm, tmp_path):
-    torch.set_num_threads(1)
-    arguments, config = parse_sft_arguments(
-        [
-            *("--config", str(CONFIGS / "sft.yaml"), "--model", str(tiny_vlm), "--output_dir", str(tmp_path / "out")),
-            *("--train_films", "16", "--max_steps", "4", "--per_device_train_batch_size", "4"),
-            *("--crop", "0.1", "--logging_steps", "1", "--disable_tqdm", "true"),
-        ]
-    )
-    trainer = train_supervised(arguments, config)
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+def test_trains_and_leaves_a_model_that_loads(tmp_path):
+    trainer = sft(tmp_path / "run", save_dtype="float16", crop=0.1, save_strategy="no", max_steps=6)
+    losses = [entry["loss"] for entry in history(trainer)]
     assert losses[-1] < losses[0]
-    saved = AutoModelForImageTextToText.from_pretrained(tmp_path / "out")
+    checkpoint = tmp_path / "run" / "checkpoint"
+    saved = AutoModelForImageTextToText.from_pretrained(checkpoint)
     assert saved.dtype == torch.float16
-    assert (tmp_path / "out" / "config.yaml").is_file()
-    again, _ = parse_sft_arguments(["--config", str(tmp_path / "out" / "config.yaml")])
-    assert again == arguments
-    AutoProcessor.from_pretrained(tmp_path / "out")
+    AutoProcessor.from_pretrained(checkpoint)
+    for name in ("config.yaml", "versions.json", "log.jsonl", "README.md", "checkpoint/README.md"):
+        assert (tmp_path / "run" / name).is_file()
+
+
+class TestAdapter:
+    @pytest.fixture(scope="class")
+    def run(self, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("adapter") / "run"
+        trainer = sft(folder, **LORA, dtype="bfloat16", attn_implementation="eager", save_strategy="no")
+        return folder, trainer
+
+    def test_is_all_that_is_trained_in_the_precision_that_was_asked_for(self, run):
+        _, trainer = run
+        trained = [name for name, value in trainer.model.named_parameters() if value.requires_grad]
+        assert trained
+        assert all("lora" in name for name in trained)
+        base = trainer.model.get_base_model()
+        assert base.dtype == torch.bfloat16
+        assert base.config._attn_implementation == "eager"
+
+    def test_is_merged_into_a_whole_model(self, run):
+        folder, _ = run
+        merged = AutoModelForImageTextToText.from_pretrained(folder / "checkpoint", dtype=torch.float32).state_dict()
+        base = AutoModelForImageTextToText.from_pretrained(ASSET, dtype=torch.bfloat16).float().state_dict()
+        assert list(merged) == list(base)
+        assert any(not torch.equal(merged[name], base[name]) for name in base)
+        assert not (folder / "checkpoint" / "adapter_config.json").exists()
+
+    def test_stands_beside_it_and_makes_the_same_model(self, run):
+        folder, _ = run
+        applied, _ = load_model(folder / "adapter")
+        merged, _ = load_model(folder / "checkpoint")
+        for (name, one), other in zip(applied.state_dict().items(), merged.state_dict().values(), strict=True):
+            # One was merged in float32, the other in the bfloat16 of the run.
+            torch.testing.assert_close(one, other, atol=0.02, rtol=0.02, msg=name)
+
+    def test_grpo_starts_from_it(self, run, tmp_path):
+        folder, _ = run
+        assert grpo(tmp_path / "run", model_name_or_path=folder / "checkpoint", max_steps=1).state.global_step == 1
+
+
+def test_evaluates_on_films_of_its_own(tmp_path):
+    values = {"eval_strategy": "steps", "eval_steps": 2, "save_steps": 2, "eval_films": 4, "crop": 0.2}
+    trainer = sft(tmp_path / "run", **values, load_best_model_at_end="true")
+    losses = [entry["eval_loss"] for entry in history(trainer) if "eval_loss" in entry]
+    assert len(losses) == 2
+    assert trainer.state.best_metric == min(losses)
+    # By hand: the films of the evaluation are whole, those of training are cropped.
+    assert {film["image"].size for film in trainer.eval_dataset} == {(112, 112)}
+    assert {film["image"].size for film in trainer.train_dataset} != {(112, 112)}
+
+
+class TestLongPrompts:
+    """TRL's own limit of 1,024 tokens cuts the answer away: loss 0, gradient 0, and a model that was saved."""
+
+    @pytest.fixture(scope="class")
+    def films(self, tmp_path_factory):
+        folder = tmp_path_factory.mktemp("long") / "films"
+        films = synthetic_dataset("train", 4)
+        words = " ".join(f"finding{number}" for number in range(400))
+        prompt = [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": f"Locate {words}."}]}]
+        films = films.remove_columns("prompt").add_column("prompt", [prompt] * 4)
+        datasets.DatasetDict({"train": films}).save_to_disk(str(folder))
+        return folder
+
+    def test_keep_their_answers(self, films, tmp_path):
+        trainer = sft(tmp_path / "run", dataset=films, max_steps=1, save_strategy="no")
+        (entry,) = history(trainer)
+        assert entry["loss"] > 0
+        assert entry["grad_norm"] > 0
+
+    def test_are_refused_where_a_limit_would_cut_them(self, films, tmp_path):
+        with pytest.raises(
+            ValueError, match="fit into max_length 1024 in every row for train_dataset, got 4 bad"
+        ) as caught:
+            sft(tmp_path / "run", dataset=films, max_steps=1, max_length=1024)
+        lengths = [int(line.partition("): ")[2].split()[0]) for line in str(caught.value).splitlines()[1:]]
+        assert len(lengths) == 4
+        # The limit that the message names is enough, one token less is not.
+        sft(tmp_path / "enough", dataset=films, max_steps=1, max_length=max(lengths), save_strategy="no")
+        with pytest.raises(ValueError, match="fit into max_length"):
+            sft(tmp_path / "less", dataset=films, max_steps=1, max_length=max(lengths) - 1)
+
+    def test_lengths_are_those_of_the_collator(self, films, tmp_path):
+        trainer = sft(tmp_path / "run", dataset=films, max_steps=1, save_strategy="no")
+        with pytest.raises(ValueError, match="fit into max_length 1 ") as caught:
+            sft(tmp_path / "cut", dataset=films, max_steps=1, max_length=1)
+        lengths = [int(line.partition("): ")[2].split()[0]) for line in str(caught.value).splitlines()[1:]]
+        for row, length in enumerate(lengths):
+            batch = trainer.data_collator([trainer.train_dataset[row]])
+            # Behind the token that ends the answer the template writes a line break.
+            assert batch["input_ids"].shape[1] == length + 1
+
+
+def test_a_run_of_no_step_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match="Expected at least one step, got none"):
+        sft(tmp_path / "run", train_films=2, per_device_train_batch_size=4, dataloader_drop_last="true")
+    assert not (tmp_path / "run" / "checkpoint").exists()

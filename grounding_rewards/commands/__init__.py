@@ -1,0 +1,1 @@
+"""The commands of `grounding-rewards`, one file each."""

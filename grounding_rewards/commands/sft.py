@@ -1,0 +1,15 @@
+"""`grounding-rewards sft`: the supervised cold start before GRPO."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from grounding_rewards.commands.train import STOPPED
+
+
+def run(words: Sequence[str]) -> int:
+    """Train as the words after the command say; 143 where SIGTERM stopped the run before its end."""
+    from grounding_rewards.training.arguments import parse_sft_arguments
+    from grounding_rewards.training.run import train_supervised, was_stopped
+
+    return STOPPED if was_stopped(train_supervised(*parse_sft_arguments(words))) else 0

@@ -1,0 +1,1 @@
+"""Models: where they lie, before anything is loaded."""

@@ -1,0 +1,62 @@
+"""What lies where a model is looked for: a checkpoint, an adapter, or nothing that could be loaded."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+CONFIG = "config.json"
+"""The file that makes a folder a checkpoint."""
+
+ADAPTER = "adapter_config.json"
+"""The file that makes a folder an adapter that PEFT saved."""
+
+_NAME_ON_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+def check_place(path: str | Path, argument: str = "path") -> None:
+    """Refuse a folder that is none, or holds no model: what the libraries say of it speaks of other things.
+
+    Args:
+        path: folder, or name on the hub.
+        argument: what the user calls it, for the message.
+
+    Raises:
+        ValueError: it is neither a folder with a model nor a name that the hub could know.
+
+    Example:
+        >>> check_place("Qwen/Qwen2.5-VL-3B-Instruct")
+        >>> check_place("no/such/folder")
+        Traceback (most recent call last):
+        ValueError: Expected a folder, or a name on the hub such as Qwen/Qwen2.5-VL-3B-Instruct, for `path`, got \
+'no/such/folder', which is neither. Check the path.
+    """
+    folder = Path(path)
+    if folder.is_dir():
+        if not any(Path(folder, name).is_file() for name in (CONFIG, ADAPTER)):
+            raise ValueError(
+                f"Expected {CONFIG} or {ADAPTER} in the folder of a model, got neither in {str(path)!r}. "
+                "Give the folder that the weights were saved in, such as run/checkpoint."
+            )
+    elif not _NAME_ON_HUB.fullmatch(str(path)):
+        raise ValueError(
+            f"Expected a folder, or a name on the hub such as Qwen/Qwen2.5-VL-3B-Instruct, for `{argument}`, got "
+            f"{str(path)!r}, which is neither. Check the path."
+        )
+
+
+def adapter_config(path: str | Path) -> dict[str, Any] | None:
+    """What PEFT wrote beside an adapter; None for a checkpoint.
+
+    Args:
+        path: folder, or name on the hub.
+    """
+    from transformers.utils import find_adapter_config_file
+
+    # A checkpoint may carry an adapter that transformers loads with it.
+    if Path(path, CONFIG).is_file():
+        return None
+    file = find_adapter_config_file(str(path))
+    return None if file is None else json.loads(Path(file).read_text(encoding="utf-8"))

@@ -1,0 +1,149 @@
+"""The model card of a run: what was trained on what, and how, written beside every saved model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from accelerate.utils import is_peft_model
+from huggingface_hub.repocard_data import ModelCardData
+
+from grounding_rewards.data.resize import has_resized_size, image_pixel_limit
+from grounding_rewards.exchange.names import model_name
+from grounding_rewards.training.run_folder import CARD, versions
+
+# Stands for the trainer that comes behind the mix-in in the list of bases.
+_Trainer: Any = object
+
+# The options of a run that a reader of its card asks for first.
+_OPTIONS = (
+    *("learning_rate", "lr_scheduler_type", "per_device_train_batch_size", "gradient_accumulation_steps"),
+    *("num_generations", "temperature", "beta", "epsilon", "loss_type", "num_iterations", "dtype", "bf16", "seed"),
+    *("lora_r", "lora_alpha", "crop", "contrast", "box_margin", "box_noise"),
+)
+
+_TEXT = """\
+# {name}
+
+A vision-language model that answers with boxes around findings on radiology images, trained by {method} with
+grounding_rewards.
+
+| | |
+|:--|:--|
+{table}
+
+`config.yaml` of the run has every value, `versions.json` every version.
+
+## Use
+
+```python
+from PIL import Image
+from transformers import pipeline
+import grounding_rewards as gr
+
+film = Image.open("film.png")
+ask = [{{"role": "user", "content": [{{"type": "image", "image": film}}, {{"type": "text", "text": "..."}}]}}]
+text = pipeline("image-text-to-text", model="{place}")(text=ask, return_full_text=False)[0]["generated_text"]
+boxes = gr.parse_boxes(text, box_format={box_format!r}, width=film.width, height=film.height{resized})
+```
+
+Ask in the words of the training prompts. `grounding-rewards evaluate --model {place} --dataset ... --split test`
+measures it beside baselines, on films that no step has seen.
+
+## Limits
+
+No medical device, and no evidence that the model is fit for care. It was trained to agree with reference boxes, which
+are opinions of readers, on the films named above and no others.
+"""
+
+
+class RunCard(_Trainer):
+    """Mix-in for TRL's trainers: our card of the run instead of TRL's template.
+
+    Attributes:
+        run_config: the resolved configuration of the run, as far as there is one.
+        rewards_said: how the rewards of the run are written; empty for a cold start.
+        box_format_said: how the model writes boxes.
+        method: how it was trained.
+    """
+
+    run_config: Mapping[str, Any] = {}
+    rewards_said: tuple[str, ...] = ()
+    box_format_said: str = ""
+    method: str = ""
+
+    def create_model_card(self, *args: Any, **kwargs: Any) -> None:
+        """Write the card of the run into `output_dir`, on the first process."""
+        if self.is_world_process_zero():
+            folder = Path(self.args.output_dir)
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / CARD).write_text(model_card(self), encoding="utf-8")
+
+
+def model_card(trainer: Any) -> str:
+    """The card of the model that a trainer holds, as Markdown behind a block of YAML.
+
+    Names of folders stand in it without what goes before them, and no film, prompt or answer.
+
+    Args:
+        trainer: A trainer with :class:`RunCard` among its bases.
+    """
+    config, base = trainer.run_config, str(trainer.model.config._name_or_path)
+    adapted = is_peft_model(trainer.model)
+    local = Path(base).is_dir()
+    name = model_name(trainer.args.hub_model_id or trainer.args.output_dir)
+    data = ModelCardData(
+        library_name="peft" if adapted else "transformers",
+        pipeline_tag="image-text-to-text",
+        base_model=None if local else base,
+        tags=["grounding_rewards", "radiology", "visual-grounding", *trainer._tag_names],
+    )
+    table = "\n".join(f"| {key} | {_in_cell(value)} |" for key, value in _facts(trainer, config, base))
+    # Boxes in resized pixels mean nothing without that size.
+    resized = ",\n    resized_width=..., resized_height=..." if has_resized_size(trainer.processing_class) else ""
+    text = _TEXT.format(
+        name=name,
+        method=trainer.method,
+        table=table,
+        place=trainer.args.hub_model_id or "path/to/checkpoint",
+        box_format=trainer.box_format_said or "...",
+        resized=resized,
+    )
+    return f"---\n{data.to_yaml().strip()}\n---\n\n{text}"
+
+
+def _facts(trainer: Any, config: Mapping[str, Any], base: str) -> Iterator[tuple[str, str]]:
+    state = trainer.state
+    yield "started from", model_name(base)
+    yield "trained", "an adapter (LoRA)" if is_peft_model(trainer.model) else "all weights"
+    if trainer.rewards_said:
+        yield "reward", "; ".join(trainer.rewards_said)
+    if weights := config.get("reward_weights"):
+        yield "weights of the rewards", ", ".join(f"{weight:g}" for weight in weights)
+    dataset, split = config.get("dataset"), config.get("train_split")
+    named = f"{Path(str(dataset)).name}, split {split}, " if dataset else ""
+    yield "films", f"{named}{len(trainer.train_dataset)} films"
+    if trainer.box_format_said:
+        yield "box format", trainer.box_format_said
+    limit = image_pixel_limit(trainer.processing_class)
+    yield "image size", "as the processor says" if limit is None else f"at most {limit} pixels, kept in the processor"
+    yield "steps", f"{state.global_step} of {state.max_steps}, {state.epoch or 0:.2f} epochs"
+    if state.best_metric is not None and math.isfinite(state.best_metric):
+        yield (
+            "best evaluation",
+            f"{trainer.args.metric_for_best_model} {state.best_metric:.4f}, step {_best_step(state)}",
+        )
+    options = ", ".join(f"{key} {config[key]}" for key in _OPTIONS if config.get(key) is not None)
+    if options:
+        yield "options", options
+    yield "versions", ", ".join(f"{package} {found}" for package, found in versions().items() if found is not None)
+
+
+def _best_step(state: Any) -> str:
+    return str(getattr(state, "best_global_step", None) or "unknown")
+
+
+def _in_cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

@@ -1,0 +1,117 @@
+"""Films as a trainer takes them: with the model's format and sizes, and nothing in them that could not be learned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+from numpy.typing import NDArray
+from PIL import Image
+from trl.data_utils import prepare_multimodal_messages
+
+from grounding_rewards.data.checks import check_dataset, check_films, rows_with_sizes
+from grounding_rewards.data.columns import add_columns
+from grounding_rewards.data.images import image_sizes
+from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.data.resize import fit_images
+from grounding_rewards.parsing import BoxFormat, get_box_format
+from grounding_rewards.scoring import GroundingReward
+
+_IMAGE_COLUMNS = ("image", "images")
+
+
+def prepare_films(
+    dataset: Any,
+    rewards: Sequence[Any],
+    processor: Any,
+    *,
+    box_format: str | None,
+    model_format: Callable[[], str],
+    name: str,
+) -> Dataset:
+    """Add the columns that rewards need, check every row, and bring films to the size that the model sees.
+
+    Args:
+        dataset: Rows with the package's columns.
+        rewards: Every :class:`GroundingReward` among them checks the rows.
+        processor: The model's; decides the sizes.
+        box_format: The name for the column `box_format`; None leaves it to the dataset and the model.
+        model_format: Names the format that the model writes; asked where a reward has none, nor has the dataset.
+        name: What to call the dataset in errors.
+
+    Raises:
+        ValueError: A stream, a dataset without films, or rows that fail their check (number, `id` and reason of each).
+    """
+    if not isinstance(dataset, Dataset):
+        raise ValueError(
+            f"Expected a map-style datasets.Dataset for {name}, got {type(dataset).__name__}. A stream "
+            "cannot be checked before the first step; load it, or use the reward with TRL's GRPOTrainer."
+        )
+    ours = [one for one in rewards if isinstance(one, GroundingReward)]
+    if "box_format" not in dataset.column_names and any(one.box_format is None for one in ours):
+        box_format = box_format or model_format()
+    check_films(dataset, name=name)
+    if not any(column in dataset.column_names for column in _IMAGE_COLUMNS):
+        raise ValueError(
+            f"Expected a column image for {name}, got {', '.join(sorted(dataset.column_names))}. A model that is shown "
+            "no film learns to guess where findings usually are: add the films."
+        )
+    dataset = add_columns(dataset, processor, box_format)
+    for one in ours:
+        check_dataset(dataset, one, name=name)
+    return fit_images(dataset, processor)
+
+
+def format_name(box_format: str | BoxFormat | None, films: Dataset) -> str:
+    """What the box format of films is called: its own name, or those in the column `box_format`.
+
+    >>> format_name("qwen3-vl", Dataset.from_dict({"id": ["a"]}))
+    'qwen3-vl'
+    """
+    if box_format is not None:
+        return get_box_format(box_format).name
+    return ", ".join(sorted(set(films["box_format"]))) if "box_format" in films.column_names else ""
+
+
+def answer_lengths(dataset: Dataset, box_format: str | BoxFormat | None, tokenizer: Any) -> NDArray[np.int64]:
+    """How many tokens the right answer to each film has, the token that ends it among them.
+
+    Args:
+        dataset: Rows with the package's columns; those without `boxes` count as 0.
+        box_format: How the model writes boxes; None takes the column.
+        tokenizer: The model's.
+    """
+    answers = [
+        "" if row.get("boxes") is None else gold_answer(row, box_format or row["box_format"])
+        for row in rows_with_sizes(dataset)
+    ]
+    ids = tokenizer(answers, add_special_tokens=False)["input_ids"] if answers else []
+    return np.array([len(one) + 1 if answer else 0 for one, answer in zip(ids, answers, strict=True)], dtype=np.int64)
+
+
+def prompt_lengths(dataset: Dataset, processor: Any) -> NDArray[np.int64]:
+    """How many tokens the prompt of each film has, those of the image among them.
+
+    Args:
+        dataset: Rows with `prompt` (conversational) and `image`.
+        processor: The model's.
+    """
+    # What a film costs depends on its size alone, what a prompt costs on its words.
+    known: dict[tuple[str, tuple[int, int]], int] = {}
+    lengths = []
+    prompts = dataset.with_format(None).select_columns("prompt")
+    for row, size in zip(prompts, image_sizes(dataset), strict=True):
+        key = (str(row["prompt"]), size or (1, 1))
+        if key not in known:
+            known[key] = _prompt_length(row["prompt"], key[1], processor)
+        lengths.append(known[key])
+    return np.array(lengths, dtype=np.int64)
+
+
+def _prompt_length(prompt: Any, size: tuple[int, int], processor: Any) -> int:
+    image = Image.new("RGB", size)
+    messages = prepare_multimodal_messages(prompt, images=[image])
+    text = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    return len(processor(images=[[image]], text=[text], add_special_tokens=False)["input_ids"][0])

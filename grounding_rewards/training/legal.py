@@ -1,0 +1,192 @@
+"""Legal values of the options of a training run, declared once: `--help` of TRL names the options, not their ranges."""
+
+from __future__ import annotations
+
+import math
+import types
+import typing
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import fields
+from typing import Any, NamedTuple
+
+
+class Interval(NamedTuple):
+    """Numbers from `low` to `high`; `above` and `below` leave out the ends.
+
+    >>> str(Interval(0, 1, above=True)), 0.0 in Interval(0, 1, above=True), str(Interval(1))
+    ('a number in (0, 1]', False, 'a number from 1 up')
+    """
+
+    low: float = 0.0
+    high: float = math.inf
+    above: bool = False
+    below: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, (int, float)):
+            return False
+        high_enough = value > self.low if self.above else value >= self.low
+        low_enough = value < self.high if self.below else value <= self.high
+        return high_enough and low_enough and math.isfinite(value)
+
+    def __str__(self) -> str:
+        if math.isinf(self.high):
+            return f"a number above {self.low:g}" if self.above else f"a number from {self.low:g} up"
+        return f"a number in {'(' if self.above else '['}{self.low:g}, {self.high:g}{')' if self.below else ']'}"
+
+
+_POSITIVE = Interval(above=True)
+_COUNT = Interval(1)
+_NOT_NEGATIVE = Interval()
+_SHARE = Interval(0, 1)
+_SOME_SHARE = Interval(0, 1, above=True)
+
+#: Of transformers' TrainingArguments, which GRPOConfig and SFTConfig extend.
+TRAINING_NUMBERS: Mapping[str, Interval] = {
+    "per_device_train_batch_size": _COUNT,
+    "per_device_eval_batch_size": _COUNT,
+    "gradient_accumulation_steps": _COUNT,
+    "num_train_epochs": _POSITIVE,
+    "learning_rate": _POSITIVE,
+    "warmup_steps": _NOT_NEGATIVE,
+    "weight_decay": _NOT_NEGATIVE,
+    "adam_beta1": Interval(0, 1, below=True),
+    "adam_beta2": Interval(0, 1, below=True),
+    "adam_epsilon": _POSITIVE,
+    "max_grad_norm": _NOT_NEGATIVE,
+    "label_smoothing_factor": Interval(0, 1, below=True),
+    "logging_steps": _POSITIVE,
+    "eval_steps": _POSITIVE,
+    "eval_delay": _NOT_NEGATIVE,
+    "save_steps": _POSITIVE,
+    "save_total_limit": _COUNT,
+    "seed": Interval(0, 2**32, below=True),
+    "data_seed": Interval(0, 2**32, below=True),
+    "dataloader_num_workers": _NOT_NEGATIVE,
+    "dataloader_prefetch_factor": _COUNT,
+    "ddp_timeout": _COUNT,
+}
+
+#: Of TRL's GRPOConfig.
+GRPO_NUMBERS: Mapping[str, Interval] = {
+    **TRAINING_NUMBERS,
+    "num_generations": Interval(2),
+    "num_generations_eval": _COUNT,
+    "max_completion_length": _COUNT,
+    "generation_batch_size": _COUNT,
+    "steps_per_generation": _COUNT,
+    "num_iterations": _COUNT,
+    # At 0 all completions of a film are the same, and there is nothing to compare.
+    "temperature": _POSITIVE,
+    "top_p": _SOME_SHARE,
+    "top_k": _NOT_NEGATIVE,
+    "min_p": _SHARE,
+    "repetition_penalty": _POSITIVE,
+    "beta": _NOT_NEGATIVE,
+    "epsilon": _POSITIVE,
+    "epsilon_high": _POSITIVE,
+    "delta": _POSITIVE,
+    "ref_model_mixup_alpha": _SHARE,
+    "ref_model_sync_steps": _COUNT,
+    "top_entropy_quantile": _SOME_SHARE,
+    "vllm_gpu_memory_utilization": _SOME_SHARE,
+    "vllm_tensor_parallel_size": _COUNT,
+    "vllm_max_model_length": _COUNT,
+    "vllm_server_timeout": _POSITIVE,
+}
+
+#: Of TRL's SFTConfig.
+SFT_NUMBERS: Mapping[str, Interval] = {**TRAINING_NUMBERS, "max_length": _COUNT}
+
+#: Of TRL's ModelConfig.
+MODEL_NUMBERS: Mapping[str, Interval] = {
+    "lora_r": _COUNT,
+    "lora_alpha": _COUNT,
+    "lora_dropout": Interval(0, 1, below=True),
+}
+
+#: Words of GRPOConfig that TRL compares a field with; it notices others only in mid-run.
+GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
+    "importance_sampling_level": ("token", "sequence"),
+    "loss_type": ("grpo", "dapo", "dr_grpo", "bnpo", "cispo", "sapo", "luspo", "vespo"),
+    "multi_objective_aggregation": ("sum_then_normalize", "normalize_then_sum"),
+    "scale_rewards": ("group", "batch", "none", True, False),
+    "vllm_importance_sampling_mode": ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
+    "vllm_mode": ("colocate", "server"),
+}
+
+
+def check_choices(owner: Any, choices: Mapping[str, Iterable[object]]) -> None:
+    """Refuse fields of a dataclass that are none of the legal words; None counts as left out.
+
+    Args:
+        owner: The dataclass.
+        choices: The legal values of each field by name.
+
+    Raises:
+        ValueError: A field has another value; the message lists the legal ones.
+    """
+    for name, legal in choices.items():
+        value = getattr(owner, name)
+        if value is not None and value not in legal:
+            words = ", ".join(str(word) for word in legal if isinstance(word, str))
+            raise ValueError(f"Expected one of {words} for {name}, got {value!r}. Choose one of these.")
+
+
+def check_numbers(owner: Any, numbers: Mapping[str, Interval]) -> None:
+    """Refuse fields of a dataclass that are out of range, and numbers that are not finite; None counts as left out.
+
+    Args:
+        owner: The dataclass.
+        numbers: The legal values of each field by name; a field that it does not have is passed over.
+
+    Raises:
+        ValueError: A field has another value; the message says which are legal.
+    """
+    for one in fields(owner):
+        value = getattr(owner, one.name)
+        legal = numbers.get(one.name)
+        if legal is not None and value is not None and value not in legal:
+            raise ValueError(f"Expected {legal} for {one.name}, got {value!r}. Choose one of these.")
+        if any(isinstance(number, float) and not math.isfinite(number) for number in _numbers(value)):
+            raise ValueError(f"Expected finite numbers for {one.name}, got {value!r}. Correct the value.")
+
+
+def check_types(owner: Any, but: Container[str] = ()) -> None:
+    """Refuse fields of a dataclass whose value does not fit their annotation; None counts as left out.
+
+    Only int, float, bool, str, lists of these and unions are compared; an int passes for a float.
+
+    Args:
+        owner: The dataclass.
+        but: Names of fields to pass over.
+
+    Raises:
+        ValueError: The first field that does not fit.
+    """
+    hints = typing.get_type_hints(type(owner))
+    for one in fields(owner):
+        value = getattr(owner, one.name)
+        if value is not None and one.name not in but and not _fits(value, hints[one.name]):
+            raise ValueError(
+                f"Expected {_words(hints[one.name])} for {one.name}, got {value!r}. Correct the value's type."
+            )
+
+
+def _numbers(value: object) -> Iterable[object]:
+    return value if isinstance(value, list) else (value,)
+
+
+def _fits(value: object, hint: Any) -> bool:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(value, option) for option in typing.get_args(hint))
+    if origin is list:
+        return isinstance(value, list) and all(_fits(item, typing.get_args(hint)[0]) for item in value)
+    if hint in (int, float):
+        return isinstance(value, (int, hint)) and not isinstance(value, bool)
+    return isinstance(value, hint) if hint in (bool, str, types.NoneType) else True
+
+
+def _words(hint: Any) -> str:
+    return str(hint).replace("<class '", "").replace("'>", "").replace("typing.", "")

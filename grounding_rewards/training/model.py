@@ -1,0 +1,184 @@
+"""The model of a run before its weights are there: what can be known of it is refused first."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from transformers import (
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+    AutoConfig,
+    AutoModelForImageTextToText,
+    AutoProcessor,
+)
+from transformers.integrations import get_available_reporting_integrations
+from trl import get_peft_config, get_quantization_config
+
+from grounding_rewards.data.resize import image_pixel_limit, limit_image_pixels
+from grounding_rewards.models.place import adapter_config, check_place
+from grounding_rewards.training.arguments import ModelArguments
+
+
+def load_processor(model: ModelArguments, *, trust_remote_code: bool = False) -> Any:
+    """The processor of the model that a run starts from.
+
+    Args:
+        model: Which model.
+        trust_remote_code: As transformers has it.
+
+    Raises:
+        ValueError: There is no processor, or it has no chat template.
+    """
+    try:
+        processor = AutoProcessor.from_pretrained(
+            model.model_name_or_path,
+            revision=model.model_revision,
+            trust_remote_code=trust_remote_code,
+            truncation_side="left",
+            padding_side="left",
+        )
+    except (OSError, ValueError) as error:
+        raise _not_loaded("a processor", model, error) from error
+    tokenizer = getattr(processor, "tokenizer", processor)
+    if getattr(processor, "chat_template", None) is None and getattr(tokenizer, "chat_template", None) is None:
+        raise ValueError(
+            f"Expected a processor with a chat template for model_name_or_path, got {model.model_name_or_path!r} "
+            "without one. Start from the instruction-tuned model, or add chat_template.jinja to its folder."
+        )
+    return processor
+
+
+def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
+    """Put the image size of a run into its processor; says so where the model comes with another.
+
+    Args:
+        processor: As it was loaded; it is changed.
+        max_image_pixels: Largest film in pixels; None keeps what the processor says.
+
+    Raises:
+        ValueError: The processor cannot be limited so.
+
+    >>> from types import SimpleNamespace
+    >>> set_image_size(SimpleNamespace(max_image_pixels=50176), 100352)
+    ['The model was saved with max_image_pixels 50176; this run feeds films of at most 100352 pixels.']
+    """
+    saved = image_pixel_limit(processor)
+    if max_image_pixels is None or max_image_pixels == saved:
+        return []
+    limit_image_pixels(processor, max_image_pixels)
+    if saved is None:
+        return []
+    return [
+        f"The model was saved with max_image_pixels {saved}; this run feeds films of at most {max_image_pixels} pixels."
+    ]
+
+
+def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> None:
+    """Refuse a model, an attention or an adapter that could not be made, by making all of it without weights.
+
+    Args:
+        model: The model, its attention and its adapter.
+        trust_remote_code: As transformers has it.
+
+    Raises:
+        ValueError: There is no such model, it does not look at images, its attention is not known or not installed, no
+            layer fits the adapter, or what lies there is an adapter itself.
+    """
+    path = str(model.model_name_or_path)
+    check_place(path, "model_name_or_path")
+    if adapter_config(path) is not None:
+        raise ValueError(
+            f"Expected whole weights for model_name_or_path, got the adapter {path!r}. A new adapter on top of it "
+            "would not find its way back: merge it first, as `grounding-rewards sft` does in checkpoint/."
+        )
+    try:
+        config = AutoConfig.from_pretrained(path, revision=model.model_revision, trust_remote_code=trust_remote_code)
+    except (OSError, ValueError) as error:
+        raise _not_loaded("a configuration", model, error) from error
+    if type(config) not in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING and not trust_remote_code:
+        raise ValueError(
+            f"Expected a vision-language model for model_name_or_path, got {path!r} of model_type "
+            f"{config.model_type!r}. Name a model that transformers loads as image-text-to-text."
+        )
+    try:
+        with torch.device("meta"):
+            empty = AutoModelForImageTextToText.from_config(
+                config, attn_implementation=model.attn_implementation, trust_remote_code=trust_remote_code
+            )
+    except (ImportError, ValueError) as error:
+        raise ValueError(
+            f"Expected an attention of this model for attn_implementation, got {model.attn_implementation!r} "
+            f"({_short(error)}). Use sdpa or eager, or install what it needs."
+        ) from error
+    if model.use_peft:
+        _check_adapter(empty, model)
+
+
+def check_installed(config: Any, model: ModelArguments) -> None:
+    """Refuse settings that need a library that is not there.
+
+    Args:
+        config: TRL's configuration.
+        model: The model and the precision in which it lies.
+
+    Raises:
+        ValueError: A library is missing; says which option needs it.
+    """
+    wanted = {
+        "vllm": "use_vllm" if getattr(config, "use_vllm", False) else None,
+        "bitsandbytes": "load_in_4bit" if model.load_in_4bit else "load_in_8bit" if model.load_in_8bit else None,
+    }
+    missing = [(library, option) for library, option in wanted.items() if option and find_spec(library) is None]
+    missing += [(name, "report_to") for name in config.report_to if name not in get_available_reporting_integrations()]
+    for library, option in missing:
+        raise ValueError(
+            f"Expected {library} to be installed for {option}, got none. Install it with `pip install {library}`, or "
+            f"leave {option} out."
+        )
+
+
+def model_init_kwargs(model: ModelArguments, given: dict[str, Any] | str | None) -> dict[str, Any]:
+    """What TRL's trainers hand on to `from_pretrained`."""
+    return {
+        "revision": model.model_revision,
+        "attn_implementation": model.attn_implementation,
+        "dtype": model.dtype,
+        **(given if isinstance(given, dict) else {}),
+    }
+
+
+def adapter_and_quantisation(model: ModelArguments) -> dict[str, Any]:
+    """The arguments of TRL's trainers that say how much of the model is trained, and in which precision it lies."""
+    return {"peft_config": get_peft_config(model), "quantization_config": get_quantization_config(model)}
+
+
+def _check_adapter(empty: Any, model: ModelArguments) -> None:
+    from peft import inject_adapter_in_model
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    wanted = model.lora_target_modules
+    try:
+        inject_adapter_in_model(get_peft_config(model), empty, low_cpu_mem_usage=True)
+    except ValueError as error:
+        raise ValueError(
+            f"Expected names or a pattern of layers of this model for lora_target_modules, got {wanted!r} "
+            f"({_short(error)}). Use all-linear, or names such as q_proj v_proj."
+        ) from error
+    if isinstance(empty.get_output_embeddings(), BaseTunerLayer):
+        raise ValueError(
+            f"Expected layers other than lm_head for lora_target_modules, got {wanted!r}. TRL reads that layer's own "
+            "weights, so that an adapter on it would never be trained."
+        )
+
+
+def _not_loaded(what: str, model: ModelArguments, error: Exception) -> ValueError:
+    return ValueError(
+        f"Expected {what} of a model for model_name_or_path, got {model.model_name_or_path!r} ({_short(error)}). "
+        "Check the path and the spelling."
+    )
+
+
+def _short(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    return f"{said[:200]}…" if len(said) > 200 else said

@@ -1,0 +1,192 @@
+"""Trainers whose resumed run is the run that was never stopped: the same weights, films, samples and logged numbers.
+
+Four things stand against it in transformers and TRL (seen in transformers 5.18 to 5.23 and TRL 1.16):
+
+  * `Trainer._load_from_checkpoint` loads the file of a checkpoint as it is and not strictly. `save_pretrained` writes
+    the weights of many vision-language models under their published names (`visual.*`), which are not those in memory
+    (`model.visual.*`): nothing is loaded, and the run goes on from the base model. `load_best_model_at_end` does the
+    same. Here weights are loaded by `from_pretrained`, which knows both, and every key must find its place.
+  * GRPO's sampler draws the order of the next epoch from where its generator stands, and a resumed run starts it anew.
+  * Completions that are used for several steps, and figures that are not logged yet, are forgotten.
+  * The first process may call a checkpoint finished before the others have written their part.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from accelerate.utils import is_peft_model
+from transformers import TrainerCallback
+from transformers.utils import logging
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+# Stands for the trainer that comes behind a mix-in in the list of bases.
+_Trainer: Any = object
+
+# Of a long list of keys the first few say which model they belong to.
+_SHOWN_KEYS = 3
+
+
+class ExactResume(_Trainer):
+    """Mix-in for TRL's trainers, before them in the list of bases."""
+
+    _resumed_from: Path | None = None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.add_callback(_Restore(self))
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
+        """As `Trainer.train`; of a checkpoint everything is restored that the next steps depend on."""
+        self._resumed_from = Path(resume_from_checkpoint) if isinstance(resume_from_checkpoint, str) else None
+        return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def start_epoch(self, epoch: int) -> None:
+        """Called at the start of every epoch, the first after a checkpoint among them, with its number from 0."""
+
+    def unfinished(self) -> dict[str, Any]:
+        """What this process holds between two steps and no part of a checkpoint has: plain values and tensors."""
+        return {
+            "processes": self.args.world_size,
+            "metrics": dict(self._metrics["train"]),
+            "tokens": self._total_train_tokens,
+            "loss": float(self._tr_loss),
+            "last_logged": self._globalstep_last_logged,
+        }
+
+    def restore(self, unfinished: Mapping[str, Any]) -> None:
+        """Take up what :meth:`unfinished` gave."""
+        self._metrics["train"] = defaultdict(list, unfinished["metrics"])
+        self._total_train_tokens = unfinished["tokens"]
+        self._tr_loss = torch.tensor(unfinished["loss"], device=self.args.device)
+        self._globalstep_last_logged = unfinished["last_logged"]
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            # These write and read the names in memory.
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
+        else:
+            load_weights(self.model if model is None else model, Path(resume_from_checkpoint))
+
+    def _load_best_model(self) -> None:
+        if self.is_fsdp_enabled or self.is_deepspeed_enabled:
+            super()._load_best_model()
+        else:
+            load_weights(self.model, Path(str(self.state.best_model_checkpoint)))
+
+    # Called on every process, before the first one writes that the checkpoint is finished.
+    def _save_rng_state(self, output_dir: str) -> None:
+        super()._save_rng_state(output_dir)
+        torch.save(self.unfinished(), _unfinished_file(Path(output_dir), self.args.process_index))
+        self.accelerator.wait_for_everyone()
+
+    def restore_unfinished(self) -> None:
+        """Take up what the checkpoint that the run goes on from has of this process."""
+        if self._resumed_from is None:
+            return
+        file = _unfinished_file(self._resumed_from, self.args.process_index)
+        if not file.is_file():
+            return
+        found = torch.load(file, map_location=self.args.device, weights_only=True)
+        # All processes or none: one that generates anew would wait for those that do not.
+        if found["processes"] == self.args.world_size:
+            self.restore(found)
+
+
+class _Restore(TrainerCallback):
+    """The two moments at which transformers says that training begins, and that an epoch does."""
+
+    def __init__(self, trainer: ExactResume) -> None:
+        self.trainer = trainer
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self.trainer.restore_unfinished()
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        # A little more, because a whole number of epochs may be a sum of fractions.
+        self.trainer.start_epoch(int((state.epoch or 0.0) + 1e-6))
+
+
+def load_weights(model: Any, folder: Path) -> None:
+    """Load the weights of a checkpoint into a model, every one of them and nothing else.
+
+    Args:
+        model: A transformers model, or a PEFT model whose adapter is loaded.
+        folder: What `save_pretrained` of such a model wrote.
+
+    Raises:
+        ValueError: The checkpoint cannot be read, or lacks weights of the model, or has others; names both.
+    """
+    if is_peft_model(model):
+        _load_adapter(model, folder)
+    else:
+        _load_model(model, folder)
+
+
+def _load_model(model: PreTrainedModel, folder: Path) -> None:
+    verbosity = logging.get_verbosity()
+    # It would print what is said below, as a table and without the name of the run.
+    logging.set_verbosity_error()
+    try:
+        found, report = type(model).from_pretrained(
+            folder, dtype=model.dtype, output_loading_info=True, ignore_mismatched_sizes=True
+        )
+    except Exception as error:  # OSError, SafetensorError and others, which do not say what was looked for
+        raise _unreadable(folder, error) from error
+    finally:
+        logging.set_verbosity(verbosity)
+    reshaped = [key for key, *_ in report["mismatched_keys"]]
+    _refuse_other_keys(folder, report["missing_keys"], report["unexpected_keys"], reshaped)
+    model.load_state_dict(found.state_dict(), strict=True)
+
+
+def _load_adapter(model: Any, folder: Path) -> None:
+    from peft import get_peft_model_state_dict, set_peft_model_state_dict
+    from peft.utils import load_peft_weights
+
+    adapter = model.active_adapter
+    try:
+        found = load_peft_weights(str(folder), device="cpu")
+    except Exception as error:  # as above; and a folder without an adapter is looked for on the hub
+        raise _unreadable(folder, error) from error
+    wanted = get_peft_model_state_dict(model, adapter_name=adapter)
+    _refuse_other_keys(folder, wanted.keys() - found.keys(), found.keys() - wanted.keys())
+    try:
+        set_peft_model_state_dict(model, found, adapter_name=adapter)
+    except RuntimeError as error:
+        raise _unreadable(folder, error) from error
+
+
+def _unreadable(folder: Path, error: Exception) -> ValueError:
+    said = " ".join(str(error).split())
+    return ValueError(
+        f"Expected the weights of this model in the checkpoint {str(folder)!r}, got {type(error).__name__}: "
+        f"{said:.300}. Resume from another checkpoint, or start anew with --overwrite."
+    )
+
+
+def _refuse_other_keys(
+    folder: Path, missing: Collection[str], unknown: Collection[str], reshaped: Collection[str] = ()
+) -> None:
+    if missing or unknown or reshaped:
+        raise ValueError(
+            f"Expected the weights of this model in the checkpoint {str(folder)!r}, got one with "
+            f"{_keys('missing', missing)}, {_keys('unknown', unknown)} and {_keys('reshaped', reshaped)}. "
+            "It belongs to another model or adapter, or is damaged. Resume from another, or start with --overwrite."
+        )
+
+
+def _keys(kind: str, keys: Collection[str]) -> str:
+    shown = sorted(keys)[:_SHOWN_KEYS]
+    listed = f" ({', '.join(shown)}{', …' if len(keys) > len(shown) else ''})" if keys else ""
+    return f"{len(keys)} {kind} weights{listed}"
+
+
+def _unfinished_file(folder: Path, process: int) -> Path:
+    return folder / f"unfinished_{process}.pt"

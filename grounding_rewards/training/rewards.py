@@ -1,0 +1,143 @@
+"""Rewards of a run, from what its configuration says: our own by name, anybody's by dotted path."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from grounding_rewards.parsing import BoxFormat, get_box_format
+from grounding_rewards.rewards.registry import REGISTRY, check_parameters, look_up
+from grounding_rewards.scoring import GroundingReward, get_reward
+
+Reward = str | Callable[..., list[float]]
+
+
+def build_rewards(
+    reward: Reward | Sequence[Reward],
+    reward_kwargs: Any = None,
+    box_format: str | Mapping[str, Any] | BoxFormat | None = None,
+) -> list[Callable[..., list[float]]]:
+    """Turn names into rewards, settle their box format, and leave other reward functions as they are.
+
+    A dotted path is a reward on boxes (with `score(pred, gt)`, or a class or factory of one), a reward function as TRL
+    takes it (its first argument that is not `prompts` is `completions`), or a class whose objects are such functions.
+
+    Args:
+        reward: One name or reward function, or a list of them.
+        reward_kwargs: Parameters of the named rewards, see `spread_kwargs`.
+        box_format: For every grounding reward, a name or what else `get_box_format` takes; None leaves those that
+            have none to the dataset's column.
+
+    Raises:
+        ValueError: No reward, an unknown name, parameter or box format, parameters for a ready reward, another box
+            format for a reward that has one, or two rewards of one name.
+
+    >>> [one.__name__ for one in build_rewards(["R4", "R1"], [{"beta": 2.0}, None])]
+    ['R4', 'R1']
+    """
+    rewards: list[Any] = list(reward) if isinstance(reward, (list, tuple)) else [reward]
+    if not rewards:
+        raise ValueError("Expected at least one reward for reward, got none. Name one, for example R4.")
+    built: list[Any] = []
+    for one, parameters in zip(rewards, spread_kwargs(rewards, reward_kwargs), strict=True):
+        if isinstance(one, str):
+            one = _named(one, parameters)
+        elif parameters:
+            raise _not_for_ready(one, parameters)
+        if box_format is not None and isinstance(one, GroundingReward):
+            one = _with_format(one, box_format)
+        built.append(one)
+    names = [reward_name(one) for one in built]
+    if len(set(names)) < len(names):
+        raise ValueError(
+            f"Expected different names for reward, got {', '.join(names)}. TRL logs rewards by name; "
+            "register the second setting under a name of its own."
+        )
+    return built
+
+
+def reward_name(reward: Any) -> str:
+    """The name under which TRL logs a reward.
+
+    >>> reward_name(get_reward("R2"))
+    'R2'
+    """
+    return getattr(reward, "__name__", type(reward).__name__)
+
+
+def reward_said(reward: Any) -> str:
+    """A reward with its parameters, as a reader of a model card wants it.
+
+    >>> reward_said(get_reward("R3", beta=2))[:26]
+    'R3: MeanIoUReward(iou_thre'
+    """
+    if isinstance(reward, GroundingReward):
+        return f"{reward.name}: {reward.box_reward!r}"
+    return reward_name(reward)
+
+
+def spread_kwargs(rewards: Sequence[object], kwargs: object) -> list[dict[str, Any]]:
+    """One dict of parameters for each reward.
+
+    Args:
+        rewards: The rewards.
+        kwargs: None; a dict, for a single reward; or a list with a dict or None for each.
+
+    Raises:
+        ValueError: `kwargs` is something else or of another length.
+
+    >>> spread_kwargs(["R4", "R5"], [{"beta": 2}, None])
+    [{'beta': 2}, {}]
+    """
+    if kwargs is None:
+        return [{} for _ in rewards]
+    each: Sequence[Any] = kwargs if isinstance(kwargs, (list, tuple)) else [kwargs]
+    if len(each) == len(rewards) and all(one is None or isinstance(one, Mapping) for one in each):
+        return [dict(one or {}) for one in each]
+    wanted = "a mapping" if len(rewards) == 1 else f"a list of {len(rewards)} mappings"
+    raise ValueError(
+        f"Expected {wanted} for reward_kwargs, got {kwargs!r}. "
+        "Write parameters by name, for example beta: 1.5; for several rewards one mapping each."
+    )
+
+
+def _named(name: str, parameters: Mapping[str, Any]) -> Any:
+    if name in REGISTRY or "." not in name:
+        return get_reward(name, **parameters)
+    found = look_up(name)
+    if isinstance(found, GroundingReward) and not parameters:
+        return found
+    if _takes_completions(found) and not isinstance(found, GroundingReward):
+        if parameters:
+            raise _not_for_ready(name, parameters)
+        return found
+    if inspect.isclass(found) and _takes_completions(found.__call__):
+        check_parameters(name, found, parameters)
+        return found(**parameters)
+    return get_reward(name, **parameters)
+
+
+def _takes_completions(found: Any) -> bool:
+    """Whether this is called as TRL calls a reward function."""
+    return callable(found) and not inspect.isclass(found) and "completions" in inspect.signature(found).parameters
+
+
+def _not_for_ready(reward: object, parameters: Mapping[str, Any]) -> ValueError:
+    return ValueError(
+        f"Expected no reward_kwargs for the ready reward {reward!r}, got {dict(parameters)!r}. "
+        "Give its name, or set the parameters when making it."
+    )
+
+
+def _with_format(reward: GroundingReward, box_format: str | Mapping[str, Any] | BoxFormat) -> GroundingReward:
+    wanted = get_box_format(box_format)
+    own = wanted if reward.box_format is None else get_box_format(reward.box_format)
+    if own != wanted:
+        raise ValueError(
+            f"Expected one box format for reward {reward.__name__}, got {own.name} for the reward and {wanted.name} "
+            "for box_format. State it once."
+        )
+    given: Any = box_format
+    return replace(reward, box_format=given)

@@ -1,0 +1,321 @@
+"""The folder of a run: whose it is, where the run goes on, and what is needed to make the same run again."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import fields
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from grounding_rewards.data.versions import package_versions
+
+CONFIG = "config.yaml"
+"""Every value of the run as it was used; `--config` reads it back."""
+
+VERSIONS = "versions.json"
+"""Versions of Python and of the packages that a result depends on."""
+
+LOG = "log.jsonl"
+"""What the trainer logged, one JSON object a line."""
+
+CHECKPOINT = "checkpoint"
+"""The trained model."""
+
+ADAPTER = "adapter"
+"""Of a cold start with LoRA the adapter, which is merged into the checkpoint."""
+
+CARD = "README.md"
+"""The model card."""
+
+_PACKAGES = (
+    "grounding_rewards",
+    "accelerate",
+    "datasets",
+    "numpy",
+    "peft",
+    "pillow",
+    "scipy",
+    "torch",
+    "transformers",
+    "trl",
+    "vllm",
+)
+
+# Derived from other fields, which would contradict them when read back
+_DERIVED = ("generation_batch_size", "hub_token", "accelerator_config")
+
+# What a run may go on with in another way and still be the same run: where and how often it writes, how long it goes
+# on, and how its work is laid out on the machine.
+_FREE = re.compile(
+    r"output_dir|overwrite|resume_from_checkpoint|run_name|project|report_to|disable_tqdm|local_rank|debug"
+    r"|max_steps|num_train_epochs|early_stopping_patience|num_completions_to_print"
+    r"|(hub|push|log|logging|save|eval|trackio|dataloader|ddp|vllm_server|vllm_gpu)_.*"
+)
+
+_WHOLE = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
+
+
+class Start(NamedTuple):
+    """Where a run starts.
+
+    Attributes:
+        checkpoint: what it goes on from; None from the beginning.
+        notes: what a person should know about that, one line each.
+    """
+
+    checkpoint: Path | None
+    notes: list[str]
+
+
+def resolved_config(*parts: Any) -> dict[str, Any]:
+    """All values of the run as one mapping that `--config` reads back.
+
+    Args:
+        *parts: Dataclasses whose fields do not share names.
+
+    >>> from grounding_rewards.training.arguments import GroundingArguments
+    >>> resolved_config(GroundingArguments(reward="R2"))["reward"]
+    ['R2']
+    """
+    values = {
+        one.name: _plain(getattr(part, one.name))
+        for part in parts
+        for one in fields(part)
+        if one.init and one.name not in _DERIVED
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def versions() -> dict[str, str | None]:
+    """Versions of Python and of the packages that a result depends on; None for what is not installed.
+
+    >>> versions()["python"].count(".")
+    2
+    """
+    return package_versions(_PACKAGES)
+
+
+def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
+    """Refuse a folder that holds another run, and find the checkpoint that this one goes on from.
+
+    Nothing is changed; see :func:`claim`.
+
+    Args:
+        config: What :func:`resolved_config` gave, with `output_dir`, and maybe `resume_from_checkpoint` (`last`, or the
+            folder of a checkpoint) and `overwrite`.
+        processes: How many processes the run has.
+
+    Raises:
+        ValueError: The folder holds a run and is neither to be resumed nor overwritten; there is no such checkpoint, or
+            it is not whole; or it comes from another configuration, of which the differing values are named.
+        OSError: The folder cannot be written.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     find_start({"output_dir": folder, "resume_from_checkpoint": "last"})
+    Start(checkpoint=None, notes=[])
+    """
+    folder, asked = Path(config["output_dir"]), _asked(config.get("resume_from_checkpoint"))
+    _check_writable(folder)
+    held = _held(folder)
+    if asked is not None and config.get("overwrite"):
+        raise ValueError(
+            f"Expected resume_from_checkpoint or overwrite, got both, {asked!r} and true. The one keeps what the other "
+            "removes: give one of them."
+        )
+    if asked is None:
+        if held and not config.get("overwrite"):
+            raise ValueError(
+                f"Expected an output_dir without a run, got {str(folder)!r}, which holds {', '.join(held)}. Give "
+                "another folder, go on with --resume_from_checkpoint last, or start again with --overwrite."
+            )
+        return Start(None, [])
+    checkpoint = _last(folder) if asked == "last" else _named(asked)
+    other = folder if checkpoint is None else checkpoint.parent
+    if checkpoint is None and (folder / CHECKPOINT).is_dir():
+        raise ValueError(
+            f"Expected a checkpoint in {str(folder)!r} for resume_from_checkpoint, got a finished run without any. "
+            "Start again with --overwrite, or start another run from its checkpoint/."
+        )
+    notes = _compare(other, config)
+    if checkpoint is not None:
+        notes += _compare_processes(checkpoint, processes)
+        if checkpoint.parent.resolve() != folder.resolve() and held:
+            raise ValueError(
+                f"Expected an output_dir without a run beside a checkpoint from elsewhere, got {str(folder)!r}, which "
+                f"holds {', '.join(held)}. Give another folder, or resume where the checkpoint lies."
+            )
+        newer = [path.name for path in _checkpoints(folder) if _step(path) > _step(checkpoint)]
+        if asked == "last" and newer:
+            notes.append(f"Passed over {', '.join(newer)}, which was not written to its end.")
+    return Start(checkpoint, notes)
+
+
+def claim(config: Mapping[str, Any], start: Start) -> None:
+    """Make the folder this run's: remove what another run left, and write down what this one is.
+
+    Args:
+        config: What :func:`find_start` was given.
+        start: What it returned.
+    """
+    folder = Path(config["output_dir"])
+    if config.get("overwrite"):
+        for path in _parts(folder):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    # Whoever reads the file back starts a run of his own.
+    kept = {name: value for name, value in config.items() if name != "resume_from_checkpoint"}
+    kept["overwrite"] = False
+    (folder / CONFIG).write_text(yaml.safe_dump(kept, sort_keys=True), encoding="utf-8")
+    (folder / VERSIONS).write_text(json.dumps(versions(), indent=2) + "\n", encoding="utf-8")
+
+
+def last_complete_checkpoint(folder: Path) -> Path | None:
+    """The latest checkpoint that was written to its end, or None.
+
+    The trainer writes `trainer_state.json` last, so a checkpoint that a killed run left half-written has
+    none.
+
+    Args:
+        folder: The run's `output_dir`; need not exist.
+
+    >>> last_complete_checkpoint(Path("no/such/run")) is None
+    True
+    """
+    whole = [path for path in _checkpoints(folder) if _readable(path / _WHOLE[0])]
+    return whole[-1] if whole else None
+
+
+def _asked(resume: str | None) -> str | None:
+    if resume is None or resume.lower() == "false":
+        return None
+    return "last" if resume.lower() in ("last", "true") else resume
+
+
+def _last(folder: Path) -> Path | None:
+    found = last_complete_checkpoint(folder)
+    return None if found is None else _named(str(found))
+
+
+def _named(asked: str) -> Path:
+    path = Path(asked)
+    if not path.is_dir():
+        raise ValueError(
+            f"Expected `last` or the folder of a checkpoint for resume_from_checkpoint, got {asked!r}. Check the path."
+        )
+    missing = [name for name in _WHOLE if not (path / name).is_file()]
+    # Sharded optimizers lie in folders of their own.
+    sharded = any(path.glob("optimizer_*")) or any(path.glob("global_step*"))
+    if missing and not (sharded and (path / _WHOLE[0]).is_file()):
+        raise ValueError(
+            f"Expected a whole checkpoint for resume_from_checkpoint, got {asked!r} without {', '.join(missing)}. "
+            "A model without them can be started from, as model_name_or_path, but not resumed."
+        )
+    return path
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    return sorted((path for path in folder.glob("checkpoint-*") if _step(path) >= 0), key=_step)
+
+
+def _step(path: Path) -> int:
+    match = re.fullmatch(r"checkpoint-(\d+)", path.name)
+    return int(match[1]) if match else -1
+
+
+def _held(folder: Path) -> list[str]:
+    """What of a run lies in a folder that is worth keeping; a run that logged no step left nothing."""
+    found = [path.name for path in _checkpoints(folder)]
+    found += [name for name in (ADAPTER, CHECKPOINT) if (folder / name).is_dir()]
+    log = folder / LOG
+    return found + ([LOG] if log.is_file() and log.stat().st_size else [])
+
+
+def _parts(folder: Path) -> list[Path]:
+    """Everything that a run writes into its folder."""
+    names = (ADAPTER, CHECKPOINT, LOG, CONFIG, VERSIONS, CARD, "training_args.bin")
+    found = [path for name in names if (path := folder / name).exists()]
+    return [*found, *_checkpoints(folder), *(folder / "completions").glob("*.parquet")]
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"Expected a folder that can be written for output_dir, got {str(folder)!r} ({error.strerror}). "
+            "Give another folder."
+        ) from error
+
+
+def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
+    """What differs from the configuration of the run that is gone on with, if that may differ."""
+    if not (folder / CONFIG).is_file():
+        return []
+    before = _mapping(folder / CONFIG, yaml.safe_load)
+    had, have = _mapping(folder / VERSIONS, json.loads), versions()
+    updated = [name for name in have if had and had.get(name) != have[name]]
+    differing = [name for name in dict.fromkeys([*before, *config]) if not _alike(before.get(name), config.get(name))]
+    # A newer library has options that the older one did not write down.
+    bound = [name for name in differing if not _FREE.fullmatch(name) and (name in before or not updated)]
+    if bound:
+        named = ", ".join(f"{name} {config.get(name)!r} instead of {before.get(name)!r}" for name in bound)
+        raise ValueError(
+            f"Expected the configuration of the run in {str(folder)!r} for resume_from_checkpoint, got {named}. Give "
+            "the same values again, or start another run from its checkpoint, as model_name_or_path."
+        )
+    ignored = ("resume_from_checkpoint", "overwrite", "output_dir")
+    free = [name for name in differing if name in before and name not in ignored]
+    notes = [f"Goes on with {name} {config.get(name)!r} instead of {before.get(name)!r}." for name in free]
+    return notes + [f"Goes on with {name} {have[name]} instead of {had.get(name)}." for name in updated]
+
+
+def _compare_processes(checkpoint: Path, processes: int) -> list[str]:
+    before = len(list(checkpoint.glob("rng_state*.pth")))
+    if before in (0, processes):
+        return []
+    return [f"Goes on in {processes} processes instead of {before}: samples are others than in a run never stopped."]
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if one == other:
+        return True
+    # A folder may be named from elsewhere.
+    both_paths = isinstance(one, str) and isinstance(other, str) and os.path.exists(one) and os.path.exists(other)
+    return both_paths and os.path.realpath(one) == os.path.realpath(other)
+
+
+def _mapping(path: Path, read: Any) -> dict[str, Any]:
+    try:
+        found = read(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _readable(path: Path) -> bool:
+    try:
+        json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return value

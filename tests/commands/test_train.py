@@ -1,0 +1,346 @@
+"""`grounding-rewards train` and `sft`: an author's error is one sentence, exit 2, before weights are looked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+from grounding_rewards.cli import main
+from tests.training.runs import ASSET, BIN, COMMON, ENVIRONMENT, GRPO, REPOSITORY, grpo, history, run, words
+
+pytestmark = pytest.mark.training
+
+
+@pytest.fixture(scope="module")
+def no_weights(tmp_path_factory):
+    """The shipped model without its weights: whatever looks for them fails, and says another thing."""
+    folder = tmp_path_factory.mktemp("no_weights")
+    for path in ASSET.iterdir():
+        if path.suffix != ".safetensors":
+            (folder / path.name).write_bytes(path.read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def places(no_weights, tmp_path_factory):
+    """Folders that wrong values name."""
+    root = tmp_path_factory.mktemp("places")
+    film = {"boxes": [[10, 20, 60, 80]], "labels": ["mass"], "width": 120, "height": 90}
+
+    def films(name, rows):
+        folder = root / name
+        folder.mkdir()
+        Image.new("L", (120, 90)).save(folder / "film.png")
+        (folder / "broken.png").write_bytes(b"not an image")
+        lines = [json.dumps({"file": "film.png", "id": f"{name}-{k}", **film, **row}) for k, row in enumerate(rows)]
+        (folder / "annotations.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return folder
+
+    from datasets import Dataset
+
+    from grounding_rewards.data.synthetic import synthetic_dataset
+
+    whole = synthetic_dataset("train", 4)
+    whole.save_to_disk(str(root / "saved"))
+    whole.remove_columns("image").save_to_disk(str(root / "imageless"))
+    Dataset.from_dict({"question": ["Where?"]}).save_to_disk(str(root / "columnless"))
+    other = root / "text_model"
+    other.mkdir()
+    for path in no_weights.iterdir():
+        (other / path.name).write_bytes(path.read_bytes())
+    (other / "config.json").write_text(json.dumps({"model_type": "llama"}), encoding="utf-8")
+    silent = root / "no_template"
+    silent.mkdir()
+    for path in no_weights.iterdir():
+        if path.name != "chat_template.jinja":
+            (silent / path.name).write_bytes(path.read_bytes())
+    adapter = root / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text('{"base_model_name_or_path": "x"}', encoding="utf-8")
+    (root / "file").write_text("", encoding="utf-8")
+    (root / "empty").mkdir()
+    return {
+        "root": root,
+        "unsplit": films("unsplit", [{}] * 4),
+        "outside": films("outside", [{"split": "train"}, {"split": "train", "boxes": [[10, 20, 60, 800]]}]),
+        "upside_down": films("upside_down", [{"split": "train", "boxes": [[60, 20, 10, 80]]}] * 2),
+        "unreadable": films("unreadable", [{"split": "train"}, {"split": "train", "file": "broken.png"}]),
+        "missing": films("missing", [{"split": "train"}, {"split": "train", "file": "no.png"}]),
+        "few": films("few", [{"split": "train"}]),
+    }
+
+
+# A value of the configuration of `train`, and what is said. {root} is the folder of `places`.
+TRAIN = [
+    # rewards
+    ({"reward": "R9"}, "Expected a known name for `name`, got 'R9'"),
+    ({"reward": "nomodule.brevity"}, "Expected an importable path for `name`, got 'nomodule.brevity' (ModuleNotFound"),
+    ({"reward": ["R4", "R4"]}, "Expected different names for reward"),
+    ({"reward": []}, "Expected at least one reward"),
+    ({"reward_kwargs": {"betta": 1}}, "'betta'"),
+    ({"reward_kwargs": {"iou_threshold": 0}}, "iou_threshold"),
+    ({"reward_kwargs": "{"}, "Expected JSON for reward_kwargs"),
+    ({"reward_kwargs": [{}, {}]}, "Expected a mapping for reward_kwargs"),
+    ({"reward_weights": [1.0, 2.0]}, "Expected 1 for the number of reward_weights, one for each reward, got 2"),
+    ({"reward_weights": [float("nan")]}, "Expected finite numbers for reward_weights, got [nan]"),
+    ({"reward_weights": [0.0]}, "Expected a weight other than 0 for reward_weights"),
+    ({"box_format": "qwen9"}, "qwen9"),
+    # films
+    ({"dataset": "no/such/folder/at/all"}, "no/such/folder/at/all"),
+    ({"dataset": "{root}/empty"}, "Expected annotations.jsonl, a prepared or a saved dataset"),
+    ({"train_split": "trane"}, "Expected one of train, validation, test for split, got 'trane'"),
+    ({"dataset": "{root}/saved"}, "got a single one without a name"),
+    ({"dataset": "{root}/unsplit", "train_split": "test"}, "Expected one of train for split, got 'test'"),
+    ({"dataset": "{root}/unsplit", **{"eval_strategy": "steps"}}, "Expected one of train for split, got 'validation'"),
+    ({"eval_strategy": "steps", "eval_split": "train"}, "Expected another split than that of training for eval_split"),
+    ({"dataset": "{root}/outside"}, "row 1 (id outside-1): box 0 is [10.0, 20.0, 60.0, 800.0], outside the film"),
+    ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
+    ({"dataset": "{root}/unreadable"}, "row 1 (id unreadable-1): image cannot be read"),
+    ({"dataset": "{root}/missing"}, "line 2: no such image: no.png"),
+    ({"dataset": "{root}/few", "per_device_train_batch_size": 8}, "Expected at least 4 films for train_dataset"),
+    ({"train_films": 0}, "Expected a positive number for train_films"),
+    ({"max_image_pixels": 0}, "Expected a positive number for max_image_pixels"),
+    ({"max_image_pixels": 100}, "Expected at least 784 for max_image_pixels"),
+    # the folder
+    ({"output_dir": "{root}/file/run"}, "Expected a folder that can be written for output_dir"),
+    ({"resume_from_checkpoint": "{root}/nothing"}, "Expected `last` or the folder of a checkpoint"),
+    ({"resume_from_checkpoint": "{root}/empty"}, "Expected a whole checkpoint for resume_from_checkpoint"),
+    ({"resume_from_checkpoint": "last", "overwrite": True}, "Expected resume_from_checkpoint or overwrite, got both"),
+    # the model
+    ({"model_name_or_path": "no/such/model/here"}, "for `model_name_or_path`, got 'no/such/model/here'"),
+    ({"model_name_or_path": "{root}/empty"}, "Expected config.json or adapter_config.json in the folder of a model"),
+    ({"model_name_or_path": "{root}/text_model"}, "Expected a vision-language model for model_name_or_path"),
+    ({"model_name_or_path": "{root}/adapter"}, "Expected whole weights for model_name_or_path, got the adapter"),
+    ({"model_name_or_path": "{root}/no_template"}, "Expected a processor with a chat template"),
+    ({"model_name_or_path": None}, "Expected a folder or a name on the hub for model_name_or_path"),
+    ({"dtype": "bf16"}, "Expected one of auto, bfloat16, float16, float32 for dtype"),
+    ({"attn_implementation": "flash"}, "Expected an attention of this model for attn_implementation, got 'flash'"),
+    ({"attn_implementation": "flash_attention_2"}, "for attn_implementation, got 'flash_attention_2'"),
+    ({"use_peft": True, "lora_target_modules": ["no_proj"]}, "for lora_target_modules, got 'no_proj'"),
+    ({"use_peft": True, "lora_target_modules": ["lm_head"]}, "Expected layers other than lm_head"),
+    ({"lora_target_modules": ["q_proj"]}, "Expected use_peft: true beside lora_target_modules"),
+    ({"use_peft": True, "lora_r": 0}, "Expected a number from 1 up for lora_r, got 0"),
+    ({"use_peft": True, "lora_dropout": 1.0}, "Expected a number in [0, 1) for lora_dropout"),
+    ({"load_in_4bit": True}, "Expected use_peft: true beside load_in_4bit"),
+    ({"load_in_4bit": True, "use_peft": True}, "Expected bitsandbytes to be installed for load_in_4bit"),
+    ({"use_vllm": True}, "Expected vllm to be installed for use_vllm"),
+    # the training
+    ({"learning_rate": -1e-5}, "Expected a number above 0 for learning_rate, got -1e-05"),
+    ({"learning_rate": float("nan")}, "Expected a number above 0 for learning_rate, got nan"),
+    ({"learning_rate": "fast"}, "fast"),
+    ({"max_steps": 0}, "Expected at least 1 for max_steps, got 0"),
+    ({"num_train_epochs": 0}, "Expected a number above 0 for num_train_epochs"),
+    ({"per_device_train_batch_size": 0}, "Expected a number from 1 up for per_device_train_batch_size"),
+    ({"per_device_train_batch_size": 3}, "must be divisible by num_generations"),
+    ({"gradient_accumulation_steps": 0}, "Expected a number from 1 up for gradient_accumulation_steps"),
+    ({"warmup_steps": -1}, "Expected a number from 0 up for warmup_steps"),
+    ({"adam_beta2": 1.0}, "Expected a number in [0, 1) for adam_beta2"),
+    ({"weight_decay": -0.1}, "Expected a number from 0 up for weight_decay"),
+    ({"optim": "adam"}, "adam is not a valid OptimizerNames"),
+    ({"lr_scheduler_type": "cosinus"}, "cosinus"),
+    ({"save_strategy": "always"}, "always"),
+    ({"save_steps": 0}, "Expected a number above 0 for save_steps"),
+    ({"report_to": "clearly"}, "Expected some of none"),
+    ({"report_to": "wandb"}, "Expected wandb to be installed for report_to"),
+    ({"num_generations": 1}, "Expected a number from 2 up for num_generations"),
+    ({"temperature": 0}, "Expected a number above 0 for temperature, got 0"),
+    ({"top_p": 0}, "Expected a number in (0, 1] for top_p"),
+    ({"beta": -0.1}, "Expected a number from 0 up for beta, got -0.1"),
+    ({"epsilon": 0}, "Expected a number above 0 for epsilon"),
+    ({"max_completion_length": 0}, "Expected a number from 1 up for max_completion_length"),
+    ({"loss_type": "ppo"}, "Expected one of grpo, dapo"),
+    ({"load_best_model_at_end": True}, "Expected evaluations for load_best_model_at_end"),
+    ({"early_stopping_patience": 2}, "Expected load_best_model_at_end: true beside early_stopping_patience"),
+    (
+        {"load_best_model_at_end": True, "eval_strategy": "steps", "eval_steps": 1, "metric_for_best_model": "reword"},
+        "Expected one of loss, reward, reward_std",
+    ),
+    ({"no_such_key": 1}, "no_such_key"),
+    ({"use_cpu": "perhaps"}, "perhaps"),
+]
+
+SFT = [
+    ({"crop": 0.7}, "Expected a fraction from 0 to below 0.5 for crop"),
+    ({"save_dtype": "int8"}, "Expected one of float32, float16, bfloat16 for save_dtype"),
+    ({"remove_unused_columns": True}, "Expected false for remove_unused_columns"),
+    ({"max_length": 20}, "Expected films whose prompt and answer fit into max_length 20 in every row"),
+    ({"dataset": "{root}/outside"}, "outside the film"),
+    ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
+    ({"dataset": "{root}/unreadable"}, "image cannot be read"),
+    ({"dataset": "{root}/columnless", "train_split": "train"}, "got a single one without a name"),
+    ({"use_peft": True, "lora_target_modules": ["no_proj"]}, "for lora_target_modules, got 'no_proj'"),
+    ({"attn_implementation": "flash"}, "for attn_implementation, got 'flash'"),
+    ({"report_to": "wandb"}, "Expected wandb to be installed for report_to"),
+    ({"learning_rate": 0}, "Expected a number above 0 for learning_rate"),
+    ({"num_generations": 8}, "num_generations"),  # an option of `train`
+]
+
+
+def refused(capsys, command, values, base, places, no_weights, tmp_path):
+    """What the command says of a configuration with these values; it must be one line."""
+    filled = {
+        name: value.format(root=places["root"]) if isinstance(value, str) and "{root}" in value else value
+        for name, value in values.items()
+    }
+    plain = {name: value if isinstance(value, (int, float)) else str(value) for name, value in base.items()}
+    merged = {**plain, "model_name_or_path": str(no_weights), "output_dir": str(tmp_path / "run"), **filled}
+    file = tmp_path / "run.yaml"
+    file.write_text(yaml.safe_dump(merged), encoding="utf-8")
+    capsys.readouterr()
+    assert main([command, "--config", str(file)]) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    (start, message) = said.rsplit("grounding-rewards: ", 1)
+    assert "grounding-rewards: " not in start
+    assert not list((tmp_path / "run").glob("*"))
+    return message
+
+
+@pytest.mark.parametrize(("values", "said"), TRAIN, ids=[str(values)[:60] for values, _ in TRAIN])
+def test_train_refuses(capsys, values, said, places, no_weights, tmp_path):
+    message = refused(capsys, "train", values, GRPO, places, no_weights, tmp_path)
+    assert said in message
+    # Rows are listed below the sentence; nothing else is.
+    assert len(message.splitlines()) == 1 or message.splitlines()[1].startswith(("row ", "line "))
+
+
+@pytest.mark.parametrize(("values", "said"), SFT, ids=[str(values)[:60] for values, _ in SFT])
+def test_sft_refuses(capsys, values, said, places, no_weights, tmp_path):
+    assert said in refused(capsys, "sft", values, COMMON, places, no_weights, tmp_path)
+
+
+@pytest.mark.parametrize(("command", "base"), [("train", GRPO), ("sft", COMMON)])
+def test_the_weights_are_looked_for_last(capsys, command, base, places, no_weights, tmp_path):
+    assert "safetensors" in refused(capsys, command, {}, base, places, no_weights, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("reward: [R4", "Expected YAML in"),
+        ("- reward", "must contain a YAML mapping"),
+        (None, "No such file or directory"),
+    ],
+)
+def test_configuration_files(capsys, tmp_path, text, said):
+    file = tmp_path / "run.yaml"
+    if text is not None:
+        file.write_text(text, encoding="utf-8")
+    assert main(["train", f"--config={file}"]) == 2
+    message = capsys.readouterr().err
+    assert said in message
+    assert len(message.splitlines()) == 1
+
+
+def test_config_without_a_file(capsys):
+    assert main(["train", "--reward", "R4", "--config"]) == 2
+    assert "Expected a file after --config" in capsys.readouterr().err
+
+
+def test_several_processes_say_it_once(tmp_path, no_weights):
+    options = words({**GRPO, "model_name_or_path": no_weights, "output_dir": tmp_path / "run", "temperature": 0})
+    launch = (BIN / "accelerate", "launch", "--quiet", "--config_file", "configs/accelerate/cpu_2.yaml")
+    said = run(*launch, "-m", "grounding_rewards.cli", "train", *options, code=1)
+    assert said.count("grounding-rewards: Expected a number above 0 for temperature, got 0.0") == 1
+    ours = said[: said.index("torch/distributed")] if "torch/distributed" in said else said
+    assert "Traceback" not in ours.split("grounding-rewards: ")[0]
+
+
+@pytest.mark.parametrize(("command", "shown"), [("train", "R5: optimal matching"), ("sft", "--crop")])
+def test_help_has_our_options_first(capsys, command, shown):
+    with pytest.raises(SystemExit, match="0"):
+        main([command, "--help"])
+    said = capsys.readouterr().out
+    assert shown in said
+    options = said[said.index("options:") :] if "options:" in said else said[said.index("reward and films") :]
+    assert options.index("--dataset") < options.index("--learning_rate") < options.index("--lora_r")
+    assert "iou_threshold=0.5" in said or command == "sft"
+
+
+def test_the_commands_are_listed(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    said = capsys.readouterr().out
+    assert "train a model with GRPO" in said
+    assert "teach a model to write boxes" in said
+
+
+BREVITY = """
+def brevity(completions, **columns):
+    return [1.0 / (1 + len(completion[0]["content"])) for completion in completions]
+
+class Scaled:
+    def __init__(self, scale=1.0):
+        self.scale = scale
+    def __call__(self, completions, **columns):
+        return [self.scale * one for one in brevity(completions)]
+"""
+
+
+def test_rewards_of_ones_own_are_found_from_the_working_directory(tmp_path):
+    """A reward function as TRL takes it, and a class of them, beside ours, from the console script."""
+    (tmp_path / "mymodule.py").write_text(BREVITY, encoding="utf-8")
+    values = {**GRPO, "output_dir": tmp_path / "run", "max_steps": 1, "model_name_or_path": ASSET}
+    config = {name: value if isinstance(value, (int, float)) else str(value) for name, value in values.items()}
+    config |= {"reward": ["R4", "mymodule.brevity", "mymodule.Scaled"], "reward_kwargs": [{}, None, {"scale": 2.0}]}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    subprocess.run(
+        [BIN / "grounding-rewards", "train", "--config", "run.yaml"],
+        cwd=tmp_path,
+        env={name: value for name, value in ENVIRONMENT.items() if name != "PYTHONPATH"},
+        check=True,
+        capture_output=True,
+        timeout=100,
+    )
+    (entry,) = history(tmp_path / "run")
+    parts = [entry[f"rewards/{name}/mean"] for name in ("R4", "brevity", "Scaled")]
+    assert parts[2] == pytest.approx(2 * parts[1])
+    assert entry["reward"] == pytest.approx(sum(parts))
+
+
+def test_sigterm_saves_and_ends(tmp_path):
+    """What a batch system sends before it kills: a checkpoint at the step that is reached, and the way to go on."""
+    values = {**GRPO, "output_dir": tmp_path / "run", "max_steps": 500, "save_strategy": "no", "save_steps": 500}
+    line = [sys.executable, "-m", "grounding_rewards.cli", "train", *words(values)]
+    started = subprocess.Popen(line, cwd=REPOSITORY, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
+    log = tmp_path / "run" / "log.jsonl"
+    deadline = time.monotonic() + 100
+    while not (log.is_file() and log.read_text().count("\n") >= 2):
+        assert started.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    started.send_signal(signal.SIGTERM)
+    _, said = started.communicate(timeout=60)
+    assert started.returncode == 143, said[-2000:]
+    assert "--resume_from_checkpoint last" in said
+    assert not (tmp_path / "run" / "checkpoint").exists()
+    (saved,) = (tmp_path / "run").glob("checkpoint-*")
+    step = int(saved.name.rpartition("-")[2])
+    trainer = grpo(tmp_path / "run", max_steps=step + 2, save_strategy="no", resume_from_checkpoint="last")
+    assert trainer.state.global_step == step + 2
+    steps = [entry["step"] for entry in history(tmp_path / "run")]
+    assert steps == list(range(1, step + 3))
+    assert os.path.isdir(tmp_path / "run" / "checkpoint")
+
+
+def test_a_folder_of_large_films_says_its_size(tmp_path, capsys, no_weights):
+    films = tmp_path / "films"
+    films.mkdir()
+    Image.fromarray(np.zeros((300, 250), dtype=np.uint8)).save(films / "a.png")
+    row = {"file": "a.png", "boxes": [[10, 20, 200, 280]], "labels": ["mass"], "width": 250, "height": 300}
+    lines = [json.dumps({**row, "id": str(k), "split": "train"}) for k in range(4)]
+    (films / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    options = {**GRPO, "model_name_or_path": ASSET, "dataset": films, "max_image_pixels": 15000, "max_steps": 1}
+    assert main(["train", *words({**options, "output_dir": tmp_path / "run"})]) == 0
+    # By hand: sqrt(250 * 300 / 15000) = 2.236, so 111.8 x 134.2, down to whole tokens of 28: 84 x 112, 12 tokens.
+    said = capsys.readouterr().err
+    assert "at most 15000 pixels (max_image_pixels); the largest film, 250 x 300, is seen as 84 x 112, 12 image" in said

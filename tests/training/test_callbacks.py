@@ -1,0 +1,119 @@
+"""A run that learns nothing says so once, with the cause and the remedy."""
+
+from __future__ import annotations
+
+import warnings
+from types import SimpleNamespace
+
+import datasets
+import pytest
+
+from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.training.callbacks import PATIENCE, SignalWarning, SignalWatch
+from grounding_rewards.training.rewards import build_rewards
+from tests.training.runs import grpo
+
+pytestmark = pytest.mark.training
+
+GOOD = {
+    "completions/clipped_ratio": 0.0,
+    "frac_reward_zero_std": 0.0,
+    "R4/boxes": 1.0,
+    "R4/status/empty": 0.0,
+    "R4/negatives": 0.5,
+    "R4/rejected/wrong_count": 0.0,
+}
+CUT = {**GOOD, "completions/clipped_ratio": 1.0, "frac_reward_zero_std": 1.0, "R4/boxes": 0.0}
+UNREAD = {**GOOD, "frac_reward_zero_std": 1.0, "R4/boxes": 0.0, "R4/rejected/wrong_count": 0.75}
+ALIKE = {**GOOD, "frac_reward_zero_std": 1.0}
+
+
+def watch(*steps, names=("R4",), main=True):
+    """The warnings of a run with these figures step by step; None is a step without completions of its own."""
+    trainer = SimpleNamespace(_metrics={"train": {}}, max_completion_length=8)
+    watching = SignalWatch(trainer, list(names))
+    state = SimpleNamespace(is_world_process_zero=main)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for figures in steps:
+            trainer._metrics["train"] = {} if figures is None else {key: [value] for key, value in figures.items()}
+            watching.on_step_end(None, state, None)
+    assert all(warning.category is SignalWarning for warning in caught)
+    return [str(warning.message) for warning in caught]
+
+
+@pytest.mark.parametrize(
+    ("figures", "cause", "remedy"),
+    [
+        (CUT, "were cut off: max_completion_length 8 is too small", "Raise it"),
+        (
+            UNREAD,
+            "found no box in any answer of 10 steps in a row, and 100% of the latest state no negative either (wrong",
+            "grounding-rewards inspect",
+        ),
+        (ALIKE, "earned the same", "Raise temperature"),
+    ],
+)
+def test_said_once_with_cause_and_remedy(figures, cause, remedy):
+    (said,) = watch(*[figures] * (3 * PATIENCE))
+    assert cause in said
+    assert remedy in said
+    assert "grounding-rewards sft" in said
+
+
+def test_not_before_ten_steps_in_a_row():
+    assert watch(*[UNREAD] * (PATIENCE - 1), GOOD, *[UNREAD] * (PATIENCE - 1)) == []
+
+
+def test_steps_that_use_older_completions_neither_count_nor_break_the_row():
+    assert watch(*[UNREAD, None] * (PATIENCE - 1)) == []
+    assert len(watch(*[UNREAD, None] * PATIENCE)) == 1
+
+
+def test_answers_that_say_nothing_is_there_are_read():
+    assert watch(*[{**GOOD, "R4/boxes": 0.0, "R4/status/empty": 1.0}] * 20) == []
+
+
+def test_films_without_findings_have_no_boxes_to_be_read():
+    assert watch(*[{**GOOD, "R4/boxes": 0.0, "R4/status/empty": 0.9, "R4/negatives": 1.0}] * 20) == []
+
+
+def test_reward_functions_of_others_are_watched_for_spread_alone():
+    figures = {key: value for key, value in ALIKE.items() if not key.startswith("R4/")}
+    assert len(watch(*[figures] * 20, names=())) == 1
+
+
+def test_the_other_processes_are_silent():
+    assert watch(*[CUT] * 20, main=False) == []
+
+
+class TestRealRuns:
+    def test_all_answers_cut_off(self, tmp_path):
+        with pytest.warns(SignalWarning, match="max_completion_length 1 is too small") as caught:
+            grpo(tmp_path / "run", max_completion_length=1, max_steps=PATIENCE + 2, save_strategy="no")
+        assert sum(warning.category is SignalWarning for warning in caught) == 1
+
+    def test_nothing_read(self, tmp_path):
+        # The model writes its boxes under another key than the one that is declared.
+        declared = '{"syntax":"json","keys":["where"],"space":"norm1000"}'
+        films = synthetic_dataset("train", 30).filter(lambda boxes: len(boxes) > 0, input_columns="boxes")
+        datasets.DatasetDict({"train": films}).save_to_disk(str(tmp_path / "films"))
+        values = {"dataset": tmp_path / "films", "box_format": declared, "max_completion_length": 30}
+        with pytest.warns(SignalWarning, match="R4 found no box in any answer"):
+            grpo(tmp_path / "run", **values, max_steps=PATIENCE + 2, save_strategy="no")
+
+    def test_a_run_that_learns_is_silent(self, tmp_path):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", SignalWarning)
+            grpo(tmp_path / "run", max_steps=PATIENCE + 2, save_strategy="no", max_completion_length=30)
+
+
+def test_right_answers_that_would_be_cut_off_are_counted_before_the_first_step(tmp_path):
+    with pytest.warns(
+        UserWarning, match=r"more than max_completion_length 6 tokens on \d+ of 8 films of train_dataset"
+    ):
+        grpo(tmp_path / "run", max_completion_length=6, max_steps=1, save_strategy="no")
+
+
+def test_names_in_the_figures_are_those_of_the_rewards():
+    assert [one.name for one in build_rewards(["R4", "R1"])] == ["R4", "R1"]

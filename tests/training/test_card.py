@@ -1,0 +1,80 @@
+"""The card beside a model says what was trained on what, and nothing that is nobody's business."""
+
+from __future__ import annotations
+
+import pytest
+from huggingface_hub import ModelCard
+
+from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.training import GroundingGRPOTrainer
+from tests.training.runs import ASSET, LORA, grpo, sft
+
+pytestmark = pytest.mark.training
+
+
+def table(card):
+    rows = [line.strip("|").split("|") for line in card.content.splitlines() if line.startswith("| ")]
+    return {key.strip(): value.strip() for key, value in rows}
+
+
+def test_of_grpo(tmp_path):
+    synthetic_dataset("train", 8).save_to_disk(str(tmp_path / "private" / "films" / "train"))
+    values = {"reward": "R2", "reward_kwargs": '{"beta":2.0}', "max_steps": 2, "max_image_pixels": 15000}
+    grpo(tmp_path / "secret" / "r2", **values)
+    for path in ("README.md", "checkpoint/README.md", "checkpoint-2/../README.md"):
+        card = ModelCard.load(tmp_path / "secret" / "r2" / path)
+        assert card.data.library_name == "transformers"
+        assert card.data.pipeline_tag == "image-text-to-text"
+        assert {"grounding_rewards", "grpo"} <= set(card.data.tags)
+        facts = table(card)
+        assert facts["started from"] == "tiny_vlm"
+        assert facts["trained"] == "all weights"
+        assert facts["reward"].startswith("R2: ProductIoUReward(")
+        assert "beta=2.0" in facts["reward"]
+        assert facts["films"] == "synthetic, split train, 8 films"
+        assert facts["box format"] == "qwen2.5-vl"
+        assert facts["image size"] == "at most 15000 pixels, kept in the processor"
+        assert facts["steps"].startswith("2 of 2")
+        assert "learning_rate 0.001" in facts["options"]
+        assert "grounding_rewards 0" in facts["versions"]
+        for said in ("None", str(tmp_path), "secret", "time machine", str(ASSET.parent)):
+            assert said not in card.content
+
+
+def test_of_an_adapter(tmp_path):
+    grpo(tmp_path / "run", **LORA, max_steps=1)
+    card = ModelCard.load(tmp_path / "run" / "checkpoint" / "README.md")
+    assert card.data.library_name == "peft"
+    assert table(card)["trained"] == "an adapter (LoRA)"
+    assert "lora_r 4" in table(card)["options"]
+
+
+def test_of_a_cold_start(tmp_path):
+    sft(tmp_path / "run", crop=0.1, max_steps=1)
+    card = ModelCard.load(tmp_path / "run" / "checkpoint" / "README.md")
+    assert "trained by supervised fine-tuning" in card.content
+    assert "reward" not in table(card)
+    assert "crop 0.1" in table(card)["options"]
+
+
+def test_of_the_trainer_alone(tmp_path):
+    """Without our command there is no configuration to tell of; the rest is there."""
+    from trl import GRPOConfig
+
+    args = GRPOConfig(
+        output_dir=str(tmp_path),
+        per_device_train_batch_size=4,
+        num_generations=2,
+        max_completion_length=8,
+        max_steps=1,
+        save_steps=1,
+        report_to="none",
+        use_cpu=True,
+        bf16=False,
+        gradient_checkpointing=False,
+        disable_tqdm=True,
+    )
+    GroundingGRPOTrainer(str(ASSET), ["R4", "R1"], args, synthetic_dataset("train", 8)).train()
+    facts = table(ModelCard.load(tmp_path / "README.md"))
+    assert facts["reward"].count("Reward(") == 2
+    assert facts["films"] == "8 films"

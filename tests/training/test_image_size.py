@@ -1,0 +1,116 @@
+"""One image size from the cold start to the evaluation: it lies in the processor, and every command says it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+from transformers import AutoProcessor
+
+from grounding_rewards.cli import main
+from grounding_rewards.data.resize import image_pixel_limit, limit_image_pixels, resized_size
+from grounding_rewards.evaluation.models import load_model
+from tests.training.runs import ASSET, COMMON, GRPO, LORA, words
+
+pytestmark = pytest.mark.training
+
+# By hand: sqrt(2500 * 3000 / 40000) = 13.69, so 182.6 x 219.1, down to whole tokens of 28: 168 x 196, which are 42.
+SIZE, LIMIT, SEEN = (2500, 3000), 40000, (168, 196)
+
+
+@pytest.fixture(scope="module")
+def large_films(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("large")
+    rng = np.random.default_rng(0)
+    coarse = Image.fromarray(rng.integers(0, 255, (30, 25), dtype=np.uint8))
+    coarse.resize(SIZE).save(folder / "film.png")
+    row = {"file": "film.png", "boxes": [[100, 200, 1800, 2500]], "labels": ["mass"], "width": 2500, "height": 3000}
+    splits = ["train"] * 4 + ["test"] * 2
+    lines = [json.dumps({**row, "id": str(k), "split": split}) for k, split in enumerate(splits)]
+    (folder / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def grids(monkeypatch):
+    """The size of every film that is handed to any model, in pixels."""
+    kind = type(AutoProcessor.from_pretrained(ASSET).image_processor)
+    original, seen = kind.preprocess, []
+
+    def watched(self, *args, **kwargs):
+        made = original(self, *args, **kwargs)
+        seen.extend((columns * 14, rows * 14) for _, rows, columns in made["image_grid_thw"].tolist())
+        return made
+
+    monkeypatch.setattr(kind, "preprocess", watched)
+    return seen
+
+
+def test_from_sft_to_evaluation(large_films, grids, tmp_path, capsys):
+    sft, grpo = tmp_path / "sft", tmp_path / "grpo"
+    common = {"dataset": large_films, "max_steps": 1, "save_strategy": "no"}
+    options = {**COMMON, **common, "model_name_or_path": ASSET, "output_dir": sft, "max_image_pixels": LIMIT}
+    assert main(["sft", *words(options)]) == 0
+    assert set(grids) == {SEEN}
+    grids.clear()
+    # From here on nobody says the size again.
+    options = {**GRPO, **common, "model_name_or_path": sft / "checkpoint", "output_dir": grpo}
+    assert main(["train", *words(options)]) == 0
+    assert set(grids) == {SEEN}
+    grids.clear()
+    evaluate = ["evaluate", "--model", grpo / "checkpoint", "--dataset", large_films, "--out", tmp_path / "evaluation"]
+    assert main([*map(str, evaluate), "--max-new-tokens", "8", "--resamples", "20"]) == 0
+    assert set(grids) == {SEEN}
+    said = capsys.readouterr().err
+    line = "Image size: at most 40000 pixels (max_image_pixels); the largest film, 2500 x 3000, is seen as 168 x 196, "
+    assert said.count(f"{line}42 image tokens.") == 3
+    facts = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text(encoding="utf-8"))["facts"]
+    assert "at most 40000 pixels (max_image_pixels)" in facts["image size"]
+    # Nor need anybody have this package.
+    processor = AutoProcessor.from_pretrained(grpo / "checkpoint")
+    film = Image.open(large_films / "film.png")
+    grid = processor.image_processor(images=[film], return_tensors="pt")["image_grid_thw"][0].tolist()
+    assert (grid[2] * 14, grid[1] * 14) == SEEN
+    assert "at most 40000 pixels, kept in the processor" in (grpo / "README.md").read_text(encoding="utf-8")
+
+
+def test_an_adapter_carries_it_too(large_films, tmp_path):
+    options = {**GRPO, **LORA, "dataset": large_films, "max_steps": 1, "output_dir": tmp_path / "run"}
+    assert main(["train", *words({**options, "model_name_or_path": ASSET, "max_image_pixels": LIMIT})]) == 0
+    _, processor = load_model(tmp_path / "run" / "checkpoint")
+    assert image_pixel_limit(processor) == LIMIT
+    assert resized_size(processor, *SIZE) == SEEN
+
+
+def test_another_size_than_the_model_was_saved_with_is_said(large_films, tmp_path, capsys):
+    processor = AutoProcessor.from_pretrained(ASSET)
+    limit_image_pixels(processor, 15000)
+    model, _ = load_model(ASSET)
+    model.save_pretrained(tmp_path / "model")
+    processor.save_pretrained(tmp_path / "model")
+    options = {**GRPO, "dataset": large_films, "max_steps": 1, "output_dir": tmp_path / "run"}
+    assert (
+        main(["train", *words({**options, "model_name_or_path": tmp_path / "model", "max_image_pixels": LIMIT})]) == 0
+    )
+    said = capsys.readouterr().err
+    assert "The model was saved with max_image_pixels 15000; this run feeds films of at most 40000 pixels." in said
+
+
+def test_an_evaluation_at_another_size_does_not_take_up_old_answers(large_films, tmp_path, capsys):
+    evaluate = ["evaluate", "--model", str(ASSET), "--dataset", str(large_films), "--out", str(tmp_path / "evaluation")]
+    evaluate += ["--max-new-tokens", "4", "--resamples", "20"]
+    assert main([*evaluate, "--max-image-pixels", str(LIMIT)]) == 0
+    assert main(evaluate) == 2
+    assert "max_image_pixels None instead of 40000" in capsys.readouterr().err
+
+
+def test_evaluate_refuses_a_size_that_it_cannot_use(tmp_path, capsys):
+    log = tmp_path / "log.jsonl"
+    log.write_text("{}\n", encoding="utf-8")
+    out = ["--out", str(tmp_path / "out"), "--max-image-pixels"]
+    assert main(["evaluate", "--completions", str(log), *out, "100000"]) == 2
+    assert "Expected a model for --max-image-pixels" in capsys.readouterr().err
+    assert main(["evaluate", "--model", str(ASSET), "--dataset", "synthetic", *out, "0"]) == 2
+    assert "Expected at least 1 for --max-image-pixels" in capsys.readouterr().err

@@ -1,0 +1,261 @@
+"""A resumed run is the run that was never stopped, to the last bit; what cannot be resumed is refused by name."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForImageTextToText
+
+from grounding_rewards.training.grpo import EpochSampler
+from grounding_rewards.training.run_folder import last_complete_checkpoint
+from tests.training.runs import (
+    ASSET,
+    BIN,
+    COMMON,
+    ENVIRONMENT,
+    GRPO,
+    LORA,
+    REPOSITORY,
+    grpo,
+    history,
+    run,
+    same_weights,
+    sft,
+    stopped_copy,
+    weights,
+    words,
+)
+
+pytestmark = pytest.mark.training
+
+
+def check(train, folder, step, **values):
+    """Train without a stop, then from the checkpoint of a step on, and compare everything."""
+    whole = train(folder, **values)
+    moved = weights(whole)
+    resumed = train(stopped_copy(folder, step), resume_from_checkpoint="last", **values)
+    assert resumed.state.global_step == whole.state.global_step > step
+    assert history(resumed) == history(whole)
+    assert same_weights(weights(resumed), moved)
+    return whole
+
+
+def moves(trainer):
+    """Whether training has changed the weights at all, so that equal weights mean something."""
+    base = AutoModelForImageTextToText.from_pretrained(ASSET, dtype=torch.float32).state_dict()
+    return any(not torch.equal(base[name], value) for name, value in weights(trainer).items())
+
+
+class TestGRPO:
+    def test_full_weights_across_epochs(self, tmp_path):
+        # 8 films, 2 a step: an epoch has 4 steps, and the run goes on in the second.
+        assert moves(check(grpo, tmp_path / "run", 5, max_steps=7))
+
+    def test_amid_completions_that_are_used_again_and_figures_not_yet_logged(self, tmp_path):
+        # Completions serve 4 steps, every other of which is logged: step 3 has both left over.
+        values = {"gradient_accumulation_steps": 2, "steps_per_generation": 4, "num_iterations": 2, "logging_steps": 2}
+        assert moves(check(grpo, tmp_path / "run", 3, max_steps=6, **values))
+
+    def test_adapter_and_kl(self, tmp_path):
+        check(grpo, tmp_path / "run", 2, beta=0.1, **LORA)
+
+    def test_with_evaluations_and_early_stopping(self, tmp_path):
+        values = {
+            **{"eval_strategy": "steps", "eval_steps": 1, "eval_films": 2, "per_device_eval_batch_size": 4},
+            **{"load_best_model_at_end": "true", "early_stopping_patience": 3, "max_steps": 12},
+        }
+        whole = check(grpo, tmp_path / "run", 2, **values)
+        assert whole.state.global_step < 12
+
+
+class TestSFT:
+    def test_full_weights_across_epochs_with_workers(self, tmp_path):
+        # 8 films, 4 a step: two steps an epoch, films cropped anew in each.
+        values = {"crop": 0.2, "contrast": 0.2, "dataloader_num_workers": 2, "logging_steps": 2, "max_steps": 6}
+        assert moves(check(sft, tmp_path / "run", 3, **values))
+
+    def test_adapter(self, tmp_path):
+        check(sft, tmp_path / "run", 2, crop=0.2, **LORA)
+
+
+TWO_PROCESSES = """
+import sys
+from pathlib import Path
+from grounding_rewards.training.resume import ExactResume
+from tests.training.runs import grpo, sft, history, same_weights, stopped_copy, weights
+
+# The end of a run is the end of the group of processes; here four runs share one.
+ExactResume.end = lambda self: None
+folder = Path(sys.argv.pop(1))
+for train in (grpo, sft):
+    values = {"train_films": 16, "max_steps": 3}
+    whole = train(folder / train.__name__, **values)
+    moved, main = weights(whole), whole.is_world_process_zero()
+    stopped = (folder / train.__name__).with_name(f"{train.__name__}-stopped")
+    if main:
+        stopped_copy(folder / train.__name__, 2)
+    whole.accelerator.wait_for_everyone()
+    resumed = train(stopped, resume_from_checkpoint="last", **values)
+    assert same_weights(weights(resumed), moved), train
+    if main:
+        assert history(resumed) == history(whole), train
+        (folder / f"{train.__name__}.done").touch()
+"""
+
+
+def test_two_processes(tmp_path):
+    script = tmp_path / "two_processes.py"
+    script.write_text(TWO_PROCESSES, encoding="utf-8")
+    run(BIN / "accelerate", "launch", "--config_file", "configs/accelerate/cpu_2.yaml", script, tmp_path)
+    assert (tmp_path / "grpo.done").is_file()
+    assert (tmp_path / "sft.done").is_file()
+
+
+@pytest.mark.parametrize(("command", "values"), [("train", GRPO), ("sft", COMMON)])
+def test_killed(tmp_path, command, values):
+    """kill -9 at any moment: the same command with `last` ends in the run that was never killed."""
+    values = {**values, "max_steps": 10}
+    train = {"train": grpo, "sft": sft}[command]
+    whole = train(tmp_path / "whole", **values)
+    folder = tmp_path / "killed"
+    line = [sys.executable, "-m", "grounding_rewards.cli", command]
+    killed = subprocess.Popen(
+        [*line, *words({**values, "output_dir": folder})], cwd=REPOSITORY, env=ENVIRONMENT, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 100
+    while last_complete_checkpoint(folder) is None:
+        assert killed.poll() is None, "the run ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert int(last_complete_checkpoint(folder).name.rpartition("-")[2]) < 10
+    resumed = train(folder, **values, resume_from_checkpoint="last")
+    assert history(folder) == history(whole)
+    assert same_weights(weights(resumed), weights(whole))
+
+
+def test_best_model_really_is_loaded(tmp_path):
+    values = {
+        **{"eval_strategy": "steps", "eval_steps": 1, "eval_films": 8, "per_device_eval_batch_size": 8},
+        **{"load_best_model_at_end": "true", "learning_rate": 3e-3, "max_steps": 5},
+    }
+    trainer = grpo(tmp_path / "run", **values)
+    rewards = {entry["step"]: entry["eval_reward"] for entry in history(trainer) if "eval_reward" in entry}
+    best = max(rewards, key=lambda step: rewards[step])
+    assert rewards[best] > rewards[5], "the last model is the best one here, which shows nothing"
+    assert trainer.state.best_global_step == best
+    for folder in (tmp_path / "run/checkpoint", tmp_path / f"run/checkpoint-{best}"):
+        saved = AutoModelForImageTextToText.from_pretrained(folder, dtype=torch.float32).state_dict()
+        assert all(torch.equal(saved[name], value) for name, value in weights(trainer).items())
+    assert f"best evaluation | reward {rewards[best]:.4f}, step {best}" in (tmp_path / "run/README.md").read_text()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("refused") / "run"
+    grpo(folder, max_steps=2)
+    return folder
+
+
+class TestRefused:
+    """Checkpoints whose weights are not those of the model; today transformers loads what fits and goes on."""
+
+    @pytest.fixture
+    def stopped(self, trained, tmp_path):
+        copy = tmp_path / "run"
+        shutil.copytree(trained, copy)
+        shutil.rmtree(copy / "checkpoint")
+        shutil.rmtree(copy / "checkpoint-2")
+        return copy
+
+    def refused(self, folder, *said, **values):
+        with pytest.raises(ValueError, match="Expected the weights of this model in the checkpoint") as caught:
+            grpo(folder, max_steps=2, resume_from_checkpoint="last", **values)
+        for part in (str(folder / "checkpoint-1"), *said):
+            assert part in str(caught.value)
+
+    def change(self, folder, change):
+        file = folder / "checkpoint-1" / "model.safetensors"
+        found = load_file(file)
+        change(found)
+        save_file(found, file, metadata={"format": "pt"})
+
+    def test_a_weight_is_missing(self, stopped):
+        self.change(stopped, lambda found: found.pop("visual.merger.ln_q.weight"))
+        self.refused(stopped, "1 missing weights (model.visual.merger.ln_q.weight)", "0 unknown")
+
+    def test_a_weight_is_unknown(self, stopped):
+        self.change(stopped, lambda found: found.update({"visual.extra.weight": torch.zeros(2)}))
+        self.refused(stopped, "1 unknown weights (", "extra.weight)")
+
+    def test_a_weight_has_another_shape(self, stopped):
+        self.change(stopped, lambda found: found.update({"visual.merger.ln_q.weight": torch.zeros(3)}))
+        self.refused(stopped, "1 reshaped weights (model.visual.merger.ln_q.weight)")
+
+    def test_a_file_is_cut_off(self, stopped):
+        file = stopped / "checkpoint-1" / "model.safetensors"
+        file.write_bytes(file.read_bytes()[:1000])
+        self.refused(stopped)
+
+    def test_an_adapter_of_another_model(self, tmp_path):
+        grpo(tmp_path / "run", max_steps=2, **LORA)
+        stopped = stopped_copy(tmp_path / "run", 1)
+        file = stopped / "checkpoint-1" / "adapter_model.safetensors"
+        found = load_file(file)
+        name = sorted(found)[0]
+        found["elsewhere"] = found.pop(name)
+        save_file(found, file)
+        self.refused(stopped, f"1 missing weights ({name})", "1 unknown weights (elsewhere)", **LORA)
+
+
+class TestEpochSampler:
+    def test_the_order_of_an_epoch_is_the_one_of_a_run_through_all(self):
+        def sampler():
+            return EpochSampler(range(7), mini_repeat_count=2, batch_size=3, repeat_count=2, seed=5)
+
+        through = sampler()
+        orders = [list(through) for _ in range(4)]
+        assert orders[0] != orders[1]
+        for epoch in (2, 0, 3):
+            jumped = sampler()
+            jumped.set_epoch(epoch)
+            assert list(jumped) == orders[epoch]
+
+    def test_without_shuffling(self):
+        sampler = EpochSampler(range(4), mini_repeat_count=1, shuffle=False)
+        sampler.set_epoch(3)
+        assert list(sampler) == [0, 1, 2, 3]
+
+
+def test_another_number_of_processes_is_said_and_goes_on(tmp_path, capsys):
+    """What two processes had left over is no use to one; its samples are new ones, and the person is told."""
+    grpo(tmp_path / "run", max_steps=2)
+    stopped = stopped_copy(tmp_path / "run", 1)
+    checkpoint = stopped / "checkpoint-1"
+    (checkpoint / "rng_state.pth").rename(checkpoint / "rng_state_0.pth")
+    shutil.copy(checkpoint / "rng_state_0.pth", checkpoint / "rng_state_1.pth")
+    left = torch.load(checkpoint / "unfinished_0.pt", weights_only=True)
+    torch.save({**left, "processes": 2, "step": 7}, checkpoint / "unfinished_0.pt")
+    capsys.readouterr()
+    assert grpo(stopped, max_steps=2, resume_from_checkpoint="last").state.global_step == 2
+    assert "Goes on in 1 processes instead of 2" in capsys.readouterr().err
+
+
+def test_the_log_is_that_of_the_run(tmp_path):
+    """What a killed run logged after its last checkpoint is not there twice."""
+    grpo(tmp_path / "run", max_steps=3)
+    stopped = stopped_copy(tmp_path / "run", 2)
+    assert [entry["step"] for entry in history(stopped)] == [1, 2, 3]
+    grpo(stopped, max_steps=3, resume_from_checkpoint="last")
+    assert [entry["step"] for entry in history(stopped)] == [1, 2, 3]
+    state = json.loads((stopped / "checkpoint-3" / "trainer_state.json").read_text())
+    assert state["global_step"] == 3

@@ -1,0 +1,114 @@
+"""Rewards by name, by dotted path and as they are: ours, TRL's kind, and classes of both."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+from types import ModuleType
+
+import pytest
+
+import grounding_rewards as gr
+from grounding_rewards.scoring import GroundingReward
+from grounding_rewards.training.rewards import build_rewards, reward_name, reward_said
+
+pytestmark = pytest.mark.training
+
+TEXTS = [[{"role": "assistant", "content": "[]"}], [{"role": "assistant", "content": "nothing"}]]
+
+
+def brevity(completions, **columns):
+    return [1.0 / (1 + len(completion[0]["content"])) for completion in completions]
+
+
+async def slow(prompts, completions, **columns):
+    return [0.0 for _ in completions]
+
+
+class Scaled:
+    def __init__(self, scale=1.0):
+        self.scale = scale
+
+    def __call__(self, completions, **columns):
+        return [self.scale for _ in completions]
+
+
+class AnyHit:
+    def score(self, pred, gt):
+        return float(len(pred) > 0 and len(gt) > 0)
+
+
+def any_hit():
+    return AnyHit()
+
+
+@pytest.fixture(autouse=True)
+def mine(monkeypatch):
+    module = ModuleType("mine")
+    vars(module).update(
+        brevity=brevity,
+        slow=slow,
+        Scaled=Scaled,
+        half=Scaled(0.5),
+        AnyHit=AnyHit,
+        any_hit=any_hit,
+        strict=gr.get_reward("R3", on_unparseable="empty"),
+    )
+    monkeypatch.setitem(sys.modules, "mine", module)
+
+
+@pytest.mark.parametrize("path", ["mine.brevity", "mine.slow", "mine.half", "mine.strict"])
+def test_ready_ones_are_taken_as_they_are(path):
+    (reward,) = build_rewards(path)
+    assert reward is getattr(sys.modules["mine"], path.rpartition(".")[2])
+    # An object without a name of its own is logged under that of its class.
+    assert reward_name(reward) == {"half": "Scaled", "strict": "R3"}.get(path[5:], path[5:])
+
+
+def test_a_class_of_trls_kind_is_made_with_its_parameters():
+    (reward,) = build_rewards("mine.Scaled", {"scale": 3.0})
+    assert reward(completions=TEXTS) == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("path", ["mine.AnyHit", "mine.any_hit", "grounding_rewards.rewards.SplineIoUReward"])
+def test_rewards_on_boxes_read_text(path):
+    (reward,) = build_rewards(path, None, "qwen3-vl")
+    assert isinstance(reward, GroundingReward)
+    assert reward.box_format == "qwen3-vl"
+    assert pickle.loads(pickle.dumps(reward)) == reward or path.startswith("mine")
+
+
+def test_beside_ours():
+    rewards = build_rewards(["R4", "mine.brevity"], [{"beta": 2.0}, None], "qwen2.5-vl")
+    assert [reward_name(one) for one in rewards] == ["R4", "brevity"]
+    assert rewards[0].box_reward.beta == 2.0
+
+
+@pytest.mark.parametrize(
+    ("reward", "kwargs", "message"),
+    [
+        ([], None, "Expected at least one reward"),
+        ("mine.nothing", None, "Expected an importable path .*AttributeError"),
+        ("mine.brevity", {"scale": 2}, r"Expected no reward_kwargs for the ready reward 'mine.brevity'"),
+        ("mine.half", {"scale": 2}, "Expected no reward_kwargs for the ready reward"),
+        ("mine.strict", {"beta": 2}, "Expected no parameters for the ready reward"),
+        ("mine.Scaled", {"scala": 2}, "Expected known parameters for reward `mine.Scaled`, got 'scala'.*scale"),
+        ("json.dumps", None, "json.dumps"),
+        (["R4", "mine.strict", "R3"], None, "Expected different names for reward, got R4, R3, R3"),
+    ],
+)
+def test_refused(reward, kwargs, message):
+    with pytest.raises(ValueError, match=message):
+        build_rewards(reward, kwargs)
+
+
+def test_a_module_that_fails_says_why(tmp_path, monkeypatch):
+    (tmp_path / "failing.py").write_text("1 / 0\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"got 'failing.reward' \(ZeroDivisionError: division by zero\)"):
+        build_rewards("failing.reward")
+
+
+def test_what_a_card_says():
+    assert reward_said(gr.get_reward("R2", beta=2)).startswith("R2: ProductIoUReward(iou_threshold=0.5")
+    assert reward_said(brevity) == "brevity"

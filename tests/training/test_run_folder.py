@@ -1,0 +1,215 @@
+"""A folder belongs to one run: others are refused, resumed runs compared, and everything written can be read back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
+from grounding_rewards.training.run_folder import (
+    claim,
+    find_start,
+    last_complete_checkpoint,
+    resolved_config,
+    versions,
+)
+from tests.training.runs import COMMON, GRPO, LORA, words
+
+pytestmark = pytest.mark.training
+
+RUN = {"reward": ["R4"], "dataset": "synthetic", "learning_rate": 1e-5, "save_steps": 5, "max_steps": 10}
+
+
+def left(folder, step, **config):
+    """What a run that was stopped after a step has left."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.yaml").write_text(yaml.safe_dump({**RUN, "output_dir": str(folder), **config}))
+    (folder / "versions.json").write_text(json.dumps(versions()))
+    (folder / "log.jsonl").write_text('{"step": 1}\n')
+    checkpoint(folder, step)
+    return folder
+
+
+def checkpoint(folder, step, *without):
+    path = folder / f"checkpoint-{step}"
+    path.mkdir()
+    for name in {"trainer_state.json", "optimizer.pt", "scheduler.pt", "rng_state.pth"} - set(without):
+        (path / name).write_text("{}")
+    return path
+
+
+def start(folder, **config):
+    return find_start({**RUN, "output_dir": str(folder), **config})
+
+
+class TestAnotherRun:
+    @pytest.mark.parametrize("what", ["checkpoint", "checkpoint-7", "adapter", "log.jsonl"])
+    def test_is_refused_whatever_is_left_of_it(self, tmp_path, what):
+        if what.endswith(".jsonl"):
+            (tmp_path / what).write_text("{}\n")
+        else:
+            (tmp_path / what).mkdir()
+        with pytest.raises(ValueError, match=f"which holds {what}. Give another folder, go on .* --overwrite"):
+            start(tmp_path)
+
+    @pytest.mark.parametrize("what", ["config.yaml", "evaluation", "log.jsonl", "checkpoints.txt"])
+    def test_that_made_no_step_is_none(self, tmp_path, what):
+        (tmp_path / what).mkdir() if what == "evaluation" else (tmp_path / what).write_text("")
+        assert start(tmp_path).checkpoint is None
+
+    def test_nothing_is_touched_by_a_look(self, tmp_path):
+        folder = left(tmp_path / "run", 5)
+        before = sorted(path.name for path in folder.iterdir())
+        start(folder, overwrite=True)
+        assert sorted(path.name for path in folder.iterdir()) == before
+
+    def test_overwrite_removes_the_run_and_nothing_else(self, tmp_path):
+        folder = left(tmp_path / "run", 5)
+        (folder / "checkpoint").mkdir()
+        (folder / "evaluation").mkdir()
+        (folder / "notes.txt").write_text("mine")
+        (folder / "completions").mkdir()
+        (folder / "completions" / "completions_00001.parquet").write_text("")
+        config = {**RUN, "output_dir": str(folder), "overwrite": True}
+        claim(config, find_start(config))
+        kept = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
+        assert kept == {"config.yaml", "versions.json", "evaluation", "notes.txt", "completions"}
+        assert yaml.safe_load((folder / "config.yaml").read_text())["overwrite"] is False
+
+    def test_not_writable(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        with pytest.raises(ValueError, match="Expected a folder that can be written for output_dir"):
+            start(tmp_path / "file" / "run")
+
+
+class TestResume:
+    def test_the_same_run_goes_on(self, tmp_path):
+        folder = left(tmp_path / "run", 5)
+        assert start(folder, resume_from_checkpoint="last") == (folder / "checkpoint-5", [])
+        assert start(folder, resume_from_checkpoint="true").checkpoint == folder / "checkpoint-5"
+
+    def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(self, tmp_path):
+        folder = left(tmp_path / "run", 5)
+        (folder / "checkpoint-5" / "trainer_state.json").unlink()
+        assert start(folder, resume_from_checkpoint="last").checkpoint is None
+
+    @pytest.mark.parametrize(
+        ("changed", "said"),
+        [
+            ({"reward": ["R2"]}, r"got reward \['R2'\] instead of \['R4'\]"),
+            ({"dataset": "elsewhere"}, "dataset 'elsewhere' instead of 'synthetic'"),
+            ({"learning_rate": 2e-5}, "learning_rate 2e-05 instead of 1e-05"),
+            ({"reward_kwargs": {"beta": 2.0}}, "reward_kwargs {'beta': 2.0} instead of None"),
+            ({"reward": ["R2"], "dataset": "x"}, "got dataset 'x' .*, reward"),
+        ],
+    )
+    def test_another_configuration_is_refused_and_named(self, tmp_path, changed, said):
+        folder = left(tmp_path / "run", 5)
+        with pytest.raises(ValueError, match=said):
+            start(folder, resume_from_checkpoint="last", **changed)
+
+    def test_also_before_the_first_checkpoint(self, tmp_path):
+        folder = left(tmp_path / "run", 5)
+        (folder / "checkpoint-5" / "trainer_state.json").unlink()
+        with pytest.raises(ValueError, match="got dataset"):
+            start(folder, resume_from_checkpoint="last", dataset="x")
+
+    def test_what_may_differ_is_named(self, tmp_path):
+        folder = left(tmp_path / "run", 5)
+        notes = start(folder, resume_from_checkpoint="last", save_steps=2, max_steps=20).notes
+        assert set(notes) == {"Goes on with save_steps 2 instead of 5.", "Goes on with max_steps 20 instead of 10."}
+
+    def test_the_same_folder_by_another_path(self, tmp_path, monkeypatch):
+        (tmp_path / "films").mkdir()
+        folder = left(tmp_path / "run", 5, dataset=str(tmp_path / "films"))
+        monkeypatch.chdir(tmp_path)
+        assert start(folder, resume_from_checkpoint="last", dataset="films").notes == []
+
+    def test_other_versions_are_named(self, tmp_path):
+        folder = left(tmp_path / "run", 5)
+        (folder / "versions.json").write_text(json.dumps({**versions(), "trl": "1.0.0"}))
+        assert start(folder, resume_from_checkpoint="last").notes == [
+            f"Goes on with trl {versions()['trl']} instead of 1.0.0."
+        ]
+
+    def test_a_half_written_checkpoint_is_passed_over_and_named(self, tmp_path):
+        folder = left(tmp_path / "run", 5)
+        checkpoint(folder, 6, "trainer_state.json")
+        found = start(folder, resume_from_checkpoint="last")
+        assert found.checkpoint == folder / "checkpoint-5"
+        assert found.notes == ["Passed over checkpoint-6, which was not written to its end."]
+
+    @pytest.mark.parametrize("missing", ["optimizer.pt", "scheduler.pt"])
+    def test_a_checkpoint_that_is_not_whole(self, tmp_path, missing):
+        folder = left(tmp_path / "run", 5)
+        (folder / "checkpoint-5" / missing).unlink()
+        for asked in ("last", str(folder / "checkpoint-5")):
+            with pytest.raises(ValueError, match=f"Expected a whole checkpoint .* without {missing}"):
+                start(folder, resume_from_checkpoint=asked)
+
+    def test_a_finished_run_without_checkpoints(self, tmp_path):
+        folder = left(tmp_path / "run", 5)
+        (folder / "checkpoint-5" / "trainer_state.json").unlink()
+        (folder / "checkpoint").mkdir()
+        with pytest.raises(ValueError, match="got a finished run without any"):
+            start(folder, resume_from_checkpoint="last")
+
+    def test_a_checkpoint_from_elsewhere_does_not_go_into_another_run(self, tmp_path):
+        one, other = left(tmp_path / "one", 5), left(tmp_path / "other", 3)
+        with pytest.raises(ValueError, match="beside a checkpoint from elsewhere"):
+            start(other, resume_from_checkpoint=str(one / "checkpoint-5"))
+        found = start(tmp_path / "fresh", resume_from_checkpoint=str(one / "checkpoint-5"))
+        assert found.checkpoint == one / "checkpoint-5"
+        with pytest.raises(ValueError, match="got reward"):
+            start(tmp_path / "fresh", resume_from_checkpoint=str(one / "checkpoint-5"), reward=["R1"])
+
+    def test_both(self, tmp_path):
+        with pytest.raises(ValueError, match="got both"):
+            start(left(tmp_path / "run", 5), resume_from_checkpoint="last", overwrite=True)
+
+
+def test_half_written_checkpoints_are_passed_over(tmp_path):
+    assert last_complete_checkpoint(tmp_path / "nothing") is None
+    for step, state in ((9, "{}"), (10, "{}"), (11, '{"global'), (12, None)):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        if state is not None:
+            (tmp_path / f"checkpoint-{step}" / "trainer_state.json").write_text(state)
+    (tmp_path / "checkpoint").mkdir()
+    assert last_complete_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
+
+
+class TestReadBack:
+    """A run's own config.yaml is a configuration; a run with an adapter could not read its own."""
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            {},
+            LORA,
+            {**LORA, "lora_target_modules": "q_proj v_proj"},
+            {**LORA, "lora_target_modules": r".*language_model.*\.(q_proj|k_proj)"},
+            {"reward": "R4 R1", "reward_weights": "0.5 2", "scale_rewards": "none"},
+            {"eval_strategy": "steps", "eval_steps": 1, "load_best_model_at_end": "true", "report_to": "tensorboard"},
+            {"dtype": "bfloat16", "attn_implementation": "eager", "max_image_pixels": 50176},
+        ],
+    )
+    @pytest.mark.parametrize("command", ["train", "sft"])
+    def test_every_value(self, tmp_path, command, values):
+        parse, base = {"train": (parse_grpo_arguments, GRPO), "sft": (parse_sft_arguments, COMMON)}[command]
+        if command == "sft":
+            values = {name: value for name, value in values.items() if name not in ("reward", "reward_weights")}
+            values.pop("scale_rewards", None)
+        parts = parse(words({**base, "output_dir": tmp_path / "run", **values}))
+        config = resolved_config(*parts)
+        claim(config, find_start(config))
+        written = tmp_path / "run" / "config.yaml"
+        assert resolved_config(*parse(["--config", str(written)])) == config == yaml.safe_load(written.read_text())
+
+    def test_one_word_for_all_layers_in_yaml(self, tmp_path):
+        file = tmp_path / "run.yaml"
+        base = {name: str(value) for name, value in GRPO.items()}
+        file.write_text(yaml.safe_dump({**base, "use_peft": True, "lora_target_modules": "all-linear"}))
+        _, _, model = parse_grpo_arguments(["--config", str(file)])
+        assert model.lora_target_modules == "all-linear"
