@@ -16,7 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.data.films import ANNOTATIONS
+from grounding_rewards.data.films import ANNOTATIONS, split_of
 from grounding_rewards.data.images import image_size
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 
@@ -300,7 +300,7 @@ def _jsonl_rows(path: Path) -> Iterator[FilmRow]:
                 columns, damage = {}, f"not JSON ({error})"
             if damage is not None:
                 columns, damage = {}, f"line {line_number} is {damage}"
-            split = str(columns.get("split") or NO_SPLIT)
+            split = split_of(columns)
             number = numbers[split] = numbers.get(split, -1) + 1
             file_name = columns.get("file")
             image = {"bytes": None, "path": str(path.parent / file_name)} if isinstance(file_name, str) else None

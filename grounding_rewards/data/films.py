@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.prompts import prompt_messages
+from grounding_rewards.data.prompts import prompt_messages, prompt_order
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -51,15 +51,15 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
 
     root = Path(root)
     rows = list(_read(root))
-    vocabulary = sorted({label for row in rows for label in row["labels"]})
+    vocabulary = prompt_order(label for row in rows for label in row["labels"])
     if not vocabulary:
         raise ValueError(
             f"Expected at least one labelled box in {root / ANNOTATIONS}, got none. "
             "Add films with findings, so that the prompt can say what to look for."
         )
-    chosen = [row for row in rows if split in (None, _split_of(row))]
+    chosen = [row for row in rows if split in (None, split_of(row))]
     if not chosen:
-        known = ", ".join(sorted(set(map(_split_of, rows))))
+        known = ", ".join(sorted(set(map(split_of, rows))))
         raise ValueError(
             f"Expected one of {known} for split, got {split!r}. Choose a split of {root}, or give its films one in "
             f'{ANNOTATIONS}: "split": "{split}", the films of a patient on one side.'
@@ -133,8 +133,15 @@ def _read(root: Path) -> Iterator[dict[str, Any]]:
         )
 
 
-def _split_of(row: Mapping[str, Any]) -> str:
-    """The split of a film; one that nobody has put aside is there to train on, and for nothing else."""
+def split_of(row: Mapping[str, Any]) -> str:
+    """The split of a film; one that nobody has put aside is there to train on, and for nothing else.
+
+    Args:
+        row: A line of `annotations.jsonl`.
+
+    >>> split_of({"split": "test"}), split_of({"split": None}), split_of({})
+    ('test', 'train', 'train')
+    """
     return str(row.get("split") or "train")
 
 

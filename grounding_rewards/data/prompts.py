@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format
@@ -66,6 +66,20 @@ def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
         raise ValueError("Expected at least one name for labels, got none. Name what the model should look for.")
     text = f"Locate every {', '.join(labels)} in this chest film and report the boxes in JSON format."
     return [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}]
+
+
+def prompt_order(labels: Iterable[str]) -> tuple[str, ...]:
+    """The order in which prompts name labels: alphabetical, so that it does not depend on the order of a file.
+
+    A model that was trained on one order is another model on another.
+
+    Args:
+        labels: Names, some of them several times.
+
+    >>> prompt_order(["mass", "Effusion", "mass"])
+    ('Effusion', 'mass')
+    """
+    return tuple(sorted(set(labels), key=lambda label: (label.casefold(), label)))
 
 
 def wordings(task: str) -> int:

@@ -12,6 +12,7 @@ from huggingface_hub.repocard_data import ModelCardData
 
 from grounding_rewards.data.resize import has_resized_size, image_pixel_limit
 from grounding_rewards.exchange.names import model_name
+from grounding_rewards.parsing import list_box_formats
 from grounding_rewards.training.run_folder import CARD, versions
 
 # Stands for the trainer that comes behind the mix-in in the list of bases.
@@ -21,8 +22,9 @@ _Trainer: Any = object
 _OPTIONS = (
     *("learning_rate", "lr_scheduler_type", "per_device_train_batch_size", "gradient_accumulation_steps"),
     *("num_generations", "temperature", "beta", "epsilon", "loss_type", "num_iterations", "dtype", "bf16", "seed"),
-    *("lora_r", "lora_alpha", "crop", "contrast", "box_margin", "box_noise"),
+    *("crop", "contrast", "box_margin", "box_noise"),
 )
+_OF_ADAPTERS = ("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules")
 
 _TEXT = """\
 # {name}
@@ -45,8 +47,10 @@ import grounding_rewards as gr
 
 film = Image.open("film.png")
 ask = [{{"role": "user", "content": [{{"type": "image", "image": film}}, {{"type": "text", "text": "..."}}]}}]
-text = pipeline("image-text-to-text", model="{place}")(text=ask, return_full_text=False)[0]["generated_text"]
-boxes = gr.parse_boxes(text, box_format={box_format!r}, width=film.width, height=film.height{resized})
+answer = pipeline("image-text-to-text", model="{place}")
+text = answer(text=ask, return_full_text=False)[0]["generated_text"]
+{sizes}
+boxes = gr.parse_boxes(text, box_format={box_format}, **sizes).boxes
 ```
 
 Ask in the words of the training prompts. `grounding-rewards evaluate --model {place} --dataset ... --split test`
@@ -101,17 +105,28 @@ def model_card(trainer: Any) -> str:
         tags=["grounding_rewards", "radiology", "visual-grounding", *trainer._tag_names],
     )
     table = "\n".join(f"| {key} | {_in_cell(value)} |" for key, value in _facts(trainer, config, base))
-    # Boxes in resized pixels mean nothing without that size.
-    resized = ",\n    resized_width=..., resized_height=..." if has_resized_size(trainer.processing_class) else ""
     text = _TEXT.format(
         name=name,
         method=trainer.method,
         table=table,
         place=trainer.args.hub_model_id or "path/to/checkpoint",
-        box_format=trainer.box_format_said or "...",
-        resized=resized,
+        box_format=repr(trainer.box_format_said) if trainer.box_format_said in list_box_formats() else "...",
+        sizes=_sizes(trainer),
     )
     return f"---\n{data.to_yaml().strip()}\n---\n\n{text}"
+
+
+def _sizes(trainer: Any) -> str:
+    """The lines of the example that say what the numbers of an answer refer to."""
+    plain = 'sizes = {"width": film.width, "height": film.height}'
+    if not has_resized_size(trainer.processing_class):
+        return plain
+    # Boxes in resized pixels mean nothing without that size.
+    return (
+        "from grounding_rewards.data.resize import resized_size\n"
+        f"{plain}\n"
+        'sizes["resized_width"], sizes["resized_height"] = resized_size(answer.processor, film.width, film.height)'
+    )
 
 
 def _facts(trainer: Any, config: Mapping[str, Any], base: str) -> Iterator[tuple[str, str]]:
@@ -135,7 +150,8 @@ def _facts(trainer: Any, config: Mapping[str, Any], base: str) -> Iterator[tuple
             "best evaluation",
             f"{trainer.args.metric_for_best_model} {state.best_metric:.4f}, step {_best_step(state)}",
         )
-    options = ", ".join(f"{key} {config[key]}" for key in _OPTIONS if config.get(key) is not None)
+    asked = (*_OPTIONS, *(_OF_ADAPTERS if is_peft_model(trainer.model) else ()))
+    options = ", ".join(f"{key} {config[key]}" for key in asked if config.get(key) is not None)
     if options:
         yield "options", options
     yield "versions", ", ".join(f"{package} {found}" for package, found in versions().items() if found is not None)

@@ -19,8 +19,6 @@ from grounding_rewards.data.resize import fit_images
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.scoring import GroundingReward
 
-_IMAGE_COLUMNS = ("image", "images")
-
 
 def prepare_films(
     dataset: Any,
@@ -30,6 +28,7 @@ def prepare_films(
     box_format: str | None,
     model_format: Callable[[], str],
     name: str,
+    image_columns: Sequence[str] = ("image", "images"),
 ) -> Dataset:
     """Add the columns that rewards need, check every row, and bring films to the size that the model sees.
 
@@ -40,6 +39,7 @@ def prepare_films(
         box_format: The name for the column `box_format`; None leaves it to the dataset and the model.
         model_format: Names the format that the model writes; asked where a reward has none, nor has the dataset.
         name: What to call the dataset in errors.
+        image_columns: Columns one of which has the films.
 
     Raises:
         ValueError: A stream, a dataset without films, or rows that fail their check (number, `id` and reason of each).
@@ -53,7 +53,7 @@ def prepare_films(
     if "box_format" not in dataset.column_names and any(one.box_format is None for one in ours):
         box_format = box_format or model_format()
     check_films(dataset, name=name)
-    if not any(column in dataset.column_names for column in _IMAGE_COLUMNS):
+    if not any(column in dataset.column_names for column in image_columns):
         raise ValueError(
             f"Expected a column image for {name}, got {', '.join(sorted(dataset.column_names))}. A model that is shown "
             "no film learns to guess where findings usually are: add the films."

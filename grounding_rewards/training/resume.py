@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from accelerate.utils import is_peft_model
 from transformers import TrainerCallback
+from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 
 if TYPE_CHECKING:
@@ -44,7 +45,9 @@ class ExactResume(_Trainer):
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
         """As `Trainer.train`; of a checkpoint everything is restored that the next steps depend on."""
-        self._resumed_from = Path(resume_from_checkpoint) if isinstance(resume_from_checkpoint, str) else None
+        if resume_from_checkpoint is True:
+            resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
+        self._resumed_from = None if isinstance(resume_from_checkpoint, bool | None) else Path(resume_from_checkpoint)
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def start_epoch(self, epoch: int) -> None:

@@ -69,6 +69,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
                 box_format=box_format if isinstance(box_format, str) else None,
                 model_format=lambda: box_format_for_model_type(_model_type(model, args)),
                 name=name,
+                image_columns=("image",),
             )
             _refuse_cut_answers(prepared, reward.box_format, processing_class, args.max_length, name)
             return prepared

@@ -41,6 +41,20 @@ def test_of_grpo(tmp_path):
             assert said not in card.content
 
 
+def test_its_example_runs(tmp_path, monkeypatch):
+    grpo(tmp_path / "run", max_steps=1)
+    film = synthetic_dataset("test", 8)[1]
+    film["image"].save(tmp_path / "film.png")
+    code = (tmp_path / "run" / "checkpoint" / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    assert "box_format='qwen2.5-vl'" in code
+    code = code.replace('"path/to/checkpoint"', repr(str(tmp_path / "run" / "checkpoint")))
+    names = {}
+    monkeypatch.chdir(tmp_path)
+    exec(code.replace('"text": "..."', f'"text": {film["prompt"][0]["content"][1]["text"]!r}'), names)
+    assert isinstance(names["text"], str)
+    assert names["boxes"].shape[1:] == (4,)
+
+
 def test_of_an_adapter(tmp_path):
     grpo(tmp_path / "run", **LORA, max_steps=1)
     card = ModelCard.load(tmp_path / "run" / "checkpoint" / "README.md")

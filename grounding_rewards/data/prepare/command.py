@@ -50,7 +50,7 @@ examples:
     grounding-rewards prepare --verify --out data/vindr
 
 then:
-  python scripts/train_grpo.py --dataset data/vindr ...
+  grounding-rewards train --dataset data/vindr ...
 """
 
 # A bar for less than this is a flicker.

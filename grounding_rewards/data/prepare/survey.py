@@ -12,6 +12,7 @@ from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.spacing import may_have_spacing
 from grounding_rewards.data.prepare.splits import PatientSplits
 from grounding_rewards.data.prepare.tasks import Plan, finding_row, is_present
+from grounding_rewards.data.prompts import prompt_order
 from grounding_rewards.data.readers.base import FilmRecord
 
 
@@ -118,7 +119,7 @@ def _keep(present: int, absent: int, negatives: float) -> float:
 
 
 def _vocabulary(boxes: Counter[str], labels: tuple[str, ...] | None) -> tuple[str, ...]:
-    known = tuple(sorted(boxes, key=lambda label: (label.casefold(), label)))
+    known = prompt_order(boxes)
     if not known:
         raise ValueError("Expected at least one box in the dataset, got none. Check the root and the split.")
     if labels is None:
