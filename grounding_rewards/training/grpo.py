@@ -201,7 +201,8 @@ def _warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: A
     """Right answers that are cut off before they end earn less, and teach the model to write less."""
     limit = args.max_completion_length
     box_format = next((one.box_format for one in rewards if isinstance(one, GroundingReward)), None)
-    if limit is None or (box_format is None and "box_format" not in dataset.column_names):
+    unsaid = box_format is None and "box_format" not in dataset.column_names
+    if limit is None or unsaid or args.process_index > 0:
         return
     lengths = answer_lengths(dataset, box_format, getattr(processor, "tokenizer", processor))
     if too_long := int((lengths > limit).sum()):

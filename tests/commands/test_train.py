@@ -45,14 +45,14 @@ def places(no_weights, tmp_path_factory):
         (folder / "annotations.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         return folder
 
-    from datasets import Dataset
+    from datasets import Dataset, DatasetDict
 
     from grounding_rewards.data.synthetic import synthetic_dataset
 
     whole = synthetic_dataset("train", 4)
     whole.save_to_disk(str(root / "saved"))
-    whole.remove_columns("image").save_to_disk(str(root / "imageless"))
-    Dataset.from_dict({"question": ["Where?"]}).save_to_disk(str(root / "columnless"))
+    DatasetDict(train=whole.remove_columns("image")).save_to_disk(str(root / "imageless"))
+    DatasetDict(train=Dataset.from_dict({"question": ["Where?"]})).save_to_disk(str(root / "columnless"))
     other = root / "text_model"
     other.mkdir()
     for path in no_weights.iterdir():
@@ -106,6 +106,8 @@ TRAIN = [
     ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
     ({"dataset": "{root}/unreadable"}, "row 1 (id unreadable-1): image cannot be read"),
     ({"dataset": "{root}/missing"}, "line 2: no such image: no.png"),
+    ({"dataset": "{root}/columnless"}, "Expected the columns prompt, boxes, width, height, box_format"),
+    ({"dataset": "{root}/imageless"}, "Expected a column image for train_dataset"),
     ({"dataset": "{root}/few", "per_device_train_batch_size": 8}, "Expected at least 4 films for train_dataset"),
     ({"train_films": 0}, "Expected a positive number for train_films"),
     ({"max_image_pixels": 0}, "Expected a positive number for max_image_pixels"),
@@ -176,7 +178,9 @@ SFT = [
     ({"dataset": "{root}/outside"}, "outside the film"),
     ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
     ({"dataset": "{root}/unreadable"}, "image cannot be read"),
-    ({"dataset": "{root}/columnless", "train_split": "train"}, "got a single one without a name"),
+    ({"dataset": "{root}/saved"}, "got a single one without a name"),
+    ({"dataset": "{root}/columnless"}, "Expected the columns prompt, boxes, width, height, box_format"),
+    ({"dataset": "{root}/imageless"}, "Expected a column image for train_dataset"),
     ({"use_peft": True, "lora_target_modules": ["no_proj"]}, "for lora_target_modules, got 'no_proj'"),
     ({"attn_implementation": "flash"}, "for attn_implementation, got 'flash'"),
     ({"report_to": "wandb"}, "Expected wandb to be installed for report_to"),
