@@ -100,7 +100,8 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     if not was_stopped(trainer):
         checkpoint = Path(config.output_dir) / CHECKPOINT
         trainer.save_model(str(checkpoint))
-        _finish(trainer, checkpoint)
+        _describe(trainer, checkpoint)
+    _end(trainer)
     return trainer
 
 
@@ -141,7 +142,8 @@ def train_supervised(
     )
     if not was_stopped(trainer):
         checkpoint = _save_whole(trainer, Path(config.output_dir), model, arguments.save_dtype)
-        _finish(trainer, checkpoint)
+        _describe(trainer, checkpoint)
+    _end(trainer)
     return trainer
 
 
@@ -208,8 +210,8 @@ def _train(
         )
 
 
-def _finish(trainer: Any, checkpoint: Path) -> None:
-    """Write the card, beside the run and beside the model."""
+def _describe(trainer: Any, checkpoint: Path) -> None:
+    """Write the card, beside the run and beside the model; say which model it is."""
     trainer.create_model_card()
     if trainer.is_world_process_zero():
         shutil.copyfile(Path(trainer.args.output_dir) / CARD, checkpoint / CARD)
@@ -217,6 +219,11 @@ def _finish(trainer: Any, checkpoint: Path) -> None:
         if trainer.args.load_best_model_at_end and state.best_model_checkpoint is not None:
             best = f"{trainer.args.metric_for_best_model} {state.best_metric:.4f}"
             _say(trainer.args, f"{checkpoint} is the best model, {best}, of {Path(state.best_model_checkpoint).name}.")
+
+
+def _end(trainer: Any) -> None:
+    """Let the processes part, none while another still writes."""
+    trainer.accelerator.wait_for_everyone()
     trainer.end()
 
 

@@ -336,6 +336,33 @@ def test_sigterm_saves_and_ends(tmp_path):
     assert os.path.isdir(tmp_path / "run" / "checkpoint")
 
 
+def test_sigterm_to_one_of_two_processes_stops_both(tmp_path):
+    values = {**GRPO, "train_films": 16, "output_dir": tmp_path / "run", "max_steps": 500, "save_strategy": "no"}
+    launch = [BIN / "accelerate", "launch", "--quiet", "--config_file", "configs/accelerate/cpu_2.yaml"]
+    line = [*launch, "-m", "grounding_rewards.cli", "train", *words(values)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    started = subprocess.Popen(line, cwd=REPOSITORY, env=ENVIRONMENT, start_new_session=True, **pipes)
+    try:
+        log = tmp_path / "run" / "log.jsonl"
+        deadline = time.monotonic() + 100
+        while not (log.is_file() and log.read_text().count("\n") >= 2):
+            assert started.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        workers = subprocess.run(["pgrep", "-P", str(started.pid)], capture_output=True, text=True, check=True)
+        os.kill(int(workers.stdout.split()[-1]), signal.SIGTERM)
+        said, _ = started.communicate(timeout=60)
+    finally:
+        if started.poll() is None:
+            os.killpg(started.pid, signal.SIGKILL)
+    assert said.count("Stopped by SIGTERM after step") == 1
+    (saved,) = (tmp_path / "run").glob("checkpoint-*")
+    assert {"rng_state_0.pth", "rng_state_1.pth", "unfinished_0.pt", "unfinished_1.pt"} <= {
+        path.name for path in saved.iterdir()
+    }
+    assert not (tmp_path / "run" / "checkpoint").exists()
+
+
 def test_a_folder_of_large_films_says_its_size(tmp_path, capsys, no_weights):
     films = tmp_path / "films"
     films.mkdir()
