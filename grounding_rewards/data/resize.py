@@ -151,6 +151,29 @@ def image_pixel_limit(processor: Any) -> int | None:
     return getattr(getattr(processor, "image_processor", processor), LIMIT, None)
 
 
+def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
+    """Put the image size of a command into the processor that it loaded; says so where the model comes with another.
+
+    Args:
+        processor: As it was loaded; it is changed.
+        max_image_pixels: Largest film in pixels; None keeps what the processor says.
+
+    Raises:
+        ValueError: The processor cannot be limited so.
+
+    >>> from types import SimpleNamespace
+    >>> set_image_size(SimpleNamespace(max_image_pixels=50176), 100352)
+    ['The model was saved with max_image_pixels 50176; here the largest film has 100352 pixels.']
+    """
+    saved = image_pixel_limit(processor)
+    if max_image_pixels is None or max_image_pixels == saved:
+        return []
+    limit_image_pixels(processor, max_image_pixels)
+    if saved is None:
+        return []
+    return [f"The model was saved with max_image_pixels {saved}; here the largest film has {max_image_pixels} pixels."]
+
+
 def fitted_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     """Width and height that :func:`fit_images` brings a film to.
 

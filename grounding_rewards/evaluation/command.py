@@ -227,7 +227,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _ask_model(options: argparse.Namespace) -> _Asked | None:
-    from grounding_rewards.data.resize import fit_images, largest_image, limit_image_pixels
+    from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.evaluation.answers import reads_special_tokens
     from grounding_rewards.evaluation.inputs import Answers, light_rows, load_dataset_image
     from grounding_rewards.evaluation.models import choose_backend, load_model, process_state
@@ -239,8 +239,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     backend = "transformers" if options.robustness else choose_backend(options.backend)
     state = process_state()
     model, processor = load_model(options.model, backend=backend)
-    if options.max_image_pixels is not None:
-        limit_image_pixels(processor, options.max_image_pixels)
+    notes = set_image_size(processor, options.max_image_pixels)
     task = prepare_task(
         model,
         processor,
@@ -251,7 +250,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     )
     image_size = largest_image(task.dataset, processor)
     if state.is_main_process:
-        print(image_size, file=sys.stderr)
+        print(*notes, image_size, sep="\n", file=sys.stderr)
     with state.main_process_first():
         shown = fit_images(task.dataset, processor)
     light = light_rows(task.dataset)

@@ -15,7 +15,6 @@ from transformers import (
 from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
-from grounding_rewards.data.resize import image_pixel_limit, limit_image_pixels
 from grounding_rewards.models.place import adapter_config, check_place
 from grounding_rewards.training.arguments import ModelArguments
 
@@ -47,31 +46,6 @@ def load_processor(model: ModelArguments, *, trust_remote_code: bool = False) ->
             "without one. Start from the instruction-tuned model, or add chat_template.jinja to its folder."
         )
     return processor
-
-
-def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
-    """Put the image size of a run into its processor; says so where the model comes with another.
-
-    Args:
-        processor: As it was loaded; it is changed.
-        max_image_pixels: Largest film in pixels; None keeps what the processor says.
-
-    Raises:
-        ValueError: The processor cannot be limited so.
-
-    >>> from types import SimpleNamespace
-    >>> set_image_size(SimpleNamespace(max_image_pixels=50176), 100352)
-    ['The model was saved with max_image_pixels 50176; this run feeds films of at most 100352 pixels.']
-    """
-    saved = image_pixel_limit(processor)
-    if max_image_pixels is None or max_image_pixels == saved:
-        return []
-    limit_image_pixels(processor, max_image_pixels)
-    if saved is None:
-        return []
-    return [
-        f"The model was saved with max_image_pixels {saved}; this run feeds films of at most {max_image_pixels} pixels."
-    ]
 
 
 def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> None:

@@ -13,7 +13,7 @@ from datasets import Dataset
 from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, ProgressCallback
 
 from grounding_rewards.data.load import load_split
-from grounding_rewards.data.resize import largest_image
+from grounding_rewards.data.resize import largest_image, set_image_size
 from grounding_rewards.scoring import METRIC_KEYS, GroundingReward
 from grounding_rewards.training.arguments import (
     GroundingArguments,
@@ -30,7 +30,6 @@ from grounding_rewards.training.model import (
     check_model,
     load_processor,
     model_init_kwargs,
-    set_image_size,
 )
 from grounding_rewards.training.rewards import build_rewards, reward_name
 from grounding_rewards.training.run_folder import (
@@ -189,7 +188,7 @@ def _train(
         trainer.add_callback(Progress(shown))
     _say(config, largest_image(trainer.train_dataset, trainer.processing_class))
     if trainer.is_world_process_zero():
-        claim(resolved, start)
+        claim(resolved)
     trainer.accelerator.wait_for_everyone()
     try:
         trainer.train(resume_from_checkpoint=None if start.checkpoint is None else str(start.checkpoint))

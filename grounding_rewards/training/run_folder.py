@@ -114,9 +114,9 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
         processes: How many processes the run has.
 
     Raises:
-        ValueError: The folder holds a run and is neither to be resumed nor overwritten; there is no such checkpoint, or
-            it is not whole; or it comes from another configuration, of which the differing values are named.
-        OSError: The folder cannot be written.
+        ValueError: The folder cannot be written; it holds a run and is neither to be resumed nor overwritten; there is
+            no such checkpoint, it is not whole, or not the last one; or it comes from another configuration, of which
+            the differing values are named.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -125,46 +125,35 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
     """
     folder, asked = Path(config["output_dir"]), _asked(config.get("resume_from_checkpoint"))
     _check_writable(folder)
-    held = _held(folder)
-    if asked is not None and config.get("overwrite"):
+    if asked is None:
+        if not config.get("overwrite"):
+            _refuse_held(folder, "go on with --resume_from_checkpoint last, or start again with --overwrite")
+        return Start(None, [])
+    if config.get("overwrite"):
         raise ValueError(
             f"Expected resume_from_checkpoint or overwrite, got both, {asked!r} and true. The one keeps what the other "
             "removes: give one of them."
         )
-    if asked is None:
-        if held and not config.get("overwrite"):
+    checkpoint = last_complete_checkpoint(folder) if asked == "last" else Path(asked)
+    if checkpoint is None:
+        if (folder / CHECKPOINT).is_dir():
             raise ValueError(
-                f"Expected an output_dir without a run, got {str(folder)!r}, which holds {', '.join(held)}. Give "
-                "another folder, go on with --resume_from_checkpoint last, or start again with --overwrite."
+                f"Expected a checkpoint in {str(folder)!r} for resume_from_checkpoint, got a finished run without any. "
+                "Start again with --overwrite, or start another run from its checkpoint/."
             )
-        return Start(None, [])
-    checkpoint = _last(folder) if asked == "last" else _named(asked)
-    other = folder if checkpoint is None else checkpoint.parent
-    if checkpoint is None and (folder / CHECKPOINT).is_dir():
-        raise ValueError(
-            f"Expected a checkpoint in {str(folder)!r} for resume_from_checkpoint, got a finished run without any. "
-            "Start again with --overwrite, or start another run from its checkpoint/."
-        )
-    notes = _compare(other, config)
-    if checkpoint is not None:
-        notes += _compare_processes(checkpoint, processes)
-        if checkpoint.parent.resolve() != folder.resolve() and held:
-            raise ValueError(
-                f"Expected an output_dir without a run beside a checkpoint from elsewhere, got {str(folder)!r}, which "
-                f"holds {', '.join(held)}. Give another folder, or resume where the checkpoint lies."
-            )
-        newer = [path.name for path in _checkpoints(folder) if _step(path) > _step(checkpoint)]
-        if asked == "last" and newer:
-            notes.append(f"Passed over {', '.join(newer)}, which was not written to its end.")
-    return Start(checkpoint, notes)
+        return Start(None, _compare(folder, config))
+    _refuse_part(checkpoint)
+    if checkpoint.resolve().parent != folder.resolve():
+        _refuse_held(folder, "or resume where the checkpoint lies")
+    notes = [*_compare(checkpoint.parent, config), *_compare_processes(checkpoint, processes)]
+    return Start(checkpoint, notes + _compare_later(folder, checkpoint))
 
 
-def claim(config: Mapping[str, Any], start: Start) -> None:
+def claim(config: Mapping[str, Any]) -> None:
     """Make the folder this run's: remove what another run left, and write down what this one is.
 
     Args:
         config: What :func:`find_start` was given.
-        start: What it returned.
     """
     folder = Path(config["output_dir"])
     if config.get("overwrite"):
@@ -200,26 +189,29 @@ def _asked(resume: str | None) -> str | None:
     return "last" if resume.lower() in ("last", "true") else resume
 
 
-def _last(folder: Path) -> Path | None:
-    found = last_complete_checkpoint(folder)
-    return None if found is None else _named(str(found))
-
-
-def _named(asked: str) -> Path:
-    path = Path(asked)
-    if not path.is_dir():
+def _refuse_held(folder: Path, remedy: str) -> None:
+    if held := _held(folder):
         raise ValueError(
-            f"Expected `last` or the folder of a checkpoint for resume_from_checkpoint, got {asked!r}. Check the path."
+            f"Expected an output_dir without a run, got {str(folder)!r}, which holds {', '.join(held)}. "
+            f"Give another folder, {remedy}."
         )
-    missing = [name for name in _WHOLE if not (path / name).is_file()]
+
+
+def _refuse_part(checkpoint: Path) -> None:
+    """Refuse what is no checkpoint, or only a part of one."""
+    if not checkpoint.is_dir():
+        raise ValueError(
+            f"Expected `last` or the folder of a checkpoint for resume_from_checkpoint, got {str(checkpoint)!r}. "
+            "Check the path."
+        )
+    missing = [name for name in _WHOLE if not (checkpoint / name).is_file()]
     # Sharded optimizers lie in folders of their own.
-    sharded = any(path.glob("optimizer_*")) or any(path.glob("global_step*"))
-    if missing and not (sharded and (path / _WHOLE[0]).is_file()):
+    sharded = any(checkpoint.glob("optimizer_*")) or any(checkpoint.glob("global_step*"))
+    if missing and not (sharded and (checkpoint / _WHOLE[0]).is_file()):
         raise ValueError(
-            f"Expected a whole checkpoint for resume_from_checkpoint, got {asked!r} without {', '.join(missing)}. "
-            "A model without them can be started from, as model_name_or_path, but not resumed."
+            f"Expected a whole checkpoint for resume_from_checkpoint, got {str(checkpoint)!r} without "
+            f"{', '.join(missing)}. A model without them can be started from, as model_name_or_path, but not resumed."
         )
-    return path
 
 
 def _checkpoints(folder: Path) -> list[Path]:
@@ -285,6 +277,19 @@ def _compare_processes(checkpoint: Path, processes: int) -> list[str]:
     if before in (0, processes):
         return []
     return [f"Goes on in {processes} processes instead of {before}: samples are others than in a run never stopped."]
+
+
+def _compare_later(folder: Path, checkpoint: Path) -> list[str]:
+    """What the run has beyond the checkpoint that it goes on from: nothing, or what was not written to its end."""
+    later = [path for path in _checkpoints(folder) if _step(path) > _step(checkpoint)]
+    whole = [path.name for path in later if _readable(path / _WHOLE[0])]
+    if whole:
+        raise ValueError(
+            f"Expected the last checkpoint of the run in {str(folder)!r} for resume_from_checkpoint, got "
+            f"{checkpoint.name} before {', '.join(whole)}, from which the run would go on the next time. "
+            "Remove the later ones, or give another output_dir."
+        )
+    return [f"Passed over {path.name}, which was not written to its end." for path in later]
 
 
 def _alike(one: Any, other: Any) -> bool:

@@ -95,7 +95,7 @@ def test_another_size_than_the_model_was_saved_with_is_said(large_films, tmp_pat
         main(["train", *words({**options, "model_name_or_path": tmp_path / "model", "max_image_pixels": LIMIT})]) == 0
     )
     said = capsys.readouterr().err
-    assert "The model was saved with max_image_pixels 15000; this run feeds films of at most 40000 pixels." in said
+    assert "The model was saved with max_image_pixels 15000; here the largest film has 40000 pixels." in said
 
 
 def test_an_evaluation_at_another_size_does_not_take_up_old_answers(large_films, tmp_path, capsys):

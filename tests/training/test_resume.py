@@ -90,24 +90,23 @@ TWO_PROCESSES = """
 import sys
 from pathlib import Path
 from grounding_rewards.training.resume import ExactResume
-from tests.training.runs import grpo, sft, history, same_weights, stopped_copy, weights
+from tests.training.runs import LORA, grpo, sft, history, same_weights, stopped_copy, weights
 
-# The end of a run is the end of the group of processes; here four runs share one.
+# The end of a run is the end of the group of processes; here eight runs share one.
 ExactResume.end = lambda self: None
 folder = Path(sys.argv.pop(1))
-for train in (grpo, sft):
-    values = {"train_films": 16, "max_steps": 3}
-    whole = train(folder / train.__name__, **values)
+for name, train, values in (("grpo", grpo, {}), ("grpo-lora", grpo, LORA), ("sft", sft, {}), ("sft-lora", sft, LORA)):
+    values = {"train_films": 16, "max_steps": 3, **values}
+    whole = train(folder / name, **values)
     moved, main = weights(whole), whole.is_world_process_zero()
-    stopped = (folder / train.__name__).with_name(f"{train.__name__}-stopped")
     if main:
-        stopped_copy(folder / train.__name__, 2)
+        stopped_copy(folder / name, 2)
     whole.accelerator.wait_for_everyone()
-    resumed = train(stopped, resume_from_checkpoint="last", **values)
-    assert same_weights(weights(resumed), moved), train
+    resumed = train(folder / f"{name}-stopped", resume_from_checkpoint="last", **values)
+    assert same_weights(weights(resumed), moved), name
     if main:
-        assert history(resumed) == history(whole), train
-        (folder / f"{train.__name__}.done").touch()
+        assert history(resumed) == history(whole), name
+        (folder / f"{name}.done").touch()
 """
 
 
@@ -115,8 +114,8 @@ def test_two_processes(tmp_path):
     script = tmp_path / "two_processes.py"
     script.write_text(TWO_PROCESSES, encoding="utf-8")
     run(BIN / "accelerate", "launch", "--config_file", "configs/accelerate/cpu_2.yaml", script, tmp_path)
-    assert (tmp_path / "grpo.done").is_file()
-    assert (tmp_path / "sft.done").is_file()
+    done = {path.stem for path in tmp_path.glob("*.done")}
+    assert done == {"grpo", "grpo-lora", "sft", "sft-lora"}
 
 
 @pytest.mark.parametrize(("command", "values"), [("train", GRPO), ("sft", COMMON)])

@@ -73,7 +73,7 @@ class TestAnotherRun:
         (folder / "completions").mkdir()
         (folder / "completions" / "completions_00001.parquet").write_text("")
         config = {**RUN, "output_dir": str(folder), "overwrite": True}
-        claim(config, find_start(config))
+        claim(config)
         kept = {path.relative_to(folder).as_posix() for path in folder.rglob("*")}
         assert kept == {"config.yaml", "versions.json", "evaluation", "notes.txt", "completions"}
         assert yaml.safe_load((folder / "config.yaml").read_text())["overwrite"] is False
@@ -156,9 +156,18 @@ class TestResume:
         with pytest.raises(ValueError, match="got a finished run without any"):
             start(folder, resume_from_checkpoint="last")
 
+    def test_an_earlier_checkpoint_of_the_run(self, tmp_path):
+        """The run would go on from the later one the next time that it is asked for the last."""
+        folder = left(tmp_path / "run", 5)
+        checkpoint(folder, 10)
+        with pytest.raises(ValueError, match="got checkpoint-5 before checkpoint-10"):
+            start(folder, resume_from_checkpoint=str(folder / "checkpoint-5"))
+        found = start(tmp_path / "fresh", resume_from_checkpoint=str(folder / "checkpoint-5"))
+        assert found.checkpoint == folder / "checkpoint-5"
+
     def test_a_checkpoint_from_elsewhere_does_not_go_into_another_run(self, tmp_path):
         one, other = left(tmp_path / "one", 5), left(tmp_path / "other", 3)
-        with pytest.raises(ValueError, match="beside a checkpoint from elsewhere"):
+        with pytest.raises(ValueError, match="or resume where the checkpoint lies"):
             start(other, resume_from_checkpoint=str(one / "checkpoint-5"))
         found = start(tmp_path / "fresh", resume_from_checkpoint=str(one / "checkpoint-5"))
         assert found.checkpoint == one / "checkpoint-5"
@@ -203,7 +212,7 @@ class TestReadBack:
             values.pop("scale_rewards", None)
         parts = parse(words({**base, "output_dir": tmp_path / "run", **values}))
         config = resolved_config(*parts)
-        claim(config, find_start(config))
+        claim(config)
         written = tmp_path / "run" / "config.yaml"
         assert resolved_config(*parse(["--config", str(written)])) == config == yaml.safe_load(written.read_text())
 
