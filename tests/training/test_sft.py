@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import datasets
 import pytest
 import torch
@@ -10,6 +12,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.evaluation.models import load_model
 from grounding_rewards.training.arguments import parse_sft_arguments
+from grounding_rewards.training.sft import GroundingSFTTrainer
 from tests.training.runs import ASSET, LORA, REPOSITORY, grpo, history, sft
 
 pytestmark = pytest.mark.training
@@ -82,6 +85,23 @@ def test_evaluates_on_films_of_its_own(tmp_path):
     # By hand: the films of the evaluation are whole, those of training are cropped.
     assert {film["image"].size for film in trainer.eval_dataset} == {(112, 112)}
     assert {film["image"].size for film in trainer.train_dataset} != {(112, 112)}
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_films_are_augmented_anew_in_every_epoch(tmp_path, monkeypatch, workers):
+    seen = []
+    original = GroundingSFTTrainer.compute_loss
+
+    def watched(self, model, inputs, *args, **kwargs):
+        seen.append(inputs["pixel_values"].sum().item())
+        return original(self, model, inputs, *args, **kwargs)
+
+    monkeypatch.setattr(GroundingSFTTrainer, "compute_loss", watched)
+    values = {"train_films": 4, "contrast": 0.4, "dataloader_num_workers": workers, "save_strategy": "no"}
+    sft(tmp_path / "run", max_steps=3, **values)
+    # One batch of all films is an epoch; the order of the films changes nothing about their sum.
+    assert len(seen) == 3
+    assert min(abs(one - other) for one, other in itertools.combinations(seen, 2)) > 1.0
 
 
 class TestLongPrompts:
