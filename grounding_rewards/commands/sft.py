@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grounding_rewards.commands.train import STOPPED
+from grounding_rewards.commands.train import STOPPED, hush_old_names
 
 
 def run(words: Sequence[str]) -> int:
@@ -12,4 +12,5 @@ def run(words: Sequence[str]) -> int:
     from grounding_rewards.training.arguments import parse_sft_arguments
     from grounding_rewards.training.run import train_supervised, was_stopped
 
+    hush_old_names()
     return STOPPED if was_stopped(train_supervised(*parse_sft_arguments(words))) else 0

@@ -98,12 +98,12 @@ from tests.training.runs import LORA, grpo, sft, history, same_weights, stopped_
 ExactResume.end = lambda self: None
 folder = Path(sys.argv.pop(1))
 for name, train, values in (("grpo", grpo, {}), ("grpo-lora", grpo, LORA), ("sft", sft, {}), ("sft-lora", sft, LORA)):
-    # An epoch of GRPO has two steps here, one of a cold start one: all go on in a later one.
-    values = {"max_steps": 3, **values}
+    # An epoch of GRPO has four steps, one of a cold start two: all go on in the middle of a later one.
+    values = {"train_films": 16, "max_steps": 6, **values}
     whole = train(folder / name, **values)
     moved, main = weights(whole), whole.is_world_process_zero()
     if main:
-        stopped_copy(folder / name, 2)
+        stopped_copy(folder / name, 5)
     whole.accelerator.wait_for_everyone()
     resumed = train(folder / f"{name}-stopped", resume_from_checkpoint="last", **values)
     assert same_weights(weights(resumed), moved), name
