@@ -56,8 +56,8 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> No
         trust_remote_code: As transformers has it.
 
     Raises:
-        ValueError: There is no such model, it does not look at images, its attention is not known or not installed, no
-            layer fits the adapter, or what lies there is an adapter itself.
+        ValueError: There is no such model, it does not look at images, it needs a library that is not there, its
+            attention is not known or not installed, no layer fits the adapter, or what lies there is an adapter itself.
     """
     path = str(model.model_name_or_path)
     check_place(path, "model_name_or_path")
@@ -76,10 +76,11 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> No
             f"{config.model_type!r}. Name a model that transformers loads as image-text-to-text."
         )
     try:
-        with torch.device("meta"):
-            empty = AutoModelForImageTextToText.from_config(
-                config, attn_implementation=model.attn_implementation, trust_remote_code=trust_remote_code
-            )
+        empty = _without_weights(config, None, trust_remote_code)
+    except (ImportError, ValueError) as error:
+        raise _not_loaded("all that is needed", model, error) from error
+    try:
+        _without_weights(config, model.attn_implementation, trust_remote_code)
     except (ImportError, ValueError) as error:
         raise ValueError(
             f"Expected an attention of this model for attn_implementation, got {model.attn_implementation!r} "
@@ -125,6 +126,13 @@ def model_init_kwargs(model: ModelArguments, given: dict[str, Any] | str | None)
 def adapter_and_quantisation(model: ModelArguments) -> dict[str, Any]:
     """The arguments of TRL's trainers that say how much of the model is trained, and in which precision it lies."""
     return {"peft_config": get_peft_config(model), "quantization_config": get_quantization_config(model)}
+
+
+def _without_weights(config: Any, attention: str | None, trust_remote_code: bool) -> Any:
+    with torch.device("meta"):
+        return AutoModelForImageTextToText.from_config(
+            config, attn_implementation=attention, trust_remote_code=trust_remote_code
+        )
 
 
 def _check_adapter(empty: Any, model: ModelArguments) -> None:

@@ -133,12 +133,14 @@ def load_weights(model: Any, folder: Path) -> None:
 
 
 def _load_model(model: PreTrainedModel, folder: Path) -> None:
+    # One type for all weights: the widest of theirs, from which each goes back into its own without a loss.
+    widest = max({weight.dtype for weight in model.parameters()}, key=lambda dtype: dtype.itemsize)
     verbosity = logging.get_verbosity()
     # It would print what is said below, as a table and without the name of the run.
     logging.set_verbosity_error()
     try:
         found, report = type(model).from_pretrained(
-            folder, dtype=model.dtype, output_loading_info=True, ignore_mismatched_sizes=True
+            folder, dtype=widest, output_loading_info=True, ignore_mismatched_sizes=True
         )
     except Exception as error:  # OSError, SafetensorError and others, which do not say what was looked for
         raise _unreadable(folder, error) from error

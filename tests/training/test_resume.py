@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
 from grounding_rewards.training.grpo import EpochSampler
+from grounding_rewards.training.resume import load_weights
 from grounding_rewards.training.run_folder import last_complete_checkpoint
 from tests.training.runs import (
     ASSET,
@@ -217,6 +218,26 @@ class TestRefused:
         found["elsewhere"] = found.pop(name)
         save_file(found, file)
         self.refused(stopped, f"1 missing weights ({name})", "1 unknown weights (elsewhere)", **LORA)
+
+
+def test_weights_of_several_types_keep_every_bit(tmp_path):
+    """As where the model lies in bfloat16 and its norms are trained in float32."""
+
+    def mixed():
+        model = AutoModelForImageTextToText.from_pretrained(ASSET, dtype=torch.bfloat16)
+        model.model.visual.merger.ln_q.float()
+        return model
+
+    saved = mixed()
+    with torch.no_grad():
+        # A change that bfloat16 has no place for.
+        saved.model.visual.merger.ln_q.weight.add_(1e-5)
+    saved.save_pretrained(tmp_path)
+    loaded = mixed()
+    load_weights(loaded, tmp_path)
+    wanted = saved.state_dict()
+    assert {weight.dtype for weight in wanted.values()} == {torch.bfloat16, torch.float32}
+    assert same_weights(loaded.state_dict(), wanted)
 
 
 class TestEpochSampler:
