@@ -11,9 +11,9 @@ CORE := .venv-core
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
-# Everything at or below scoring.py, which must work with numpy and scipy alone.
-CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_quality.py tests/test_labels.py \
-	tests/test_audit.py tests/test_scoring.py tests/test_scoring_columns.py tests/test_layers.py tests/rewards tests/parsing
+# The rooms that must work with numpy and scipy alone.
+CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_labels.py tests/test_space_check.py \
+	tests/test_columns.py tests/test_layers.py tests/rewards tests/parsing
 
 .PHONY: help demo test lint test-core test-all bench clean
 

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import grounding_rewards as gr
-from grounding_rewards.evaluation.score import score_file
+from grounding_rewards.data.score_file import score_file
 
 SIZE = 1000
 

@@ -15,7 +15,7 @@ from grounding_rewards import rewards
 from grounding_rewards.overlap import nms
 from grounding_rewards.parsing import ParsedBoxes, format_boxes, list_box_formats, parse_boxes, regex
 from grounding_rewards.rewards import BoxReward, Explanation, list_rewards, register_reward
-from grounding_rewards.scoring import GroundingReward, ScoredCompletion, get_reward
+from grounding_rewards.rewards.grounding import GroundingReward, ScoredCompletion, get_reward
 
 __version__ = "0.1.0"
 

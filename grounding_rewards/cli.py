@@ -40,20 +40,20 @@ _TRAINING = {
 
 #: Commands that a module of their own adds and runs, and what they are for.
 _COMMANDS = {
-    "prepare": ("grounding_rewards.data.prepare", "a downloaded dataset to a checked folder that trains"),
-    "doctor": ("grounding_rewards.report.doctor", "what is wrong with a dataset, before it costs a run"),
+    "prepare": ("grounding_rewards.commands.prepare", "a downloaded dataset to a checked folder that trains"),
+    "doctor": ("grounding_rewards.commands.doctor", "what is wrong with a dataset, before it costs a run"),
     "agreement": ("grounding_rewards.data.agreement", "how well several readers of the same films agree"),
     "evaluate": (
-        "grounding_rewards.evaluation.command",
+        "grounding_rewards.commands.evaluate",
         "how good a model's answers are, where, how surely, and how fragile, beside baselines",
     ),
     "score": (
-        "grounding_rewards.evaluation.score_command",
+        "grounding_rewards.commands.score",
         "every component of every reward for a file of completions",
     ),
-    "diff": ("grounding_rewards.evaluation.diff_command", "is one evaluated run better than another on the same films"),
+    "diff": ("grounding_rewards.commands.diff", "is one evaluated run better than another on the same films"),
     "export": (
-        "grounding_rewards.exchange.command",
+        "grounding_rewards.commands.export",
         "an evaluation for other tools: COCO, FiftyOne, CVAT, Label Studio, DICOM SR, a model card",
     ),
 }
@@ -213,7 +213,7 @@ def _inspect(options: argparse.Namespace) -> int:
 
 def _track(items: Sequence[Any]) -> Iterator[Any]:
     """Go through the items, with a progress bar once it takes longer than one waits without."""
-    from grounding_rewards.data.progress import late_progress
+    from grounding_rewards.commands.console import late_progress
 
     with late_progress(_PATIENCE, transient=True) as (bar, show):
         task = bar.add_task("inspecting", total=len(items))

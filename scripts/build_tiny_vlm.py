@@ -12,10 +12,10 @@ import shutil
 from pathlib import Path
 
 from grounding_rewards.data.synthetic import LABELS
+from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
 from grounding_rewards.training.arguments import parse_sft_arguments
 from grounding_rewards.training.run import train_supervised
 from grounding_rewards.training.run_folder import CHECKPOINT, CONFIG
-from grounding_rewards.training.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
 
 # What the tokenizer writes in few tokens: the findings of drawn films, and the lungs of real ones.
 VOCABULARIES = (LABELS, ("right lung", "left lung"))

@@ -11,7 +11,7 @@ from pathlib import Path
 from grounding_rewards.evaluation.answers import Decoding
 from grounding_rewards.evaluation.figures import FIGURES
 from grounding_rewards.evaluation.run import Films, Launch, train_and_compare
-from grounding_rewards.report.table import print_table
+from grounding_rewards.report.tables import print_table
 
 
 def parse_arguments() -> tuple[argparse.Namespace, list[str]]:

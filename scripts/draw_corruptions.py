@@ -10,7 +10,7 @@ import io
 from pathlib import Path
 
 from grounding_rewards.data.synthetic import draw_radiograph
-from grounding_rewards.evaluation.robustness import CORRUPTIONS, STRENGTHS, corrupt
+from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS, corrupt
 
 # Mirrored from strength 3 on.
 _SEED = 1

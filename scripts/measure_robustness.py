@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from grounding_rewards.evaluation.robustness import CORRUPTIONS, Changes, robustness
 from grounding_rewards.evaluation.run import Films, load_model, prepare_task
-from grounding_rewards.report.evaluation_parts import RobustnessPoint
-from grounding_rewards.report.table import markdown_table
+from grounding_rewards.metrics.parts import RobustnessPoint
+from grounding_rewards.models.robustness import CORRUPTIONS, Changes, robustness
+from grounding_rewards.report.tables import markdown_table
 
 _HEADER = ("change", "strength", "robust accuracy", "attack success rate", "right answers lost", "mean IoU")
 

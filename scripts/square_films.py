@@ -9,7 +9,7 @@ import argparse
 from pathlib import Path
 
 from grounding_rewards.data.films import write_square_films
-from grounding_rewards.training.tiny_vlm import IMAGE_SIZE
+from grounding_rewards.models.tiny_vlm import IMAGE_SIZE
 
 
 def main() -> None:

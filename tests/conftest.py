@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +34,37 @@ def shared_dir() -> Path:
     if not path.is_dir():
         pytest.skip("needs the real films and completions in ../shared, which only some checkouts have")
     return path
+
+
+@pytest.fixture(scope="session")
+def tiny_model() -> tuple[Any, Any]:
+    """An untrained Qwen2.5-VL of a million parameters, and its processor."""
+    import torch
+
+    from grounding_rewards.data.synthetic import LABELS
+    from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer
+
+    torch.set_num_threads(1)
+    tokenizer = build_tokenizer((LABELS,))
+    return build_model(tokenizer), build_processor(tokenizer)
+
+
+@pytest.fixture
+def films() -> Any:
+    """Four films of 100 by 100 pixels of three patients: one finding, two findings, two normal ones."""
+    from datasets import Dataset
+
+    return Dataset.from_dict(
+        {
+            "boxes": [[[0, 0, 50, 50]], [[0, 0, 20, 20], [50, 50, 100, 100]], [], []],
+            "labels": [["mass"], ["mass", "effusion"], [], []],
+            "width": [100] * 4,
+            "height": [100] * 4,
+            "box_format": ["qwen3-vl"] * 4,
+            "patient_id": ["a", "a", "b", None],
+            "id": ["one", "two", "three", "four"],
+        }
+    )
 
 
 def random_boxes(rng: np.random.Generator, n: int, size: float = 100.0) -> np.ndarray:

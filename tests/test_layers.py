@@ -11,29 +11,26 @@ import grounding_rewards
 
 PACKAGE = Path(grounding_rewards.__file__).parent
 
-# From the bottom up; a room may import from rooms of lower rank.
-RANK = {
-    "boxes": 0,
-    "overlap": 1,
-    "quality": 2,
-    "matching": 2,
-    "labels": 2,
-    "parsing": 3,
-    "rewards": 3,
-    "audit": 4,
-    "dataset_columns": 5,
-    "scoring": 6,
-    "data": 7,
-    "report": 8,
-    "exchange": 8,
-    "models": 8,
-    "training": 9,
-    "evaluation": 10,
-    "commands": 11,
-    "cli": 12,
-}
-# R1 … R5 read text, so that `grounding_rewards.rewards.R4` is ready for TRL: its class is one layer up.
-EXCEPTIONS = {("rewards/__init__.py", "scoring")}
+# From the bottom up: a room may import from itself and from rooms of lower floors, not from its neighbours.
+FLOORS = (
+    ("boxes",),
+    ("overlap", "labels"),
+    ("matching", "box_batch"),
+    ("parsing",),
+    ("space_check",),
+    ("columns",),
+    ("rewards",),
+    ("metrics",),
+    ("data",),
+    ("models", "doctor", "exchange"),
+    ("training",),
+    ("report",),
+    ("commands",),
+    ("cli",),
+)
+FLOOR = {room: k for k, rooms in enumerate(FLOORS) for room in rooms}
+# What the names of the package are made of: nothing inside asks the package for them.
+ROOT = "__init__"
 HEAVY = {
     "torch",
     "transformers",
@@ -49,30 +46,64 @@ HEAVY = {
 }
 
 
-def imports(path: Path, package_only: bool = True) -> set[str]:
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def dotted(path: Path) -> str:
+    """The name under which a file is imported, without the package's."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == ROOT and len(parts) > 1 else parts)
+
+
+def imports(path: Path) -> set[str]:
+    """Every module and every name of the package that a file imports, without the package's name; doctests aside."""
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            names.add(node.module)
-            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path} imports relatively"
+            names |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-    return {name for name in names if name.startswith("grounding_rewards.")} if package_only else names
+            names |= {alias.name for alias in node.names}
+    own = {name.partition(".")[2] or ROOT for name in names if name.partition(".")[0] == PACKAGE.name}
+    # `from grounding_rewards import x` asks for the package itself, unless x is a room.
+    return own - {ROOT} if any(name.partition(".")[0] in FLOOR for name in own) else own
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in sorted(PACKAGE.rglob("*.py")) if path.parent != PACKAGE or path.stem != "__init__"],
-    ids=lambda path: str(path.relative_to(PACKAGE)),
-)
+def room_of(module: str) -> str:
+    return module.partition(".")[0]
+
+
+def test_every_room_has_a_floor():
+    assert {room_of(dotted(path)) for path in modules()} == {*FLOOR, ROOT}
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_imports_point_downwards(path):
-    relative = path.relative_to(PACKAGE)
-    room = relative.parts[0].removesuffix(".py")
+    room = room_of(dotted(path))
+    if room == ROOT:
+        return
     for name in imports(path):
-        other = name.split(".")[1]
-        if other == room or (relative.as_posix(), other) in EXCEPTIONS or other not in RANK:
-            continue
-        assert RANK[other] < RANK[room], f"{relative} imports {name}"
+        other = room_of(name)
+        assert other == room or FLOOR.get(other, len(FLOORS)) < FLOOR[room], f"{room} imports {name}"
+
+
+def test_no_module_needs_itself():
+    graph = {dotted(path): imports(path) for path in modules()}
+    cycles = []
+
+    def walk(module: str, path: tuple[str, ...]) -> None:
+        if module in path:
+            cycles.append(" -> ".join((*path[path.index(module) :], module)))
+        elif module not in done:
+            for name in sorted(graph[module] & graph.keys()):
+                walk(name, (*path, module))
+            done.add(module)
+
+    done: set[str] = set()
+    for module in graph:
+        walk(module, ())
+    assert not cycles
 
 
 def loaded_by(code: str) -> set[str]:

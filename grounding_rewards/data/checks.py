@@ -21,13 +21,13 @@ from grounding_rewards.data.images import image_size, stored_images
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
-from grounding_rewards.scoring import has_labels
+from grounding_rewards.rewards.grounding import has_labels
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from grounding_rewards.boxes import Boxes
-    from grounding_rewards.scoring import GroundingReward, ScoredCompletion
+    from grounding_rewards.rewards.grounding import GroundingReward, ScoredCompletion
 
 _REQUIRED_COLUMNS = ("prompt", "boxes")
 _GEOMETRY_COLUMNS = ("width", "height", "resized_width", "resized_height")

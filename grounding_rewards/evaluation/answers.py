@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.data.answer_logs import light_rows
 from grounding_rewards.data.resize import fit_images
-from grounding_rewards.evaluation.inputs import light_rows
-from grounding_rewards.evaluation.systems import read_answers, read_references
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answers import read_answers, read_references
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.scoring import GroundingReward
+from grounding_rewards.rewards.grounding import GroundingReward
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -61,7 +61,7 @@ def answer_films(
     Raises:
         ValueError: a film lacks a column, or two have one name.
     """
-    from grounding_rewards.evaluation.generate import generate
+    from grounding_rewards.models.generate import generate
 
     rows = light_rows(dataset)
     shown = fit_images(dataset, processor)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from grounding_rewards.evaluation.bootstrap import Estimate, Figures
 from grounding_rewards.evaluation.summary import AFTER, BEFORE, DIFFERENCE, read_figures
-from grounding_rewards.report.table import format_interval, format_value, markdown_table
+from grounding_rewards.metrics.bootstrap import Estimate, Figures
+from grounding_rewards.report.tables import format_interval, format_value, markdown_table
 
 _HEADER = (
     "reward",

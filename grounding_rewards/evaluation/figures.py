@@ -1,6 +1,6 @@
 """The figures of a training run, before and after it.
 
-They are those of :mod:`grounding_rewards.evaluation.detection`, under the keys of ``metrics.json``, with boxes matched
+They are those of :mod:`grounding_rewards.metrics.counts`, under the keys of ``metrics.json``, with boxes matched
 for the largest sum of IoUs, labels playing no part. Boxes that an ignored region takes out do not count, broken ones
 count as false, as in the rewards.
 
@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.bootstrap import Array
-from grounding_rewards.evaluation.detection import detection_sums
-from grounding_rewards.evaluation.film_figures import MATCHING, mean_sums
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.bootstrap import Array
+from grounding_rewards.metrics.counts import detection_sums
+from grounding_rewards.metrics.film_figures import MATCHING, mean_sums
 
 #: Key of every figure and its heading in tables, in the order of the columns.
 FIGURES: dict[str, str] = {
@@ -42,7 +42,7 @@ def run_sums(films: Sequence[AnsweredFilm]) -> dict[str, Array]:
         films: with a greedy answer, and what is known of the sampled ones, of which there is at least one.
 
     Returns:
-        By key ``(films, 2)``, for :mod:`grounding_rewards.evaluation.bootstrap`.
+        By key ``(films, 2)``, for :mod:`grounding_rewards.metrics.bootstrap`.
 
     Example:
         >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2], [6, 6, 9, 9]],

@@ -9,20 +9,20 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.answered import AnsweredFilm, patients_of
-from grounding_rewards.data.film_pairs import pair_film
-from grounding_rewards.evaluation.bootstrap import (
+from grounding_rewards.evaluation.figures import FIGURES, run_sums
+from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
+from grounding_rewards.metrics.bootstrap import (
     Estimate,
     Figures,
     difference_estimates,
     estimate_as_json,
     ratio_estimates,
 )
-from grounding_rewards.evaluation.figures import FIGURES, run_sums
+from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.report.curves import draw_curves
 from grounding_rewards.report.page import PageAnswer, PageFilm, Tile, choose_films, render_page
 from grounding_rewards.report.picture import draw_films
-from grounding_rewards.report.table import Row
+from grounding_rewards.report.tables import Row
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -27,7 +27,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import valid_boxes, xyxy_to_xywh
-from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.data.dicom import read_dicom
 from grounding_rewards.exchange.names import (
     DICOM_SUFFIXES,
@@ -37,6 +36,7 @@ from grounding_rewards.exchange.names import (
     said_labels,
     whole_number,
 )
+from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 #: The category of regions to ignore in files that are looked at.
 IGNORED = "region to ignore"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.exchange.names import Array, said_labels
+from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 if TYPE_CHECKING:
     from supervision import Detections

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import grounding_rewards
-from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.data.dicom import dicom_folder
 from grounding_rewards.exchange.names import DICOM_SUFFIXES, UNLABELLED, Array, drawable_boxes
+from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 if TYPE_CHECKING:
     from highdicom.sr import CodedConcept, ComprehensiveSR

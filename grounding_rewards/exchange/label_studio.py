@@ -18,7 +18,6 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.exchange.names import (
     Array,
     drawable_boxes,
@@ -27,6 +26,7 @@ from grounding_rewards.exchange.names import (
     said_labels,
     whole_number,
 )
+from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 #: Where Label Studio serves the files of its local storage.
 LOCAL_FILES = "/data/local-files/?d="

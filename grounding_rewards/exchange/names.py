@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import valid_boxes
-from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 Array = NDArray[np.float64]
 

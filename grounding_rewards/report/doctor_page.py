@@ -16,8 +16,9 @@ from importlib.resources import files
 
 import numpy as np
 
-from grounding_rewards.data.box_defects import box_defect, is_box
-from grounding_rewards.data.doctor import (
+from grounding_rewards.doctor.box_defects import box_defect, is_box
+from grounding_rewards.doctor.checks import CHECKS, LEAST_SIDE, SEVERITIES
+from grounding_rewards.doctor.examine import (
     AREA_EDGES,
     ASPECT_EDGES,
     MOST_BOXES,
@@ -28,7 +29,6 @@ from grounding_rewards.data.doctor import (
     FilmPicture,
     Finding,
 )
-from grounding_rewards.data.doctor_checks import CHECKS, LEAST_SIDE, SEVERITIES
 
 #: Longer side in pixels of a film on the page. With it and the three examples of each finding the file is bounded.
 LONGEST_SIDE = 256
@@ -43,7 +43,7 @@ def render_doctor_page(checkup: Checkup) -> str:
     """Write the page.
 
     Args:
-        checkup: from :func:`grounding_rewards.data.doctor.examine`; films are shown where it keeps them.
+        checkup: from :func:`grounding_rewards.doctor.examine.examine`; films are shown where it keeps them.
 
     Returns:
         An HTML document that refers to nothing outside itself.
@@ -77,7 +77,7 @@ def verdict(checkup: Checkup) -> str:
     """What came out, in a sentence.
 
     Example:
-        >>> from grounding_rewards.data.doctor import Figures
+        >>> from grounding_rewards.doctor.examine import Figures
         >>> verdict(Checkup("films", (), {}, (), Figures(), ()))
         '0 films: no errors, no warnings.'
     """

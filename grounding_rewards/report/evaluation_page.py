@@ -25,12 +25,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.data.film_pairs import pair_film
 from grounding_rewards.data.film_rows import small_film
-from grounding_rewards.report.evaluation_figures import Diagram, diagrams, robustness_rows
-from grounding_rewards.report.evaluation_parts import Calibration, Confusion, Curve, RobustnessPoint
-from grounding_rewards.report.table import (
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.pairing import pair_film
+from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
+from grounding_rewards.report.evaluation_diagrams import Diagram, diagrams, robustness_rows
+from grounding_rewards.report.tables import (
     NOTHING,
     Row,
     format_interval,

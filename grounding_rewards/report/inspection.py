@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.audit import SpaceAudit, SpaceWarning, audit_boxes, film_sizes
 from grounding_rewards.boxes import to_pixel, valid_boxes
 from grounding_rewards.parsing import (
     REJECT_REASONS,
@@ -24,8 +23,9 @@ from grounding_rewards.parsing import (
 )
 from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.parsing.scope import find_answer
-from grounding_rewards.report.table import NOTHING
-from grounding_rewards.scoring import completion_text, get_reward
+from grounding_rewards.report.tables import NOTHING
+from grounding_rewards.rewards.grounding import completion_text, get_reward
+from grounding_rewards.space_check import SpaceAudit, SpaceWarning, audit_boxes, film_sizes
 
 REWARDS = ("R1", "R2", "R3", "R4", "R5")
 #: A log with a larger share of unparseable completions is one to look into.

@@ -16,7 +16,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from grounding_rewards.report.table import Interval, Row, format_interval, format_value, html_table
+from grounding_rewards.report.tables import Interval, Row, format_interval, format_value, html_table
 
 if TYPE_CHECKING:
     from PIL.Image import Image

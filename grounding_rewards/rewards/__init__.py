@@ -15,10 +15,10 @@ from grounding_rewards.rewards.f_beta import (
     SplineIoUReward,
     f_beta_score,
 )
-from grounding_rewards.rewards.registry import list_rewards, register_reward
 
 # The instances read text, so their class lives one layer up: the only import that does not point downwards.
-from grounding_rewards.scoring import get_reward
+from grounding_rewards.rewards.grounding import get_reward
+from grounding_rewards.rewards.registry import list_rewards, register_reward
 
 R1 = get_reward("R1")
 R2 = get_reward("R2")

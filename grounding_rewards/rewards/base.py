@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.boxes import Boxes, as_box_array
 from grounding_rewards.matching import MATCHERS, match_batch
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
-from grounding_rewards.rewards.labels import LABEL_MATCHING, LabelCodes, LabelCounts
+from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
 
 Array = NDArray[np.float64]
 
@@ -117,8 +117,8 @@ class MatchedBatch:
     ``pred`` (b, n, 4) and ``gt`` (b, m, 4) the boxes. ``ignored`` (b, n) marks predictions that do not count, and
     ``n`` leaves them out; None where there are none. ``gt_labels`` (b, m) are the numbers of the labels and
     ``pred_labels`` (b, n) those for which the predictions count, see
-    :class:`grounding_rewards.rewards.labels.LabelCounts`, NaN without one; None where labels play no part. Boxes whose
-    labels do not agree have IoU 0 here.
+    :class:`grounding_rewards.rewards.label_matching.LabelCounts`, NaN without one; None where labels play no part.
+    Boxes whose labels do not agree have IoU 0 here.
     """
 
     pred: Boxes

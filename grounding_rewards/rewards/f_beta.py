@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.quality import HermiteSpline, Linear, PiecewiseLinear
 from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch, check_number, check_numbers, ratio
+from grounding_rewards.rewards.quality import HermiteSpline, Linear, PiecewiseLinear
 
 
 def f_beta_score(precision: ArrayLike, recall: ArrayLike, beta: float) -> Array:
@@ -120,7 +120,7 @@ class SplineIoUReward(FBetaReward):
         matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``, see :class:`BoxReward`.
         center_weight: w, in [0, 1]; the specification suggests 0.15 where it is wanted.
-        knots: ``(IoU, credit, slope)`` each, see :class:`grounding_rewards.quality.HermiteSpline`.
+        knots: ``(IoU, credit, slope)`` each, see :class:`grounding_rewards.rewards.quality.HermiteSpline`.
 
     Example:
         >>> r4 = SplineIoUReward()

@@ -12,12 +12,12 @@ from PIL import Image
 from trl.data_utils import prepare_multimodal_messages
 
 from grounding_rewards.data.checks import check_dataset, check_films, rows_with_sizes
-from grounding_rewards.data.columns import add_columns
 from grounding_rewards.data.images import image_sizes
+from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.data.resize import fit_images
 from grounding_rewards.parsing import BoxFormat, get_box_format
-from grounding_rewards.scoring import GroundingReward
+from grounding_rewards.rewards.grounding import GroundingReward
 
 
 def prepare_films(

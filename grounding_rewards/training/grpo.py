@@ -16,7 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from grounding_rewards.parsing import BoxFormat, box_format_for_model_type
-from grounding_rewards.scoring import GroundingReward
+from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.callbacks import SignalWatch
 from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.films import answer_lengths, format_name, prepare_films

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from grounding_rewards.parsing import BoxFormat, get_box_format
+from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 from grounding_rewards.rewards.registry import REGISTRY, check_parameters, look_up
-from grounding_rewards.scoring import GroundingReward, get_reward
 
 Reward = str | Callable[..., list[float]]
 

@@ -14,7 +14,7 @@ from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, Pro
 
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.resize import largest_image, set_image_size
-from grounding_rewards.scoring import METRIC_KEYS, GroundingReward
+from grounding_rewards.rewards.grounding import METRIC_KEYS, GroundingReward
 from grounding_rewards.training.arguments import (
     GroundingArguments,
     GRPOArguments,

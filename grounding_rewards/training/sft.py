@@ -14,7 +14,7 @@ from transformers import AutoConfig
 from trl import SFTConfig, SFTTrainer
 
 from grounding_rewards.parsing import BoxFormat, box_format_for_model_type
-from grounding_rewards.scoring import get_reward
+from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.training.answers import Answers
 from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.films import answer_lengths, format_name, prepare_films, prompt_lengths

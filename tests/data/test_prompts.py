@@ -16,7 +16,7 @@ from grounding_rewards.data.prompts import (
     wordings,
 )
 from grounding_rewards.parsing import get_box_format, list_box_formats, parse_boxes
-from grounding_rewards.scoring import get_reward
+from grounding_rewards.rewards.grounding import get_reward
 
 ROW = {
     "boxes": [[100.0, 40.0, 300.0, 200.0], [50.0, 10.0, 90.0, 90.0]],

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.data.answered import AnsweredFilm
-from grounding_rewards.evaluation.bootstrap import difference_estimates, ratio_estimates
 from grounding_rewards.evaluation.figures import FIGURES, run_sums
-from grounding_rewards.evaluation.systems import read_answers
-from grounding_rewards.scoring import get_reward
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.metrics.bootstrap import difference_estimates, ratio_estimates
+from grounding_rewards.rewards.grounding import get_reward
 
 REWARD = get_reward("R3")
 

@@ -15,7 +15,7 @@ from grounding_rewards.evaluation.compare import Comparison, comparison_table, m
 from grounding_rewards.evaluation.figures import FIGURES
 from grounding_rewards.evaluation.run import Films, Launch, prepare_task, train_and_compare
 from grounding_rewards.evaluation.summary import read_figures
-from tests.evaluation.tables import measure
+from tests.metrics.tables import measure
 
 DECODING = Decoding(samples=2, max_new_tokens=4)
 
@@ -35,7 +35,7 @@ def test_films_of_one_name_are_refused_before_the_model_is_asked(
 ) -> None:
     task = prepare_task(*tiny_model, Films(count=2, train_split=None))
     twice = task.dataset.remove_columns("id").add_column("id", ["one", "one"])
-    monkeypatch.setattr("grounding_rewards.evaluation.generate.generate", lambda *_, **__: pytest.fail("was asked"))
+    monkeypatch.setattr("grounding_rewards.models.generate.generate", lambda *_, **__: pytest.fail("was asked"))
     with pytest.raises(ValueError, match="Expected a name of its own for every film, got `id` 'one' 2 times"):
         answer_films(*tiny_model, twice, task.reward, DECODING)
 

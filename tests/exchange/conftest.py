@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.data.readers.coco import read_coco
 from grounding_rewards.exchange.coco import (
     IGNORED,
@@ -20,6 +19,7 @@ from grounding_rewards.exchange.coco import (
     write_cvat,
     write_fiftyone,
 )
+from grounding_rewards.metrics.answered_film import AnsweredFilm
 from tests.conftest import random_boxes
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.exchange.dicom_sr import NOTICE, SCHEME, findings_report, write_dicom_sr
+from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 pydicom = pytest.importorskip("pydicom", reason="needs the extra dicom")
 pytest.importorskip("highdicom", reason="needs the extra dicom")

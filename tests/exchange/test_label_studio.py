@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.exchange.label_studio import label_studio_tasks, labelling_config, write_label_studio
 from grounding_rewards.exchange.names import label_names
+from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 # Of a rectangle: keys and the types that the documentation gives them.
 REGION = {

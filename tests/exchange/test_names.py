@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.boxes import valid_boxes
-from grounding_rewards.data.answered import AnsweredFilm
 from grounding_rewards.exchange.names import UNLABELLED, drawable_boxes, file_names, label_names, said_labels
+from grounding_rewards.metrics.answered_film import AnsweredFilm
 from tests.conftest import box_lists
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.data.answered import AnsweredFilm
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage
-from grounding_rewards.report.evaluation_parts import Calibration, Confusion, Curve, RobustnessPoint
-from grounding_rewards.report.table import Row
+from grounding_rewards.report.tables import Row
 
 NAN = float("nan")
 BOX = (20.0, 20.0, 60.0, 70.0)

@@ -15,7 +15,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 
 from grounding_rewards.report.evaluation_page import MISSED, render_evaluation_page  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, film, page  # noqa: E402
-from tests.report.test_evaluation_figures import NOTHING  # noqa: E402
+from tests.report.test_evaluation_diagrams import NOTHING  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, as in `apt-get install chromium`")

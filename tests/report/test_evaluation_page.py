@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
+from grounding_rewards.metrics.parts import RobustnessPoint  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
 from grounding_rewards.report.evaluation_page import (  # noqa: E402
     FALSE_BOX,
@@ -24,10 +25,9 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
     choose_films,
     render_evaluation_page,
 )
-from grounding_rewards.report.evaluation_parts import RobustnessPoint  # noqa: E402
-from grounding_rewards.report.table import Row  # noqa: E402
+from grounding_rewards.report.tables import Row  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, NAN, film, films, page  # noqa: E402
-from tests.report.test_evaluation_figures import NOTHING  # noqa: E402
+from tests.report.test_evaluation_diagrams import NOTHING  # noqa: E402
 
 #: Half a character can't be stored.
 STORED = HOSTILE.replace("\ud800", "?")

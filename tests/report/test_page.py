@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from grounding_rewards.report.page import PageAnswer, PageFilm, Section, Tile, choose_films, render_page
-from grounding_rewards.report.table import Row
+from grounding_rewards.report.tables import Row
 
 BOX = (10.0, 10.0, 60.0, 40.0)
 

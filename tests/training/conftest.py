@@ -17,7 +17,7 @@ def tiny_vlm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
 
     from grounding_rewards.data.synthetic import LABELS
-    from grounding_rewards.training.tiny_vlm import (
+    from grounding_rewards.models.tiny_vlm import (
         build_model,
         build_processor,
         build_tokenizer,

@@ -13,10 +13,10 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from trl import GRPOConfig
 
 import grounding_rewards as gr
-from grounding_rewards.data.columns import add_columns
+from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.data.resize import resized_size
 from grounding_rewards.data.synthetic import synthetic_dataset
-from grounding_rewards.scoring import METRIC_KEYS
+from grounding_rewards.rewards.grounding import METRIC_KEYS
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.rewards import build_rewards
 

@@ -11,7 +11,7 @@ from transformers import AutoProcessor
 
 from grounding_rewards.cli import main
 from grounding_rewards.data.resize import image_pixel_limit, limit_image_pixels, resized_size
-from grounding_rewards.evaluation.models import load_model
+from grounding_rewards.models.load import load_model
 from tests.training.runs import ASSET, COMMON, GRPO, LORA, words
 
 pytestmark = pytest.mark.training

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.scoring import GroundingReward
+from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.rewards import build_rewards, reward_name, reward_said
 
 pytestmark = pytest.mark.training

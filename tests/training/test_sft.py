@@ -10,7 +10,7 @@ import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
 from grounding_rewards.data.synthetic import synthetic_dataset
-from grounding_rewards.evaluation.models import load_model
+from grounding_rewards.models.load import load_model
 from grounding_rewards.training.arguments import parse_sft_arguments
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from tests.training.runs import ASSET, LORA, REPOSITORY, grpo, history, sft

@@ -18,9 +18,9 @@ from trl import GRPOConfig, GRPOTrainer
 import grounding_rewards as gr
 from grounding_rewards.data.synthetic import LABELS as FINDINGS
 from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.models.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.training import GroundingGRPOTrainer
-from grounding_rewards.training.tiny_vlm import build_model, build_processor, build_tokenizer, save_tiny_vlm
 
 pytestmark = pytest.mark.training
 

@@ -1,22 +1,19 @@
 """Records of films to a folder that trains and streams: splits, prompts, images, parquet shards and a card.
 
-`prepare_films` does it; `add_arguments` and `run` are the command line. Rooms, in the order of the work: `settings`;
+`prepare_films` does it. Rooms, in the order of the work: `settings`;
 `survey`, the first look at the tables, with `splits` and `tasks`; `film_images`; `shards`; `manifest` and `card`.
 """
 
 from __future__ import annotations
 
-from grounding_rewards.data.prepare.command import add_arguments, run
 from grounding_rewards.data.prepare.manifest import read_manifest, split_files, verify_films
 from grounding_rewards.data.prepare.pipeline import prepare_films
 from grounding_rewards.data.prepare.settings import PrepareSettings
 
 __all__ = [
     "PrepareSettings",
-    "add_arguments",
     "prepare_films",
     "read_manifest",
-    "run",
     "split_files",
     "verify_films",
 ]

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.checks import row_problems
-from grounding_rewards.data.labels import normalize_record
 from grounding_rewards.data.prepare import manifest as manifests
 from grounding_rewards.data.prepare.film_images import ImageOptions, StoredImage, store_image
+from grounding_rewards.data.prepare.labels import normalize_record
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.shards import ShardWriter
 from grounding_rewards.data.prepare.spacing import stored_spacing

@@ -22,7 +22,7 @@ from grounding_rewards.data.prepare import PrepareSettings, prepare_films, read_
 from grounding_rewards.data.prepare.film_images import StoredImage
 from grounding_rewards.data.prepare.spacing import stored_spacing
 from grounding_rewards.data.readers.base import FilmRecord
-from grounding_rewards.scoring import get_reward
+from grounding_rewards.rewards.grounding import get_reward
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 # About three films of noise: several shards in every test

@@ -1,0 +1,284 @@
+"""What the columns of a dataset say of each completion: its reference boxes, labels, ignored regions and film sizes.
+
+The columns come from whoever prepared the dataset, so everything here is strict: what is missing, of another length, or
+no box and no size is an error that names the row.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.boxes import space_frame, valid_boxes
+from grounding_rewards.parsing import BoxFormat
+from grounding_rewards.rewards.base import BoxBatch
+from grounding_rewards.space_check import film_sizes
+
+_SIZES = ("width", "height", "resized_width", "resized_height")
+
+
+def frames_of_rows(formats: Sequence[BoxFormat], columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
+    """The frame of each row's own format on its own film, (4 parts, n, 4); the sizes of every row are checked.
+
+    >>> from grounding_rewards.parsing import get_box_format
+    >>> frames_of_rows([get_box_format("qwen3-vl")], {"width": [640], "height": [480]}, 1)[1]
+    array([[640., 480., 640., 480.]])
+    """
+    spaces = [fmt.space for fmt in formats]
+    frames = np.empty((4, n, 4))
+    sizes = {} if all(space.frame == "original" for space in spaces) else image_sizes(columns, n)
+    for space in {id(space): space for space in spaces}.values():
+        mine = np.array([other is space for other in spaces], dtype=bool)
+        # 1 in the rows of other spaces, so that only this space's own rows are judged
+        own = {side: np.where(mine, values, 1.0) for side, values in sizes.items()}
+        for part, of_space in zip(frames, space_frame(space, **own), strict=True):
+            part[mine] = np.broadcast_to(of_space, (n, 4))[mine]
+    return frames
+
+
+def image_sizes(columns: Mapping[str, Any], n: int) -> dict[str, NDArray[np.float64]]:
+    """The size columns that are there, (n,) each; width and height of the image where they are not columns.
+
+    >>> image_sizes({"width": [640, 512], "height": [480, 512]}, 2)["width"]
+    array([640., 512.])
+    """
+    given = {side: column_of(columns, side, n) for side in _SIZES}
+    images = column_of(columns, "image", n)
+    if given["width"] is None and given["height"] is None and images is not None:
+        given["width"], given["height"] = zip(*map(_size_of_image, images), strict=True) if n else ([], [])
+    for side in ("width", "height"):
+        if given[side] is None:
+            raise ValueError(
+                f"Expected a column `{side}` with the film's original size, got none. "
+                "Add `width` and `height` to the dataset, or pass `image`."
+            )
+    return {side: _numbers(side, values) for side, values in given.items() if values is not None}
+
+
+def known_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
+    """The sizes of the films, (n, 4), NaN where unknown: a format that needs none leaves them unchecked.
+
+    >>> known_sizes({"width": [640], "height": [480]}, 1)
+    array([[640., 480.,  nan,  nan]])
+    """
+    try:
+        return film_sizes(n, **image_sizes(columns, n))
+    except ValueError:
+        return film_sizes(n)
+
+
+def _size_of_image(image: Any) -> tuple[int, int]:
+    size = getattr(image, "size", None)
+    if not isinstance(size, tuple):
+        raise ValueError(
+            f"Expected PIL images for `image`, got {type(image).__name__}. Add the columns `width` and `height`."
+        )
+    return size
+
+
+def _numbers(argument: str, values: Sequence[Any]) -> NDArray[np.float64]:
+    try:
+        return np.array([np.nan if value is None else value for value in values], dtype=np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"Expected numbers for `{argument}`, got {list(values)!r:.200}. Give sizes in pixels."
+        ) from None
+
+
+@dataclass(frozen=True)
+class References:
+    """What completions are scored against.
+
+    ``labels``, one per box, are None where they play no part. Where rows have several readers, each of these is an
+    entry of its own: ``rows`` says whose it is, ``readers`` which of the row's readers, None for a row without readers.
+    """
+
+    boxes: BoxBatch
+    labels: list[str] | None
+    rows: NDArray[np.intp] | None = None
+    readers: Sequence[int | None] = ()
+
+
+def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> References:
+    by_reader = column_of(columns, "reader_boxes", n)
+    rows = column_of(columns, "boxes", n)
+    if by_reader is None:
+        if rows is None:
+            raise ValueError(
+                "Expected a column `boxes` with the reference boxes, got none. "
+                "Add it to the dataset as lists of [x1, y1, x2, y2] in original pixels, or pass `ground_truth`."
+            )
+        boxes = _box_rows(rows, lambda k: ("boxes", k))
+        if not labelled:
+            return References(boxes, None)
+        labels = column_of(columns, "labels", n)
+        if labels is None:
+            raise ValueError(
+                "Expected a column `labels` with the label of every reference box, got none. "
+                'Add it to the dataset, or use label_matching="ignore".'
+            )
+        return References(boxes, _reference_labels(labels, boxes, lambda k: ("labels", k)))
+    return _references_of_readers(columns, by_reader, rows, labelled)
+
+
+def _references_of_readers(
+    columns: Mapping[str, Any], by_reader: Sequence[Any], rows: Sequence[Any] | None, labelled: bool
+) -> References:
+    """One entry for each reader of a row, and one for a row without readers.
+
+    >>> read_references({"boxes": [[[1, 2, 3, 4]], []]}, 2, labelled=False).boxes.counts
+    array([1, 0])
+    """
+    n = len(by_reader)
+    labels_by_reader = column_of(columns, "reader_labels", n) if labelled else None
+    labels = column_of(columns, "labels", n) if labelled else None
+    owners: list[int] = []
+    numbers: list[int | None] = []
+    entries: list[Any] = []
+    entry_labels: list[Any] = []
+    for k, readers in enumerate(by_reader):
+        if readers is None:
+            if rows is None or rows[k] is None:
+                raise ValueError(f"Expected boxes in `reader_boxes` or `boxes`, got none in row {k}. Give one of them.")
+            owners.append(k)
+            numbers.append(None)
+            entries.append(rows[k])
+            entry_labels.append(None if labels is None else labels[k])
+            continue
+        if isinstance(readers, str) or not hasattr(readers, "__len__") or not len(readers):
+            raise ValueError(
+                f"Expected a list of box lists, one per reader, for `reader_boxes`, got {readers!r:.200} in row {k}. "
+                "A reader who drew nothing has an empty list; leave None where the row has no readers."
+            )
+        owners += [k] * len(readers)
+        numbers += range(len(readers))
+        entries += readers
+        of_readers = None if labels_by_reader is None else labels_by_reader[k]
+        if labelled and (of_readers is None or len(of_readers) != len(readers)):
+            raise ValueError(
+                f"Expected one list of labels per reader ({len(readers)}) for `reader_labels`, got {of_readers!r:.200} "
+                f"in row {k}. Give every reader's labels in the order of `reader_boxes`."
+            )
+        entry_labels += [None] * len(readers) if of_readers is None else list(of_readers)
+
+    def place(column: str, entry: int) -> tuple[str, int]:
+        return column if numbers[entry] is None else f"reader_{column}", owners[entry]
+
+    boxes = _box_rows(entries, functools.partial(place, "boxes"))
+    return References(
+        boxes,
+        _reference_labels(entry_labels, boxes, functools.partial(place, "labels")) if labelled else None,
+        np.array(owners, dtype=np.intp),
+        numbers,
+    )
+
+
+def ignore_regions(columns: Mapping[str, Any], n: int) -> BoxBatch | None:
+    rows = column_of(columns, "ignore_boxes", n)
+    return (
+        None if rows is None else _box_rows([() if row is None else row for row in rows], lambda k: ("ignore_boxes", k))
+    )
+
+
+#: The column in which the k-th list stands, and its row: for what is said of a wrong one.
+_Place = Callable[[int], tuple[str, int]]
+
+
+def _reference_labels(rows: Sequence[Any], boxes: BoxBatch, place: _Place) -> list[str]:
+    """All labels, one per box; refused where there is not one for every box.
+
+    >>> ignore_regions({"ignore_boxes": [[[1, 2, 3, 4]]]}, 1).flat
+    array([[1., 2., 3., 4.]])
+    """
+    for k, (row, count) in enumerate(zip(rows, boxes.counts, strict=True)):
+        good = not isinstance(row, str) and hasattr(row, "__len__") and len(row) == count
+        if not good or not all(isinstance(label, str) and label.strip() for label in row):
+            column, number = place(k)
+            raise ValueError(
+                f"Expected one label for each of {count} boxes for `{column}`, got {row!r:.200} in row {number}. "
+                'Name the finding of every box, or use label_matching="ignore".'
+            )
+    return list(chain.from_iterable(rows))
+
+
+def _box_rows(rows: Sequence[Any], place: _Place) -> BoxBatch:
+    """The boxes of a column, checked."""
+    try:
+        counts = np.array([len(row) for row in rows], dtype=np.int64)
+        if any(isinstance(box, str) or len(box) != 4 for row in rows for box in row):
+            raise ValueError
+        numbers = chain.from_iterable(chain.from_iterable(rows))
+        flat = np.fromiter(numbers, dtype=np.float64, count=4 * int(counts.sum())).reshape(-1, 4)
+    except (TypeError, ValueError):
+        raise ValueError(_bad_boxes(rows, place)) from None
+    if not valid_boxes(flat).all():
+        k = int(np.searchsorted(np.cumsum(counts), np.flatnonzero(~valid_boxes(flat))[0], side="right"))
+        column, number = place(k)
+        raise ValueError(
+            f"Expected finite boxes with x1 < x2 and y1 < y2 for `{column}`, got {list(rows[k])!r:.200} in row "
+            f"{number}. Boxes are [x1, y1, x2, y2] in original pixels, not x, y, width, height."
+        )
+    return BoxBatch(flat, counts)
+
+
+def _bad_boxes(rows: Sequence[Any], place: _Place) -> str:
+    for k, row in enumerate(rows):
+        try:
+            good = all(not isinstance(box, str) and len([float(value) for value in box]) == 4 for box in row)
+        except (TypeError, ValueError):
+            good = False
+        if not good:
+            column, number = place(k)
+            return (
+                f"Expected a list of [x1, y1, x2, y2] for `{column}`, got {row!r:.200} in row {number}. "
+                "Where there is no box, the list is empty."
+            )
+    return f"Expected numbers for `{place(0)[0]}`, got something else. Give every box as [x1, y1, x2, y2]."
+
+
+def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | None:
+    values = columns.get(name)
+    if values is None:
+        return None
+    if isinstance(values, str) or not hasattr(values, "__len__") or len(values) != n:
+        got = len(values) if hasattr(values, "__len__") and not isinstance(values, str) else repr(values)
+        raise ValueError(
+            f"Expected one entry per completion ({n}) for column `{name}`, got {got}. "
+            "Repeat the row once per completion, as GRPOTrainer does."
+        )
+    # TRL fills a column that only other rows have with None.
+    return None if n and all(value is None for value in values) else values
+
+
+def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
+    """Unpack the column ``ground_truth``, for trainers that hand over one string a row.
+
+    >>> column_of({"width": [640]}, "width", 1), column_of({}, "width", 1)
+    ([640], None)
+
+    >>> with_ground_truth({"ground_truth": ['{"boxes": [], "width": 640}']}, 1)["width"]
+    [640]
+    """
+    packed = column_of(columns, "ground_truth", n)
+    if packed is None or columns.get("boxes") is not None:
+        return columns
+    rows = []
+    for k, text in enumerate(packed):
+        try:
+            row = json.loads(text) if isinstance(text, str | bytes) else dict(text)
+            row["boxes"]
+        except (TypeError, ValueError, KeyError):
+            raise ValueError(
+                f"Expected a JSON object with `boxes` for `ground_truth`, got {text!r:.200} in row {k}. "
+                'Write it as {"boxes": [[x1, y1, x2, y2]], "width": 640, "height": 480}.'
+            ) from None
+        rows.append(row)
+    fields = dict.fromkeys(chain.from_iterable(rows))
+    return {**columns, **{field: [row.get(field) for row in rows] for field in fields}}

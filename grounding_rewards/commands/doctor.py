@@ -1,0 +1,193 @@
+"""The command `grounding-rewards doctor`: what is wrong with a dataset, in the terminal, as JSON and as a page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.commands.console import count_columns, late_progress
+from grounding_rewards.data.film_rows import FilmRow, open_rows
+from grounding_rewards.doctor.checks import CHECKS
+from grounding_rewards.doctor.examine import Checkup, Finding, Model, examine
+from grounding_rewards.parsing import box_format_from_option, get_box_format
+from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+DESCRIPTION = """\
+Say what is wrong with a dataset before training on it: boxes in another order or frame than x1, y1, x2, y2 in pixels,
+corners, edges, duplicates, sizes that are not the image's, labels in several spellings, films or patients in several
+splits, boxes too small to be learned, answers too long to be written, prompts that ask for another format. Every
+finding comes with its extent, three examples, why it matters and what to do.
+
+A dataset is a folder with annotations.jsonl, a folder of parquet files such as `grounding-rewards prepare` writes, a
+folder written by save_to_disk, or a dataset on the hub. Its columns: boxes (x1, y1, x2, y2 in pixels of the film),
+width, height, and as far as there are labels, reader_boxes, reader_labels, ignore_boxes, image, prompt, id, patient_id,
+box_format, resized_width and resized_height. Nothing is changed, and nothing leaves this machine.
+"""
+
+EXAMPLES = """\
+examples:
+  grounding-rewards doctor films/
+  grounding-rewards doctor films/ --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --out report.html
+  grounding-rewards doctor prepared/ --strict --json findings.json       # in CI
+  grounding-rewards doctor films/ --out report.html --no-films           # a report that can be passed on
+
+exit code:
+  0  no error        1  an error was found, or with --strict a warning        2  a wrong argument or folder
+"""
+
+#: Seconds after which a progress bar is shown.
+_PATIENCE = 5.0
+_COLOURS = {"error": "bold red", "warning": "bold yellow", "note": "bold blue"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its parser."""
+    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.add_argument("dataset", help="folder, or the name of a dataset on the hub")
+    parser.add_argument("--split", action="append", default=[], metavar="NAME", help="only this split; may be repeated")
+    parser.add_argument(
+        "--box-format",
+        metavar="FORMAT",
+        help="how the model will write boxes, such as qwen2.5-vl; default: the column box_format",
+    )
+    parser.add_argument(
+        "--model",
+        metavar="MODEL",
+        help="path or id of the model: its processor says how large boxes are on what it sees, and how many tokens an "
+        "answer has. Without it both are assumed, and the report says how",
+    )
+    parser.add_argument(
+        "--max-completion-length",
+        type=_tokens,
+        default=256,
+        metavar="TOKENS",
+        help="tokens that a completion may have in training; default: %(default)s, as in TRL",
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write a report in HTML, with films and histograms")
+    parser.add_argument("--no-films", action="store_true", help="leave the films out of the report: they are patients'")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="of the sample of films in the report; default: %(default)s"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write findings and figures, without any film")
+    parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Examine the dataset and report.
+
+    Returns:
+        0; 1 where there is an error, or with `strict` a warning.
+
+    Raises:
+        ValueError: the dataset, a split, the box format or the model cannot be found.
+        OSError: a file cannot be read or written.
+    """
+    from rich.console import Console
+
+    model = Model(
+        None if arguments.box_format is None else get_box_format(box_format_from_option(arguments.box_format)),
+        None if arguments.model is None else _load_processor(arguments.model),
+        arguments.max_completion_length,
+    )
+    source = open_rows(arguments.dataset, arguments.split)
+    thumbnails = LONGEST_SIDE if arguments.out is not None and not arguments.no_films else 0
+    checkup = examine(source, model, thumbnails=thumbnails, seed=arguments.seed, track=_track)
+    if arguments.json is not None:
+        text = json.dumps(checkup.as_json(), indent=2, ensure_ascii=False)
+        arguments.json.write_text(text + "\n", encoding="utf-8")
+    if arguments.out is not None:
+        arguments.out.write_text(render_doctor_page(checkup), encoding="utf-8", errors="replace")
+    # What the terminal cannot write must not end the command.
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    console = Console()
+    print_checkup(checkup, console if console.is_terminal else Console(width=120))
+    return int(checkup.count("error") > 0 or (arguments.strict and checkup.count("warning") > 0))
+
+
+def print_checkup(checkup: Checkup, console: Console) -> None:
+    """Print the findings, the worst first, and what could not be looked for.
+
+    Args:
+        checkup: from :func:`grounding_rewards.doctor.examine.examine`.
+        console: a ``rich.console.Console``.
+    """
+    from rich.text import Text
+
+    for finding in checkup.findings:
+        console.print(_shown(finding))
+    for assumption in checkup.assumptions:
+        console.print(Text.assemble(("assumed  ", "dim"), assumption))
+    reasons: dict[str, list[str]] = {}
+    for name, why in checkup.unchecked.items():
+        reasons.setdefault(why, []).append(CHECKS[name].title.lower())
+    for why, titles in reasons.items():
+        console.print(Text.assemble(("not looked for  ", "dim"), f"{'; '.join(titles)} ({why})"))
+    figures = checkup.figures
+    films = sum(figures.per_film.values())
+    console.print(
+        Text(f"{figures.boxes:,} boxes, {figures.negatives:,} of {films:,} films without any, {len(checkup.passed)} ")
+        + Text(f"of {len(CHECKS)} checks found nothing", style="dim")
+    )
+    worst = next((finding.severity for finding in checkup.findings), None)
+    console.print(Text(f"{checkup.dataset}: {verdict(checkup)}", style=_COLOURS.get(worst or "", "bold green")))
+
+
+def _shown(finding: Finding) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    lines = Table.grid(padding=(0, 2))
+    lines.add_column(style="dim", no_wrap=True)
+    lines.add_column(overflow="fold")
+    lines.add_row(
+        Text(finding.severity, style=_COLOURS[finding.severity]),
+        Text.assemble((finding.title, "bold"), f"  {extent(finding)}  ", (finding.name, "dim")),
+    )
+    if finding.found:
+        lines.add_row("found", Text(finding.found))
+    for number, example in enumerate(finding.examples):
+        where = ": ".join(filter(None, (place(example), example.detail)))
+        lines.add_row("" if number else "examples", Text(where))
+    lines.add_row("why", Text(finding.why))
+    lines.add_row("fix", Text(finding.fix))
+    lines.add_row("", "")
+    return lines
+
+
+def _tokens(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(
+            f"Expected a number of tokens from 1 up, got {text!r}. Give max_completion_length."
+        )
+    return int(text)
+
+
+def _load_processor(model: str) -> Any:
+    from transformers import AutoProcessor
+
+    try:
+        return AutoProcessor.from_pretrained(model)
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"Expected the path or id of a model with a processor for --model, got {model!r} ({error}). "
+            "Check the path, or leave --model out."
+        ) from None
+
+
+def _track(rows: Iterable[FilmRow], total: int | None) -> Iterator[FilmRow]:
+    """Go through the rows, with a progress bar once it takes longer than one waits without."""
+    with late_progress(_PATIENCE, *count_columns(), transient=True) as (bar, show):
+        task = bar.add_task("examining", total=total)
+        for row in rows:
+            show()
+            yield row
+            bar.advance(task)

@@ -1,0 +1,543 @@
+"""Evaluate a model, an adapter or a log of completions: how good, where, how surely, and how fragile.
+
+The model is a folder or a name on the hub, or an adapter that PEFT saved. The log is a .jsonl, .json, .csv or .parquet
+file with the completions and the `id` of each film; without --dataset its rows also have boxes, width and height.
+Several rows with one id are several answers to one film, the first of which is judged.
+
+The folder --out then holds
+
+  report.html        figures with 95 % intervals, curves, and films with boxes beside what was said
+  evaluation.json    all figures
+  films.jsonl        every film with its answer, for `grounding-rewards diff` and `export`
+  completions.jsonl  what the model said; the same command goes on where it was stopped
+  samples.jsonl      its sampled answers, with --samples
+  figures/           the diagrams as PNG and PDF
+
+Baselines stand beside every figure: a constant box, nothing found, the whole image, and another reader where there are
+several. The page shows films and the model's words: guard it like the films.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grounding_rewards.commands.score import parameters_from_option
+from grounding_rewards.data.versions import package_versions
+from grounding_rewards.exchange.names import model_name
+from grounding_rewards.parsing import box_format_from_option
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from grounding_rewards.data.answer_logs import Answers
+    from grounding_rewards.metrics.answered_film import AnsweredFilm
+    from grounding_rewards.metrics.evaluation import Evaluation, Measures
+    from grounding_rewards.metrics.parts import RobustnessPoint
+    from grounding_rewards.rewards.grounding import GroundingReward
+
+_EXAMPLES = """\
+examples:
+  grounding-rewards evaluate --model runs/r4/checkpoint --dataset data/vindr --split test --out runs/r4/evaluation
+  grounding-rewards evaluate --completions log.jsonl --dataset data/vindr --box-format qwen3-vl --out evaluation
+  grounding-rewards evaluate --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --labels synonyms --samples 8 \\
+      --robustness corruptions pgd --out runs/base
+  accelerate launch -m grounding_rewards.cli evaluate --model runs/r4/checkpoint --dataset data/vindr --out evaluation
+"""
+
+_PACKAGES = ("grounding_rewards", "numpy", "faster-coco-eval", "torch", "transformers", "vllm")
+_TEMPERATURE = 1.0
+_BASELINES = (
+    "constant box: the mean box of each label that at least half of the training films carry, else of the most "
+    "frequent label; whole image: with the most frequent label; another reader: the first who did not draw the "
+    "reference, and the reference itself on films that nobody else read"
+)
+_NO_SPLIT = "none"
+
+
+class Measured(NamedTuple):
+    """What :func:`run` measured, and the answers that it measured."""
+
+    evaluation: Evaluation
+    films: list[AnsweredFilm]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `grounding-rewards evaluate`."""
+    parser.epilog = _EXAMPLES
+    source = parser.add_argument_group("what is evaluated").add_mutually_exclusive_group(required=True)
+    source.add_argument("--model", metavar="MODEL", help="folder or name of a checkpoint or of a saved adapter")
+    source.add_argument("--completions", nargs="+", type=Path, metavar="LOG", help="files or folders with completions")
+    films = parser.add_argument_group("on which films")
+    films.add_argument("--dataset", metavar="DATA", help="`synthetic`, a folder of films, or a name on the hub")
+    films.add_argument("--split", default="test", help="of the dataset; default: %(default)s")
+    films.add_argument("--films", type=int, metavar="N", help="the first so many; all without it")
+    films.add_argument(
+        "--train-split",
+        default="train",
+        metavar="SPLIT",
+        help="the constant box is its mean box of each label; `none`: that of the films themselves; default: train",
+    )
+    films.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
+    for side in ("width", "height"):
+        films.add_argument(f"--{side}", type=float, metavar="PIXELS", help=f"{side} of films that state none")
+    measures = parser.add_argument_group("how it is measured")
+    measures.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    measures.add_argument("--box-format", metavar="FORMAT", help="how the model writes boxes; default: derived from it")
+    measures.add_argument("--reward", default="R4", help="that films are ranked by; default: %(default)s")
+    measures.add_argument("--reward-kwargs", metavar="JSON", help="""its parameters, such as '{"beta": 1.0}'""")
+    measures.add_argument(
+        "--labels",
+        choices=("ignore", "exact", "synonyms"),
+        default="ignore",
+        help="whether a box is right only under the finding's label; mAP always is by label; default: %(default)s",
+    )
+    measures.add_argument(
+        "--nms", type=float, metavar="IOU", help="leave out boxes that overlap a surer one of their label by more"
+    )
+    measures.add_argument(
+        "--interpolation",
+        choices=("101-point", "all-point", "11-point"),
+        default="101-point",
+        help="of average precision: COCO's, VOC's since 2010, VOC's before; default: %(default)s",
+    )
+    measures.add_argument(
+        "--iou",
+        type=float,
+        nargs="+",
+        default=[0.3, 0.4, 0.5],
+        metavar="IOU",
+        help="thresholds of average precision, beside the mean over 0.5 to 0.95; default: 0.3 0.4 0.5",
+    )
+    measures.add_argument(
+        "--sizes",
+        choices=("film", "coco"),
+        default="film",
+        help="sizes of boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
+    )
+    measures.add_argument("--resamples", type=int, default=2_000, metavar="N", help="of the bootstrap; default: 2000")
+    measures.add_argument("--seed", type=int, default=0, help="of bootstrap, samples and attacks; default: 0")
+    generation = parser.add_argument_group("how a model is asked")
+    generation.add_argument("--samples", type=int, default=0, metavar="K", help="sampled answers beside the greedy one")
+    generation.add_argument("--temperature", type=float, default=_TEMPERATURE, help="of the samples; default: 1")
+    generation.add_argument("--max-new-tokens", type=int, default=256, metavar="N", help="default: %(default)s")
+    generation.add_argument("--batch-size", type=int, default=32, metavar="N", help="default: %(default)s")
+    generation.add_argument(
+        "--max-image-pixels",
+        type=int,
+        metavar="N",
+        help="largest film that the model sees; default: what the processor of the model was saved with",
+    )
+    generation.add_argument(
+        "--backend",
+        choices=("transformers", "vllm", "auto"),
+        default="transformers",
+        help="what runs the model; `auto` is vLLM where it is installed and there is a GPU; default: %(default)s",
+    )
+    robustness = parser.add_argument_group("how fragile a model is")
+    robustness.add_argument(
+        "--robustness",
+        nargs="+",
+        choices=("corruptions", "pgd"),
+        metavar="FAMILY",
+        help="change the films: `corruptions`, `pgd` or both; each film is asked about 41 and 5 times",
+    )
+    robustness.add_argument(
+        "--robustness-films", type=int, default=100, metavar="N", help="the first so many; default: %(default)s"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Evaluate, print the table, and write the folder."""
+    _check(options)
+    training = _training_films(options)
+    asked = _ask_model(options) if options.model is not None else _read_log(options)
+    if asked is None:
+        # One of several processes, whose part of the films is done.
+        return 0
+    with _steps() as told:
+        measured = _measure(options, asked, training, told)
+        told("drawing")
+        _write(options, asked, measured)
+    _print(options, measured)
+    return 0
+
+
+@contextmanager
+def _steps() -> Iterator[Callable[[str], None]]:
+    """Says in the terminal what is being done; a log has no use for it."""
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    with console.status("reading the answers") as status:
+        yield status.update
+
+
+class _Asked(NamedTuple):
+    """Answers to films, the reward that reads them, and what changed films did to the model."""
+
+    name: str
+    answers: Answers
+    reward: GroundingReward
+    robustness: list[RobustnessPoint]
+    facts: dict[str, Any]
+
+
+def _check(options: argparse.Namespace) -> None:
+    if options.model is not None and options.dataset is None:
+        raise ValueError("Expected films for --dataset, got none. A model needs films to look at; name some.")
+    if options.model is None and options.robustness:
+        raise ValueError("Expected a model for --robustness, got a log of completions. Changed films need new answers.")
+    if options.robustness and options.backend == "vllm":
+        raise ValueError(
+            "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and changed "
+            "films are asked about by transformers: leave --backend out."
+        )
+    if options.max_image_pixels is not None and options.model is None:
+        raise ValueError("Expected a model for --max-image-pixels, got a log of completions. Its films have been seen.")
+    for name in ("films", "robustness_films", "max_image_pixels"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise ValueError(
+                f"Expected at least 1 for --{name.replace('_', '-')}, got {value}. Leave it out to do without."
+            )
+    # Before hours of generation, not after.
+    _measures(options, options.reward)
+    if options.nms is not None and not 0 <= options.nms <= 1:
+        raise ValueError(f"Expected an IoU from 0 to 1 for --nms, got {options.nms:g}. 0.5 is usual.")
+    if options.samples < 0:
+        raise ValueError(
+            f"Expected at least 0 for --samples, got {options.samples}. The greedy answer is always there."
+        )
+    if options.samples and not options.temperature > 0:
+        raise ValueError(
+            f"Expected a number above 0 for --temperature beside --samples, got {options.temperature:g}. "
+            "Samples of a greedy answer are all alike: leave --samples out."
+        )
+    if options.seed < 0:
+        raise ValueError(f"Expected a whole number from 0 up for --seed, got {options.seed}. 0 is usual.")
+    if options.out.exists() and not options.out.is_dir():
+        raise ValueError(f"Expected a folder for --out, got the file {str(options.out)!r}. Give another name.")
+
+
+def _ask_model(options: argparse.Namespace) -> _Asked | None:
+    from grounding_rewards.data.answer_logs import Answers, light_rows, load_dataset_image
+    from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
+    from grounding_rewards.evaluation.answers import reads_special_tokens
+    from grounding_rewards.evaluation.run import Films, prepare_task
+    from grounding_rewards.models.load import choose_backend, load_model, process_state
+    from grounding_rewards.models.resumable import generate_to_file
+    from grounding_rewards.models.robustness import corrupt
+
+    # Changed films are asked about by transformers, and so are the others then.
+    backend = "transformers" if options.robustness else choose_backend(options.backend)
+    state = process_state()
+    model, processor = load_model(options.model, backend=backend)
+    notes = set_image_size(processor, options.max_image_pixels)
+    task = prepare_task(
+        model,
+        processor,
+        Films(options.dataset, options.split, options.films, None),
+        reward=options.reward,
+        reward_kwargs=parameters_from_option(options.reward_kwargs),
+        box_format=box_format_from_option(options.box_format),
+    )
+    image_size = largest_image(task.dataset, processor)
+    if state.is_main_process:
+        print(*notes, image_size, sep="\n", file=sys.stderr)
+    with state.main_process_first():
+        shown = fit_images(task.dataset, processor)
+    light = light_rows(task.dataset)
+    _refuse_lost_labels(options.labels, light)
+    if "corruptions" in (options.robustness or ()):
+        # A film of a kind that cannot be changed is told before hours of generation.
+        corrupt(shown[0]["image"], task.dataset[0]["boxes"], "noise", 1)
+    name = model_name(options.model)
+    options.out.mkdir(parents=True, exist_ok=True)
+    generate = partial(
+        generate_to_file,
+        model,
+        processor,
+        shown,
+        max_new_tokens=options.max_new_tokens,
+        batch_size=options.batch_size,
+        seed=options.seed,
+        skip_special_tokens=not reads_special_tokens(task.dataset, task.reward),
+        backend=backend,
+    )
+    texts = generate(options.out / "completions.jsonl", progress=f"{name}, greedy answers")
+    if options.samples:
+        sampled = generate(
+            options.out / "samples.jsonl",
+            samples=options.samples,
+            temperature=options.temperature,
+            progress=f"{name}, {options.samples} samples",
+        )
+        texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
+    if not state.is_main_process:
+        return None
+    answers = Answers(light, texts, partial(load_dataset_image, task.dataset))
+    robustness = _change_films(options, model, processor, shown, task.reward) if options.robustness else []
+    facts = {
+        "model": options.model,
+        "image size": image_size.removeprefix("Image size: ").rstrip("."),
+        "decoding": f"greedy, at most {options.max_new_tokens} new tokens, {backend}"
+        + (f"; {options.samples} samples at temperature {options.temperature:g}" if options.samples else ""),
+    }
+    if robustness:
+        facts["robustness"] = _how_changed(options, len(answers.rows))
+    return _Asked(name, answers, task.reward, robustness, facts)
+
+
+def _how_changed(options: argparse.Namespace, films: int) -> str:
+    """On how many films, and how strong the attack was: ε is on the axis of its diagram."""
+    from grounding_rewards.models.robustness import Changes
+
+    said = [f"the first {min(options.robustness_films, films)} films"]
+    if "corruptions" in options.robustness:
+        said.append("corruptions of strengths 1 to 5")
+    if "pgd" in options.robustness:
+        said.append(f"projected gradient, {Changes().steps} steps of 2.5·ε/{Changes().steps}, against the gold answer")
+    return f"{', '.join(said)}, seed {options.seed}"
+
+
+def _change_films(
+    options: argparse.Namespace, model: Any, processor: Any, dataset: Dataset, reward: GroundingReward
+) -> list[RobustnessPoint]:
+    from grounding_rewards.models.robustness import Changes, robustness
+
+    films = dataset.select(range(min(options.robustness_films, dataset.num_rows)))
+    return robustness(
+        model,
+        processor,
+        films,
+        reward,
+        Changes(tuple(options.robustness), seed=options.seed),
+        max_new_tokens=options.max_new_tokens,
+        batch_size=options.batch_size,
+        resamples=options.resamples,
+        progress="changed films",
+    )
+
+
+def _read_log(options: argparse.Namespace) -> _Asked:
+    from grounding_rewards.data.answer_logs import read_log
+    from grounding_rewards.data.load import load_split
+    from grounding_rewards.rewards.grounding import get_reward
+
+    dataset = None if options.dataset is None else load_split(options.dataset, options.split, films=options.films)
+    answers = read_log(
+        options.completions,
+        dataset=dataset,
+        text_column=options.text_column,
+        sizes={"width": options.width, "height": options.height},
+    )
+    _refuse_lost_labels(options.labels, answers.rows)
+    box_format = box_format_from_option(options.box_format)
+    reward = get_reward(options.reward, **{"box_format": box_format, **parameters_from_option(options.reward_kwargs)})
+    name = options.completions[0].stem if len(options.completions) == 1 else "completions"
+    return _Asked(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
+
+
+def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
+    from grounding_rewards.data.answer_logs import load_rows
+
+    if options.dataset is None or options.train_split == _NO_SPLIT:
+        return None
+    try:
+        return load_rows(options.dataset, options.train_split)
+    except ValueError as error:
+        raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
+
+
+def _refuse_lost_labels(labels: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Compared with references that have no labels, no box would be right."""
+    if labels == "ignore":
+        return
+    for row in rows:
+        named = row.get("labels")
+        if len(row.get("boxes") or ()) and (named is None or not all(str(label or "").strip() for label in named)):
+            raise ValueError(
+                f"Expected a label for every reference box for --labels {labels}, got none on the film with id "
+                f"{row.get('id', '-')!r}. Name the findings, or leave --labels out."
+            )
+
+
+def _measures(options: argparse.Namespace, reward: str) -> Measures:
+    from grounding_rewards.metrics.evaluation import Measures
+
+    return Measures(
+        reward,
+        options.labels,
+        options.interpolation,
+        tuple(dict.fromkeys(options.iou)),
+        options.sizes,
+        options.resamples,
+        options.seed,
+    )
+
+
+def _measure(
+    options: argparse.Namespace,
+    asked: _Asked,
+    training: Sequence[Mapping[str, Any]] | None,
+    told: Callable[[str], None],
+) -> Measured:
+    from grounding_rewards.data.answer_logs import readers_agreement
+    from grounding_rewards.metrics.answers import baseline_systems, read_answers
+    from grounding_rewards.metrics.evaluation import evaluate
+
+    films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
+    told("answering without a look at the films")
+    baselines = baseline_systems(asked.answers.rows, training, asked.reward)
+    evaluation = evaluate(
+        {asked.name: films, **baselines},
+        _measures(options, asked.reward.name),
+        agreement=None if options.dataset is None else readers_agreement(options.dataset),
+        robustness=asked.robustness,
+        told=told,
+    )
+    facts = {**asked.facts, **_facts(options, asked, films, evaluation)}
+    return Measured(replace(evaluation, facts=facts), films)
+
+
+def _facts(
+    options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredFilm], evaluation: Evaluation
+) -> dict[str, Any]:
+    patients = {film.patient for film in films if film.patient is not None}
+    unknown = sum(film.patient is None for film in films)
+    versions = {name: found for name, found in package_versions(_PACKAGES).items() if found is not None}
+    return {
+        "dataset": options.dataset or "the log's own films",
+        "split": options.split if options.dataset is not None else "",
+        "films": len(films),
+        "patients": len(patients) or "not known",
+        **({"films whose patient is not known": unknown} if patients and unknown else {}),
+        "films without a finding": sum(film.is_normal for film in films),
+        "reference boxes": sum(len(film.gt) for film in films),
+        "reward": repr(asked.reward),
+        "box format": _name_of_format(options, asked),
+        "labels": options.labels,
+        "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
+        "average precision": f"{options.interpolation}, {evaluation.average_precision_by}",
+        "baselines": _BASELINES,
+        "intervals": f"95 % percentile bootstrap over {'patients' if patients else 'films'}, "
+        f"{options.resamples} resamples, seed {options.seed}",
+        "versions": ", ".join(f"{name} {found}" for name, found in versions.items()),
+    }
+
+
+def _name_of_format(options: argparse.Namespace, asked: _Asked) -> str:
+    given = asked.reward.box_format
+    if given is not None:
+        return given if isinstance(given, str) else given.name
+    return ", ".join(sorted({str(row.get("box_format")) for row in asked.answers.rows}))
+
+
+def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> None:
+    from grounding_rewards.metrics.answered_film import write_answered
+    from grounding_rewards.metrics.evaluation import write_evaluation
+    from grounding_rewards.report.evaluation_diagrams import write_diagrams
+    from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
+
+    found, films = measured
+    page = EvaluationPage(
+        title=asked.name if options.dataset is None else f"{asked.name} on {Path(options.dataset).name}",
+        subtitle=_subtitle(found.facts),
+        films=films,
+        reward=asked.reward.name,
+        load_image=asked.answers.load_image,
+        headline=found.headline,
+        headings=found.headings,
+        definitions=found.definitions,
+        lower_is_better=found.lower_is_better,
+        unranked=found.unranked,
+        per_label=[group.row for group in found.per_label],
+        per_size=[group.row for group in found.per_size],
+        pr_curves=found.pr_curves,
+        froc_curves=found.froc_curves,
+        calibration=found.calibration,
+        ious=found.ious,
+        confusion=found.confusion,
+        robustness=found.robustness,
+        facts={key: str(value) for key, value in found.facts.items() if value != ""},
+    )
+    options.out.mkdir(parents=True, exist_ok=True)
+    write_answered(options.out / "films.jsonl", films)
+    write_evaluation(options.out / "evaluation.json", found)
+    write_diagrams(page, options.out / "figures")
+    (options.out / "report.html").write_text(render_evaluation_page(page), encoding="utf-8")
+
+
+def _subtitle(facts: Mapping[str, Any]) -> str:
+    split = f" ({facts['split']})" if facts["split"] else ""
+    patients = f" of {facts['patients']} patients" if isinstance(facts["patients"], int) else ""
+    # Where the films lie stands among the facts.
+    return (
+        f"{facts['films']} films{patients} of {Path(facts['dataset']).name}{split}, "
+        f"{facts['films without a finding']} without a finding, {facts['reference boxes']} reference boxes"
+    )
+
+
+def _print(options: argparse.Namespace, measured: Measured) -> None:
+    from rich.console import Console
+
+    console = Console()
+    # A log has no terminal's edge.
+    console = console if console.is_terminal else Console(width=160)
+    console.print(figure_table(measured.evaluation))
+    if measured.evaluation.robustness:
+        console.print(robustness_table(measured.evaluation.robustness))
+    console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)
+
+
+def figure_table(evaluation: Evaluation) -> Any:
+    """The figures as a ``rich.table.Table``: a line for each, intervals for the first system alone."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from grounding_rewards.report.tables import format_interval, format_value
+
+    table = Table(
+        title=_subtitle(evaluation.facts),
+        caption="In brackets the 95 % interval.",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("")
+    for name in evaluation.systems:
+        table.add_column(name, justify="right")
+    first, *others = evaluation.systems.values()
+    for key, heading in evaluation.headings.items():
+        own = Text.assemble(format_value(first[key].value), (f" {format_interval(first[key])}", "dim"))
+        table.add_row(Text(heading), own, *(format_value(figures[key].value) for figures in others))
+    return table
+
+
+def robustness_table(points: Sequence[RobustnessPoint]) -> Any:
+    """What changed films did, as a ``rich.table.Table``: a line for each change and strength."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from grounding_rewards.report.tables import format_interval, format_value
+
+    headings = ("robust accuracy", "attack success rate", "right answers lost", "mean IoU")
+    table = Table(title="Changed films", title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("change", "strength, or ε"):
+        table.add_column(heading)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for point in points:
+        figures = (point.accuracy, point.attack_success_rate, point.broken_share, point.mean_iou)
+        cells = [Text.assemble(format_value(one[0]), (f" {format_interval(one)}", "dim")) for one in figures]
+        table.add_row(point.name.replace("_", " "), f"{point.strength:.3g}", *cells)
+    return table

@@ -1,0 +1,148 @@
+"""Write the films and boxes of an evaluation, or its figures, for another tool.
+
+  coco          ground_truth.json and results.json for pycocotools and its kin
+  fiftyone      data/ with copies of the images, labels.json, predictions.json
+  cvat          reference.zip and predictions.zip for the format COCO 1.0, labels.json for the task
+  label-studio  tasks.json with annotations and predictions, labelling_config.xml
+  dicom-sr      a measurement report (TID 1500) per DICOM film, unverified and marked as research
+  model-card    a model-index block and a table of the figures, for the README.md of a model
+
+OUT is a new or empty folder; for model-card a file.
+
+examples:
+  grounding-rewards export runs/eval --to coco --out exports/coco
+  grounding-rewards export runs/eval --to fiftyone --images data/films --out exports/fiftyone
+  grounding-rewards export runs/eval --to dicom-sr --dicom data/vindr/test --out exports/reports
+  grounding-rewards export runs/eval --to model-card --name my-model --out MODEL_CARD.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.exchange.coco import write_coco, write_cvat, write_fiftyone
+from grounding_rewards.exchange.dicom_sr import write_dicom_sr
+from grounding_rewards.exchange.label_studio import LOCAL_FILES, write_label_studio
+from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
+from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
+
+#: Options of single formats, and the formats that take them.
+_OPTIONS = {
+    "images": ("fiftyone",),
+    "image_root": ("label-studio",),
+    "dicom": ("dicom-sr",),
+    "system": ("model-card",),
+    "name": ("label-studio", "dicom-sr", "model-card"),
+}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `grounding-rewards export`."""
+    parser.add_argument("run", type=Path, help="folder of an evaluation, or its films.jsonl")
+    parser.add_argument("--to", required=True, choices=[*_WRITERS, "model-card"], help="the format")
+    parser.add_argument("--out", required=True, type=Path, metavar="PATH", help="folder to make; a file for model-card")
+    parser.add_argument("--images", type=Path, metavar="FOLDER", help="where the images are; default: their own paths")
+    parser.add_argument(
+        "--image-root", metavar="URL", help=f"what goes before an image's name in Label Studio; default: {LOCAL_FILES}"
+    )
+    parser.add_argument("--dicom", type=Path, metavar="FOLDER", help="where the DICOM films are, named like the films")
+    parser.add_argument("--system", metavar="NAME", help="whose figures the model card has; default: the model's")
+    parser.add_argument("--name", metavar="NAME", help="of the model; default: that of the evaluation's first column")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Write an evaluation for another tool."""
+    _check_options(arguments)
+    out: Path = arguments.out
+    if arguments.to == "model-card":
+        block = model_card_block(
+            _evaluation(arguments.run, required=True), name=arguments.name, system=arguments.system
+        )
+        _check_new(out, out.exists())
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(block, encoding="utf-8")
+        print(f"wrote {out}")
+        return 0
+    films = read_answered(arguments.run)
+    _check_new(out, out.exists() and (not out.is_dir() or any(out.iterdir())))
+    said = _WRITERS[arguments.to](films, arguments)
+    print(f"wrote {len(films)} films to {out}" if said is None else said)
+    return 0
+
+
+def _coco(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
+    write_coco(films, arguments.out)
+
+
+def _fiftyone(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
+    write_fiftyone(films, arguments.out, images=arguments.images)
+
+
+def _cvat(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
+    write_cvat(films, arguments.out)
+
+
+def _label_studio(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
+    root = LOCAL_FILES if arguments.image_root is None else arguments.image_root
+    write_label_studio(
+        films, arguments.out, model=arguments.name or evaluated_model(_evaluation(arguments.run)), image_root=root
+    )
+
+
+def _dicom_sr(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> str:
+    written = write_dicom_sr(
+        films, arguments.out, model=arguments.name or evaluated_model(_evaluation(arguments.run)), dicom=arguments.dicom
+    )
+    left_out = [
+        f"left out because {why}: {len(ids)}, the first {ids[0]!r}"
+        for ids, why in (
+            (written.without_file, "there is no DICOM file"),
+            (written.without_answer, "the answer has neither a box nor a stated negative"),
+        )
+        if ids
+    ]
+    return "\n".join([f"{written.reports} of {len(films)} films have a report in {arguments.out}", *left_out])
+
+
+_WRITERS: Mapping[str, Callable[[Sequence[AnsweredFilm], argparse.Namespace], str | None]] = {
+    "coco": _coco,
+    "fiftyone": _fiftyone,
+    "cvat": _cvat,
+    "label-studio": _label_studio,
+    "dicom-sr": _dicom_sr,
+}
+
+
+def _check_options(arguments: argparse.Namespace) -> None:
+    for name, formats in _OPTIONS.items():
+        if getattr(arguments, name) is not None and arguments.to not in formats:
+            raise ValueError(
+                f"Expected --{name.replace('_', '-')} with --to {' or '.join(formats)} only, got --to {arguments.to}. "
+                "Leave it out."
+            )
+
+
+def _check_new(out: Path, taken: bool) -> None:
+    if taken:
+        raise ValueError(f"Expected a new or empty place for --out, got {str(out)!r} with files. Name another one.")
+
+
+def _evaluation(run: Path, *, required: bool = False) -> Mapping[str, Any]:
+    """The content of `evaluation.json`; nothing where it need not be there."""
+    path = (run if run.is_dir() else run.parent) / "evaluation.json"
+    if not path.is_file() and not required:
+        return {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"Expected evaluation.json in the folder of an evaluation, got {str(run)!r} ({error}). "
+            "Make it with `grounding-rewards evaluate`."
+        ) from error
+    if not isinstance(content, Mapping):
+        raise ValueError(f"Expected an object in {str(path)!r}, got a {type(content).__name__}. Make the file anew.")
+    return content

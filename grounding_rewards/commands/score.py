@@ -1,0 +1,119 @@
+"""Score a file of completions without a model: text in, every component of every reward out.
+
+The file is .jsonl, .csv (both also .gz), .parquet or .json. A row has the completion (column completion, text,
+response, output or answer) and what it is scored against: boxes (x1, y1, x2, y2 in original pixels), and, as far as
+the box format and the rewards need them, width, height, resized_width, resized_height, labels, ignore_boxes,
+reader_boxes and box_format. `grounding-rewards evaluate` writes such files.
+
+A row of the output has row, id, status, rejected and boxes, and for a reward R3 the columns R3, R3/f_beta, R3/quality,
+R3/precision, R3/recall, R3/mean_iou, R3/tp, R3/fp, R3/fn and R3/reason. The output is in the order of the file, and
+appears once it is complete.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.commands.console import late_progress
+from grounding_rewards.parsing.formats import box_format_from_option
+
+EXAMPLES = """\
+examples:
+  grounding-rewards score completions.jsonl --rewards R3 --box-format qwen2.5-vl --out scored.parquet
+  grounding-rewards score run/completions.jsonl --rewards R1 R2 R3 R4 R5 --out scored.jsonl --processes 8
+  grounding-rewards score log.csv.gz --rewards R4 --reward-kwargs '{"iou_threshold": 0.4}' --out scored.parquet
+"""
+
+# A bar for less than this is a flicker.
+_PATIENCE = 1.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `grounding-rewards score`."""
+    parser.epilog = EXAMPLES
+    parser.add_argument("completions", type=Path, help="file with completions")
+    parser.add_argument("--rewards", nargs="+", required=True, metavar="REWARD", help="R1 ... R5, or a dotted path")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .parquet or .jsonl file to write")
+    parser.add_argument(
+        "--box-format",
+        metavar="FORMAT",
+        help="how the model writes boxes: a name, or a mapping in JSON; default: the column box_format",
+    )
+    parser.add_argument(
+        "--reward-kwargs", metavar="JSON", help="""parameters of every reward, such as '{"iou_threshold": 0.4}'"""
+    )
+    parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="that score (default: 1)")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Score the file, and print means and the rate."""
+    from grounding_rewards.data.score_file import score_file
+    from grounding_rewards.rewards.grounding import get_reward
+
+    box_format = box_format_from_option(options.box_format)
+    parameters = parameters_from_option(options.reward_kwargs)
+    rewards = [get_reward(name, box_format=box_format, **parameters) for name in options.rewards]
+    started = time.perf_counter()
+    with _progress_bar() as told:
+        summary = score_file(
+            options.completions,
+            options.out,
+            rewards,
+            text_column=options.text_column,
+            processes=options.processes,
+            told=told,
+        )
+    seconds = time.perf_counter() - started
+    for warning in summary.warnings:
+        print(f"warning: {warning}", file=sys.stderr)
+    print(f"{summary.completions} completions in {seconds:.1f} s, {summary.completions / seconds:.0f} a second")
+    print(", ".join(f"{status} {count}" for status, count in summary.statuses.items()))
+    print(", ".join(f"mean {name} {mean:.4f}" for name, mean in summary.means.items()))
+    return 0
+
+
+def parameters_from_option(given: str | None) -> dict[str, Any]:
+    """The parameters of a reward that --reward-kwargs gives.
+
+    Raises:
+        ValueError: it is no JSON object.
+
+    Example:
+        >>> parameters_from_option('{"iou_threshold": 0.4}')
+        {'iou_threshold': 0.4}
+    """
+    try:
+        parameters = json.loads(given or "{}")
+    except json.JSONDecodeError:
+        parameters = None
+    if not isinstance(parameters, dict):
+        raise ValueError(
+            f"Expected a JSON object for --reward-kwargs, got {given!r}. Write it as '{{\"iou_threshold\": 0.4}}'."
+        )
+    return parameters
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[int], None]]:
+    """How many completions are done, on the error stream, once it takes a moment and where somebody looks."""
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with late_progress(_PATIENCE, *columns) as (bar, show):
+        task = bar.add_task("scoring")
+        started = time.monotonic()
+
+        def told(done: int) -> None:
+            seconds = time.monotonic() - started
+            bar.update(task, description=f"{done} completions, {done / max(seconds, 1e-9):.0f} a second")
+            show()
+
+        yield told

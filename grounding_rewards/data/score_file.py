@@ -1,0 +1,282 @@
+"""Score a file of completions without a model: block by block, by several processes, in flat memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grounding_rewards.data.completion_blocks import Block, find_text_column, read_blocks
+from grounding_rewards.data.workers import map_in_order, worker_pool
+from grounding_rewards.parsing import STATUSES
+from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
+from grounding_rewards.space_check import SpaceWarning
+
+#: What a reward may read of a row beside the text.
+_COLUMNS = (
+    *("boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "ground_truth", "box_format"),
+    *("width", "height", "resized_width", "resized_height"),
+)
+_OUTPUTS = (".parquet", ".jsonl")
+# Blocks that wait for each worker, so that none waits for the reader.
+_AHEAD = 4
+# Rows that are written to a parquet file at once: small groups of rows are slow to read.
+_ROW_GROUP = 1 << 16
+
+
+@dataclass(frozen=True)
+class ScoreSummary:
+    """What was scored.
+
+    Attributes:
+        completions: how many.
+        means: of each reward.
+        statuses: how many completions have each of `STATUSES`.
+        warnings: what contradicts the declared space or order of the box format.
+    """
+
+    completions: int
+    means: dict[str, float]
+    statuses: dict[str, int]
+    warnings: tuple[str, ...]
+
+
+def score_file(
+    path: Path,
+    out: Path,
+    rewards: Sequence[GroundingReward],
+    *,
+    text_column: str | None = None,
+    processes: int = 1,
+    told: Callable[[int], None] | None = None,
+) -> ScoreSummary:
+    """Score every completion of a file and write what came out, in the order of the file.
+
+    A row of the output has ``row`` (the line or row of the file, from 1), ``id`` (that of the row, or null),
+    ``status``, ``rejected`` and ``boxes``, and for every reward the columns that
+    :func:`grounding_rewards.rewards.grounding.score_columns` gives. The output appears under its name once it is
+    complete.
+
+    Args:
+        path: what :func:`grounding_rewards.data.completion_blocks.read_blocks` takes; its rows have the columns that
+            rewards read: ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
+        out: a file that ends in .parquet or .jsonl, another one than that; its folder is made.
+        rewards: what to score by, all with the same box format.
+        text_column: the column with the completions; without it the first known one that the first block has.
+        processes: how many score; the reading and writing is done by this one.
+        told: called with the number of completions that are done, after each block.
+
+    Raises:
+        ValueError: the file, a row of it (its number is said) or an argument is wrong, or there is no row.
+
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards import get_reward
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     log, out = Path(folder, "log.jsonl"), Path(folder, "scored.jsonl")
+        ...     _ = log.write_text('{"id": "a", "completion": "[]", "boxes": [], "width": 9, "height": 9}')
+        ...     summary = score_file(log, out, [get_reward("R3", box_format="qwen3-vl")])
+        ...     row = json.loads(out.read_text())
+        >>> summary.means, row["id"], row["status"], row["R3"], row["R3/reason"]
+        ({'R3': 0.2}, 'a', 'empty', 0.2, 'nothing to find, and says so')
+    """
+    if out.suffix not in _OUTPUTS:
+        raise ValueError(f"Expected a file that ends in .parquet or .jsonl for `out`, got {str(out)!r}. Rename it.")
+    if processes < 1:
+        raise ValueError(f"Expected at least 1 for `processes`, got {processes}. Give the number of processors.")
+    if out.exists() and path.exists() and out.samefile(path):
+        raise ValueError(
+            f"Expected another file than the completions for `out`, got {str(out)!r} for both. Give it another name: "
+            "what the model said would be lost."
+        )
+    check_alike(rewards)
+    blocks = read_blocks(path)
+    first = next(blocks, None)
+    rows = [] if first is None else [row for _, row in first.rows()]
+    scorer = _Scorer(tuple(rewards), find_text_column(rows, text_column), out.suffix)
+    writer = _write_parquet if out.suffix == ".parquet" else _write_jsonl
+    total = _Total()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = out.with_name(out.name + ".unfinished")
+    try:
+        with _scored(scorer, chain([first], blocks), processes) as scored:
+            writer(unfinished, (total.add(one, told) for one in scored), [reward.__name__ for reward in rewards])
+        os.replace(unfinished, out)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return total.summary([reward.__name__ for reward in rewards])
+
+
+class _Scored(NamedTuple):
+    """What came of a block: its rows as they are written, and what is added up."""
+
+    content: Any
+    completions: int
+    sums: list[float]
+    statuses: Counter[str]
+    warnings: list[str]
+
+
+class _Total:
+    def __init__(self) -> None:
+        self.completions = 0
+        self.sums: list[float] = []
+        self.statuses: Counter[str] = Counter()
+        self.warnings: dict[str, str] = {}
+
+    def add(self, one: _Scored, told: Callable[[int], None] | None) -> Any:
+        """Count a block and give back what is to be written of it."""
+        self.completions += one.completions
+        self.sums = [a + b for a, b in zip(self.sums or [0.0] * len(one.sums), one.sums, strict=True)]
+        self.statuses += one.statuses
+        for warning in one.warnings:
+            # Every worker finds it out for itself, from other films.
+            self.warnings.setdefault(re.sub(r"[\d.]+", "", warning), warning)
+        if told is not None:
+            told(self.completions)
+        return one.content
+
+    def summary(self, names: Sequence[str]) -> ScoreSummary:
+        means = {name: total / self.completions for name, total in zip(names, self.sums, strict=True)}
+        return ScoreSummary(
+            self.completions,
+            means,
+            {status: self.statuses[status] for status in STATUSES},
+            tuple(self.warnings.values()),
+        )
+
+
+@dataclass(frozen=True)
+class _Scorer:
+    """Scores a block; a copy of it is in every worker."""
+
+    rewards: tuple[GroundingReward, ...]
+    text_column: str
+    kind: str
+
+    def __call__(self, block: Block) -> _Scored:
+        numbered = block.rows()
+        rows = [row for _, row in numbered]
+        for number, row in numbered:
+            if row.get(self.text_column) is None:
+                raise ValueError(
+                    f"Expected a completion in column {self.text_column} of {block.place(number)}, got none. "
+                    "Remove the row, or write an empty text where the model wrote nothing."
+                )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", SpaceWarning)
+            try:
+                found = self._score(rows)
+            except ValueError:
+                self._name_the_row(block, numbered)
+                raise
+        ids = [row.get("id") for row in rows]
+        columns: dict[str, list[Any]] = {
+            "row": [number for number, _ in numbered],
+            "id": [None if one is None else str(one) for one in ids],
+            **found,
+        }
+        return _Scored(
+            _as_record_batch(columns, self.rewards) if self.kind == ".parquet" else _as_lines(columns),
+            len(rows),
+            [sum(found[reward.__name__]) for reward in self.rewards],
+            Counter(found["status"]),
+            [str(one.message) for one in caught if issubclass(one.category, SpaceWarning)],
+        )
+
+    def _score(self, rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
+        columns = {name: [row.get(name) for row in rows] for name in _COLUMNS if any(name in row for row in rows)}
+        return score_columns(self.rewards, [row[self.text_column] for row in rows], **columns)
+
+    def _name_the_row(self, block: Block, numbered: Sequence[tuple[int, dict[str, Any]]]) -> None:
+        """Raise the error of the first row that is wrong by itself, with its number."""
+        for number, row in numbered:
+            try:
+                self._score([row])
+            except ValueError as error:
+                raise ValueError(f"{block.place(number)}: {str(error).replace(' in row 0', '')}") from None
+
+
+@contextmanager
+def _scored(scorer: _Scorer, blocks: Iterable[Any], processes: int) -> Iterator[Iterator[_Scored]]:
+    if processes == 1:
+        yield map(scorer, blocks)
+        return
+    with worker_pool(processes, initializer=_take, initargs=(scorer,)) as pool:
+        yield map_in_order(pool, _score_block, blocks, ahead=_AHEAD * processes)
+
+
+_OWN: list[_Scorer] = []
+
+
+def _take(scorer: _Scorer) -> None:
+    """Keep the scorer in this worker: sent with every block, it would forget what it knows of the box format."""
+    _OWN[:] = [scorer]
+
+
+def _score_block(block: Block) -> _Scored:
+    return _OWN[0](block)
+
+
+def _as_lines(columns: dict[str, list[Any]]) -> bytes:
+    names = list(columns)
+    # ASCII: an id may hold half a character, which UTF-8 has no place for.
+    lines = [json.dumps(dict(zip(names, values, strict=True))) for values in zip(*columns.values(), strict=True)]
+    return "".join(f"{line}\n" for line in lines).encode("ascii")
+
+
+def _as_record_batch(columns: dict[str, list[Any]], rewards: Sequence[GroundingReward]) -> Any:
+    import pyarrow
+
+    ids = [None if one is None else one.encode("utf-8", "backslashreplace").decode() for one in columns["id"]]
+    rejected = [list(counts.items()) for counts in columns["rejected"]]
+    schema = _schema([reward.__name__ for reward in rewards])
+    return pyarrow.RecordBatch.from_pydict({**columns, "id": ids, "rejected": rejected}, schema=schema)
+
+
+def _schema(names: Sequence[str]) -> Any:
+    import pyarrow
+
+    number, count, text = pyarrow.float64(), pyarrow.int32(), pyarrow.string()
+    fields = [
+        ("row", pyarrow.int64()),
+        ("id", text),
+        ("status", text),
+        ("rejected", pyarrow.map_(text, count)),
+        ("boxes", count),
+    ]
+    for name in names:
+        fields.append((name, number))
+        fields += [(f"{name}/{part}", number) for part in ("f_beta", "quality", "precision", "recall", "mean_iou")]
+        fields += [(f"{name}/{part}", count) for part in ("tp", "fp", "fn")]
+        fields.append((f"{name}/reason", text))
+    return pyarrow.schema(fields)
+
+
+def _write_jsonl(path: Path, contents: Iterable[bytes], names: Sequence[str]) -> None:
+    with path.open("wb") as file:
+        file.writelines(contents)
+
+
+def _write_parquet(path: Path, contents: Iterable[Any], names: Sequence[str]) -> None:
+    import pyarrow
+    import pyarrow.parquet as parquet
+
+    schema = _schema(names)
+    with parquet.ParquetWriter(path, schema) as writer:
+        waiting: list[Any] = []
+        for batch in contents:
+            waiting.append(batch)
+            if sum(one.num_rows for one in waiting) >= _ROW_GROUP:
+                writer.write_table(pyarrow.Table.from_batches(waiting, schema))
+                waiting = []
+        if waiting:
+            writer.write_table(pyarrow.Table.from_batches(waiting, schema))

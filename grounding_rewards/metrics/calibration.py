@@ -1,0 +1,66 @@
+"""Are boxes of a stated confidence right that often?
+
+A predicted box is right when its IoU with the reference box that it is paired with reaches the threshold (see
+:mod:`grounding_rewards.metrics.pairing`; labels play no part). Boxes are put in bins of equal width by their
+confidence; the expected calibration error is the mean over boxes of the distance between the mean confidence and the
+share of right boxes of their bin:
+
+    ECE = Σ_bins (boxes in the bin / all boxes) · |precision - mean confidence|
+
+It says nothing about findings that were missed. It is not below 0, so that few boxes alone make it large: with 100
+boxes of a perfectly calibrated model an ECE of 0.1 is nothing unusual.
+
+Source: Naeini et al., Obtaining Well Calibrated Probabilities Using Bayesian Binning, AAAI 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.pairing import pair_film
+from grounding_rewards.metrics.parts import Calibration
+
+_BINS = 10
+
+
+def calibration(films: Iterable[AnsweredFilm], *, iou_threshold: float = 0.5) -> Calibration | None:
+    """How often boxes of a stated confidence are right, in ten bins.
+
+    Boxes without a confidence, or with one outside [0, 1], and those that an ignored region takes out are left out.
+
+    Args:
+        films: answered films.
+        iou_threshold: IoU from which a box is right.
+
+    Returns:
+        The bins that have a box, by rising confidence; None where no box states a confidence in [0, 1].
+
+    Example:
+        >>> film = AnsweredFilm("a", 99, 99, gt=[[0, 0, 9, 9]], gt_labels=["mass"],
+        ...                     pred=[[0, 0, 9, 9], [20, 20, 30, 30]], pred_scores=[0.9, 0.6])
+        >>> found = calibration([film])
+        >>> found.confidence, found.precision, found.counts, round(found.error, 2)
+        (array([0.6, 0.9]), array([0., 1.]), array([1, 1]), 0.35)
+    """
+    scores, right = [np.zeros(0)], [np.zeros(0, dtype=bool)]
+    for film in films:
+        pairs = pair_film(film)
+        hit = np.zeros(len(film.pred), dtype=bool)
+        hit[pairs.partners[pairs.hits(iou_threshold)]] = True
+        kept = pairs.counted(iou_threshold) & (film.pred_scores >= 0) & (film.pred_scores <= 1)
+        scores.append(film.pred_scores[kept])
+        right.append(hit[kept])
+    score, is_right = np.concatenate(scores), np.concatenate(right)
+    if not score.size:
+        return None
+    # A confidence of 1 belongs to the last bin.
+    bins = np.minimum((score * _BINS).astype(np.int64), _BINS - 1)
+    counts = np.bincount(bins, minlength=_BINS)
+    used = counts > 0
+    confidence = np.bincount(bins, score, _BINS)[used] / counts[used]
+    precision = np.bincount(bins, is_right, _BINS)[used] / counts[used]
+    error = float(np.abs(precision - confidence) @ counts[used] / score.size)
+    return Calibration(confidence, precision, counts[used], error)

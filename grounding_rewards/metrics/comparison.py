@@ -1,0 +1,478 @@
+"""Is run B better than run A on the same films: by how much, how surely, and on which labels and sizes.
+
+Definitions:
+
+* Films are matched by id; those that only one run has play no part and are counted. Both runs must have the same
+  reference boxes, labels and ignored regions on every film that they share.
+* The difference of a figure is B - A, each over all shared films. Its 95 % interval is a paired percentile bootstrap
+  over patients, or over films where no patient is known: both runs are resampled together, so that what makes a film
+  hard for both cancels. A film without a patient among films with one counts as a patient of its own.
+* The sign test asks another question, film by film (or patient by patient): is the figure better more often than it
+  is worse? p is exact, two-sided, from the binomial distribution with ties left out. A film on which either run has
+  nothing to measure is left out: a normal film without a box has no F1, for instance.
+* Average precision and sensitivities at fixed rates are figures of all films together, which one film does not have:
+  there is an interval, of at most 1,000 resamples, and no sign test.
+* Several tests find something by chance more often than one. Holm's p is for the family of tests of one table: the
+  figures; every figure of every label; every figure of every size. The intervals are not adjusted.
+* By label and by size the figures are those of the reference boxes alone: a false box has no true label and size.
+  Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
+* The size of a reference box is its part of the area of the film: small below 1 %, large from 10 % on.
+
+The verdict is about one figure, which is chosen before looking. B is called better or worse where the interval leaves
+out 0 and the sign test is below 0.05 in the same direction. A label or size is named where the interval of its mean
+IoU leaves out 0 and Holm's p is below 0.05 in the same direction.
+
+Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13; Dixon and Mood, The Statistical Sign Test,
+JASA 1946; Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal of Statistics 1979.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grounding_rewards.boxes import box_area
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answers import UNNAMED
+from grounding_rewards.metrics.bootstrap import (
+    RESAMPLES,
+    Estimate,
+    finite_or_none,
+    percentile_interval,
+    ratios,
+    resampled_sums,
+    sum_by_group,
+)
+from grounding_rewards.metrics.film_figures import (
+    BoxGroups,
+    FilmFigure,
+    film_figures,
+    film_sums,
+    label_groups,
+    reference_sums,
+)
+from grounding_rewards.metrics.ranked_figures import RankedFigures
+from grounding_rewards.metrics.ranking import FILM_AREAS, Area
+from grounding_rewards.metrics.resampled import resampled_difference
+from grounding_rewards.report.tables import format_interval, format_value
+
+Array = NDArray[np.float64]
+
+#: What the verdict is about unless told otherwise: it sees missed findings and false boxes alike.
+MAIN_FIGURE = "f1_50"
+#: Sizes of reference boxes, by their part of the film's area.
+SIZES: dict[str, Area] = dict(zip(("small", "medium", "large"), FILM_AREAS.values(), strict=True))
+
+_LEVEL = 0.05
+# Of figures that are worked out anew on every resampling; their intervals need no more.
+_RANKED_RESAMPLES = 1_000
+# The figures of a group of reference boxes.
+_OF_GROUPS = ("mean_iou", "recall_50")
+# Figures of the same boxes that are added up in another order differ by less than this.
+_ROUNDING = 1e-12
+
+
+class SignTest(NamedTuple):
+    """On how many units B is better, worse and the same, and the exact two-sided p; NaN without any difference."""
+
+    better: int
+    worse: int
+    tied: int
+    p: float
+
+
+class Change(NamedTuple):
+    """One figure of both runs.
+
+    heading: of the figure.
+    lower_is_better: whether less of it is better.
+    a: of run A.
+    b: of run B.
+    difference: B - A.
+    signs: the sign test over films or patients.
+    holm: p of the sign test, adjusted for all tests of its table; NaN as p is.
+    """
+
+    heading: str
+    lower_is_better: bool
+    a: Estimate
+    b: Estimate
+    difference: Estimate
+    signs: SignTest
+    holm: float
+
+    def direction(self, *, adjusted: bool = False) -> int:
+        """1 where B is surely better, -1 where it is surely worse, else 0.
+
+        Args:
+            adjusted: whether to go by Holm's p instead of the p of this test alone.
+        """
+        p = self.holm if adjusted else self.signs.p
+        shown = self.shown_by_interval()
+        return shown if p < _LEVEL and shown * (self.signs.better - self.signs.worse) > 0 else 0
+
+    def shown_by_interval(self) -> int:
+        """1 where the interval has only better values than 0, -1 where only worse, else 0."""
+        sign = (self.difference.low > 0) - (self.difference.high < 0)
+        return -sign if self.lower_is_better else sign
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures as plain values; None where there is nothing to measure."""
+        ends = {name: list(map(finite_or_none, getattr(self, name))) for name in ("a", "b", "difference")}
+        signs = {**self.signs._asdict(), "p": finite_or_none(self.signs.p), "holm": finite_or_none(self.holm)}
+        return {"heading": self.heading, "lower_is_better": self.lower_is_better, **ends, "sign_test": signs}
+
+
+class Group(NamedTuple):
+    """The reference boxes of one label or size: their number and, by key, the changes of the figures about them."""
+
+    name: str
+    boxes: int
+    changes: Mapping[str, Change]
+
+
+@dataclass(frozen=True)
+class RunDifference:
+    """What two runs have in common and how they differ.
+
+    Attributes:
+        films: that both runs have.
+        only_a: films that run A alone has.
+        only_b: films that run B alone has.
+        units: `patients` or `films`: what is resampled and what the sign test counts.
+        n: number of units.
+        main: key of the figure that the verdict is about.
+        figures: by key, all films together.
+        labels: by label, the one with most reference boxes first.
+        sizes: by size of the reference boxes.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+    """
+
+    films: int
+    only_a: int
+    only_b: int
+    units: str
+    n: int
+    main: str
+    figures: Mapping[str, Change]
+    labels: tuple[Group, ...]
+    sizes: tuple[Group, ...]
+    resamples: int
+    seed: int
+
+    @property
+    def verdict(self) -> str:
+        """Whether B is better, by how much, and on which labels and sizes, in one sentence."""
+        groups = [clause for clause in (_named(self.labels, "label"), _named(self.sizes, "size")) if clause]
+        return "; ".join([_judged(self.figures[self.main], self.units, self.n), *groups]) + "."
+
+    def as_json(self) -> dict[str, Any]:
+        """The comparison as plain values; None where there is nothing to measure."""
+
+        def plain(changes: Mapping[str, Change]) -> dict[str, Any]:
+            return {key: change.as_json() for key, change in changes.items()}
+
+        def by_name(groups: Sequence[Group]) -> dict[str, Any]:
+            return {group.name: {"boxes": group.boxes, **plain(group.changes)} for group in groups}
+
+        return {
+            "verdict": self.verdict,
+            "films": {"both": self.films, "only_a": self.only_a, "only_b": self.only_b},
+            "units": {"name": self.units, "count": self.n},
+            "main": self.main,
+            "figures": plain(self.figures),
+            "labels": by_name(self.labels),
+            "sizes": by_name(self.sizes),
+            "resamples": self.resamples,
+            "seed": self.seed,
+        }
+
+
+def compare_runs(
+    a: Sequence[AnsweredFilm],
+    b: Sequence[AnsweredFilm],
+    *,
+    labels: str = "ignore",
+    main: str = MAIN_FIGURE,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> RunDifference:
+    """Compare two runs on the films that both have; the top of this module has the definitions.
+
+    Args:
+        a: the answered films of run A.
+        b: the answered films of run B.
+        labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
+        main: key of the figure that the verdict is about, `mean_iou` or `reward_R4` for instance.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+
+    Raises:
+        ValueError: a run has two films of one id, no film is in both, the references of a film differ, there is no
+            figure `main`, less than one resampling, or a negative seed.
+
+    Example:
+        >>> truth = {"width": 99, "height": 99, "gt": [[0, 0, 9, 9]], "gt_labels": ["mass"]}
+        >>> a = [AnsweredFilm(str(i), **truth, pred=[[0, 0, 9, 3]]) for i in range(8)]
+        >>> b = [AnsweredFilm(str(i), **truth, pred=[[0, 0, 9, 6]]) for i in range(8)]
+        >>> found = compare_runs(a, b)
+        >>> found.figures["f1_50"].difference, found.figures["f1_50"].signs
+        (Estimate(value=1.0, low=1.0, high=1.0), SignTest(better=8, worse=0, tied=0, p=0.0078125))
+    """
+    if resamples < 1:
+        raise ValueError(f"Expected at least 1 for `resamples`, got {resamples}. {RESAMPLES} is usual.")
+    if seed < 0:
+        raise ValueError(f"Expected a whole number from 0 up for `seed`, got {seed}. 0 is usual.")
+    own_a, own_b = _by_id(a, "A"), _by_id(b, "B")
+    pairs = [(film, own_b[name]) for name, film in own_a.items() if name in own_b]
+    _check_references(pairs, len(own_a), len(own_b))
+    first, second = [film for film, _ in pairs], [film for _, film in pairs]
+    in_b = film_figures(second)
+    # A figure that is best at 0 has no better side.
+    figures = {
+        key: figure for key, figure in film_figures(first).items() if key in in_b and figure.lower_is_better is not None
+    }
+    if main not in figures:
+        raise ValueError(f"Expected a figure of both runs for `main`, got {main!r}. They have: {', '.join(figures)}.")
+    by_label = label_groups(first, "synonyms" if labels == "synonyms" else "exact")
+    by_size = _size_groups(first)
+    tables = [_Table(figures, film_sums(first, labels=labels), film_sums(second, labels=labels))]
+    tables += [_group_table(first, second, groups, labels) for groups in (by_label, by_size) if groups]
+    units, patients = _units(pairs)
+    by_rank = _ranked_changes(
+        first, second, labels, groups=units, resamples=min(resamples, _RANKED_RESAMPLES), seed=seed
+    )
+    sums = [sum_by_group(table.columns(), units) for table in tables]
+    # One call for all tables, so that the films are drawn once.
+    drawn = resampled_sums(np.concatenate(sums, axis=1), resamples=resamples, seed=seed)
+    ends = np.cumsum([table.shape[1] for table in sums])[:-1]
+    overall, *of_groups = map(_changes, tables, sums, np.split(drawn, ends, axis=1))
+    of_labels, of_sizes = of_groups or ({}, {})
+    return RunDifference(
+        films=len(pairs),
+        only_a=len(own_a) - len(pairs),
+        only_b=len(own_b) - len(pairs),
+        units="patients" if patients else "films",
+        n=len(sums[0]),
+        main=main,
+        figures={**overall, **by_rank},
+        labels=_as_groups(of_labels, by_label),
+        sizes=_as_groups(of_sizes, by_size),
+        resamples=resamples,
+        seed=seed,
+    )
+
+
+def sign_test(differences: ArrayLike, *, lower_is_better: bool = False) -> SignTest:
+    """Exact two-sided sign test: are differences of one sign more frequent than those of the other?
+
+    Args:
+        differences: ``(n,)`` B - A; NaN is left out, and no difference is a tie, which counts for neither.
+        lower_is_better: whether a negative difference is the better one.
+
+    Returns:
+        p is the probability of a split at least as uneven if both signs are equally likely.
+
+    Example:
+        >>> sign_test([0.1, 0.2, 0.05, 0.3, 0.2, 0.1, 0.0, -0.1])
+        SignTest(better=6, worse=1, tied=1, p=0.125)
+
+    Source: Dixon and Mood, The Statistical Sign Test, JASA 1946.
+    """
+    from scipy.stats import binomtest
+
+    values = np.asarray(differences, dtype=np.float64)
+    up, down = int((values > _ROUNDING).sum()), int((values < -_ROUNDING).sum())
+    p = float(binomtest(up, up + down).pvalue) if up + down else math.nan
+    tied = int((~np.isnan(values)).sum()) - up - down
+    return SignTest(*((down, up) if lower_is_better else (up, down)), tied, p)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjust the p values of a family of tests, so that one below α comes by chance with probability α at most.
+
+    Sorted, p_(1) <= … <= p_(k): ``adjusted_(i) = max over j <= i of min(1, (k - j + 1) p_(j))``.
+
+    Args:
+        p_values: k values in [0, 1]; NaN where a test could not be made, which is no member of the family.
+
+    Example:
+        >>> holm([0.01, 0.04, 0.03])
+        [0.03, 0.06, 0.06]
+
+    Source: Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal of Statistics 1979.
+    """
+    order = sorted((i for i, p in enumerate(p_values) if not math.isnan(p)), key=lambda i: p_values[i])
+    adjusted, largest = [math.nan] * len(p_values), 0.0
+    for rank, i in enumerate(order):
+        largest = max(largest, min(1.0, (len(order) - rank) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
+class _Table(NamedTuple):
+    """Figures whose sign tests are one family, and by the same keys their sums ``(films, 2)`` in both runs."""
+
+    figures: Mapping[Any, FilmFigure]
+    a: Mapping[Any, Array]
+    b: Mapping[Any, Array]
+
+    def columns(self) -> Array:
+        """Side by side for every figure numerator and denominator of A, then of B, ``(films, 4 * figures)``."""
+        return np.concatenate([part for key in self.figures for part in (self.a[key], self.b[key])], axis=1)
+
+
+def _changes(table: _Table, sums: Array, drawn: Array) -> dict[Any, Change]:
+    total = sums.sum(axis=0)
+    found: dict[Any, Change] = {}
+    for k, (key, figure) in enumerate(table.figures.items()):
+        one, other = slice(4 * k, 4 * k + 2), slice(4 * k + 2, 4 * k + 4)
+        values = ratios(total[one]), ratios(total[other])
+        resampled = ratios(drawn[:, one]), ratios(drawn[:, other])
+        a, b = (Estimate(value, *percentile_interval(many)) for value, many in zip(values, resampled, strict=True))
+        difference = Estimate(values[1] - values[0], *percentile_interval(resampled[1] - resampled[0]))
+        by_unit = ratios(sums[:, other]) - ratios(sums[:, one])
+        signs = sign_test(by_unit, lower_is_better=bool(figure.lower_is_better))
+        found[key] = Change(figure.heading, bool(figure.lower_is_better), a, b, difference, signs, math.nan)
+    adjusted = holm([change.signs.p for change in found.values()])
+    return {key: change._replace(holm=p) for (key, change), p in zip(found.items(), adjusted, strict=True)}
+
+
+def _ranked_changes(
+    a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], labels: str, **drawn: Any
+) -> dict[str, Change]:
+    """Average precision and sensitivities, which a single film does not have: there is no sign test."""
+    ranked = RankedFigures.of([*a, *b], labels)
+    in_a, in_b = ranked.resampled(a, **drawn), ranked.resampled(b, **drawn)
+    no_signs = SignTest(0, 0, 0, math.nan)
+    return {
+        key: Change(
+            figure.heading,
+            False,
+            in_a[key].estimate,
+            in_b[key].estimate,
+            resampled_difference(in_a[key], in_b[key]).estimate,
+            no_signs,
+            math.nan,
+        )
+        for key, figure in ranked.figures().items()
+    }
+
+
+def _size_groups(films: Sequence[AnsweredFilm]) -> BoxGroups:
+    parts = [box_area(film.gt) / (film.width * film.height) for film in films]
+    share = np.concatenate([np.zeros(0), *parts])
+    groups = {name: size.holds(share, np.ones(len(share))) for name, size in SIZES.items()}
+    return {name: members for name, members in groups.items() if members.any()}
+
+
+def _group_table(a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], groups: BoxGroups, labels: str) -> _Table:
+    known = film_figures(a)
+    figures = {(name, key): known[key] for name in groups for key in _OF_GROUPS}
+    return _Table(figures, reference_sums(a, groups, labels=labels), reference_sums(b, groups, labels=labels))
+
+
+def _as_groups(changes: Mapping[tuple[str, str], Change], groups: BoxGroups) -> tuple[Group, ...]:
+    return tuple(
+        Group(name or UNNAMED, int(members.sum()), {key: changes[name, key] for key in _OF_GROUPS})
+        for name, members in groups.items()
+    )
+
+
+def _by_id(films: Sequence[AnsweredFilm], run: str) -> dict[str, AnsweredFilm]:
+    by_id = {film.id: film for film in films}
+    if len(by_id) < len(films):
+        twice = next(name for name, count in Counter(film.id for film in films).most_common(1))
+        raise ValueError(
+            f"Expected one film per id in run {run}, got {len(films) - len(by_id)} too many, {twice!r} among them. "
+            "Evaluate on a dataset whose ids differ."
+        )
+    return by_id
+
+
+def _check_references(pairs: Sequence[tuple[AnsweredFilm, AnsweredFilm]], in_a: int, in_b: int) -> None:
+    if not pairs:
+        raise ValueError(
+            f"Expected films that both runs have, got none: {in_a} in A and {in_b} in B, and no id in common. "
+            "Compare runs on the same dataset and split."
+        )
+    other = [(a.id, what) for a, b in pairs if (what := _reference_that_differs(a, b))]
+    if other:
+        name, what = other[0]
+        raise ValueError(
+            f"Expected the same references in both runs, got others on {len(other)} of {len(pairs)} films: {what} of "
+            f"{name!r} differ. Evaluate both runs on the same dataset."
+        )
+
+
+def _reference_that_differs(a: AnsweredFilm, b: AnsweredFilm) -> str:
+    if not np.array_equal(a.gt, b.gt):
+        return "the reference boxes"
+    if a.gt_labels != b.gt_labels:
+        return "the labels"
+    if not np.array_equal(a.ignore, b.ignore):
+        return "the ignored regions"
+    if (a.width, a.height) != (b.width, b.height):
+        return "width and height"
+    return "the patients" if None not in (a.patient, b.patient) and a.patient != b.patient else ""
+
+
+def _units(pairs: Sequence[tuple[AnsweredFilm, AnsweredFilm]]) -> tuple[list[tuple[str, str]], bool]:
+    """What each film is drawn with, and whether any patient is known."""
+    patients = [b.patient if a.patient is None else a.patient for a, b in pairs]
+    units = [
+        ("film", a.id) if patient is None else ("patient", patient)
+        for (a, _), patient in zip(pairs, patients, strict=True)
+    ]
+    return units, any(patient is not None for patient in patients)
+
+
+def _judged(main: Change, units: str, n: int) -> str:
+    signs = main.signs
+    if math.isnan(main.difference.low):
+        return f"Nothing can be said: {main.heading} cannot be measured in both runs"
+    figures = (
+        f"{main.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
+        f"{format_value(main.difference.value, signed=True)} {format_interval(main.difference, signed=True)}, "
+    )
+    counts = f"better on {signs.better} and worse on {signs.worse} of {n} {units} ({format_p(signs.p)})"
+    word = {1: "better", -1: "worse"}
+    if direction := main.direction():
+        return f"B is {word[direction]} than A: {figures}{counts}"
+    if shown := main.shown_by_interval():
+        return f"B is {word[shown]} than A on average, which the sign test does not confirm: {figures}{counts}"
+    return f"No difference between A and B can be shown: {figures}{counts}"
+
+
+def format_p(p: float) -> str:
+    """A p value for a sentence.
+
+    Example:
+        >>> format_p(0.03125), format_p(1e-9), format_p(float("nan"))
+        ('p = 0.031', 'p < 0.001', 'no p')
+    """
+    if math.isnan(p):
+        return "no p"
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def _named(groups: Sequence[Group], kind: str) -> str:
+    """Which groups differ, the largest difference first."""
+    if not groups:
+        return ""
+    said = []
+    for direction, word in ((1, "better"), (-1, "worse")):
+        ious = [(group.name, group.changes["mean_iou"]) for group in groups]
+        ious = [(name, change) for name, change in ious if change.direction(adjusted=True) == direction]
+        ious.sort(key=lambda one: -abs(one[1].difference.value))
+        if ious:
+            names = (f"{name} ({format_value(change.difference.value, signed=True)})" for name, change in ious)
+            said.append(f"{word} on {', '.join(names)}")
+    return f"by {kind}, " + (f"mean IoU is {' and '.join(said)}" if said else "no difference can be shown")

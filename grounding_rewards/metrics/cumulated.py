@@ -1,0 +1,101 @@
+"""How many boxes, and how many right ones, a ranking has taken in up to each point at which a curve is read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.metrics.ranking import RankedBoxes
+
+Array = NDArray[np.float64]
+
+
+class Points(NamedTuple):
+    """Boxes in the order of a ranking, and the points at which a curve is read.
+
+    ``film`` (n,), ``hit`` (n,) and ``counts`` (n,) are as in :class:`RankedBoxes`; ``ends`` (points,) says how many
+    boxes each point takes in.
+    """
+
+    film: NDArray[np.int64]
+    hit: Array
+    counts: Array
+    ends: NDArray[np.int64]
+
+
+def curve_points(ranked: RankedBoxes, threshold: int, *, one_by_one: bool) -> Points:
+    """Where a curve is read: at the end of each group of equal places, where a group without a right box is left out.
+
+    A group of false boxes adds false ones at a recall that is already reached, which no best value can come from.
+
+    Args:
+        ranked: boxes of one label.
+        threshold: index of the IoU threshold.
+        one_by_one: whether boxes of equal stated confidence are groups of their own.
+
+    Example:
+        >>> hit = np.array([[True, False, True, False]])
+        >>> ranked = RankedBoxes(np.zeros(4, int), np.array([-0.9, -0.8, -0.8, np.inf]), hit, hit | True, np.array([2]))
+        >>> curve_points(ranked, 0, one_by_one=False).ends
+        array([1, 3])
+    """
+    order = np.argsort(ranked.key, kind="stable")
+    key, hit = ranked.key[order], ranked.hit[threshold, order]
+    is_end = np.append(key[1:] != key[:-1], True)[: len(key)]
+    if one_by_one:
+        is_end |= np.isfinite(key)
+    ends = np.flatnonzero(is_end) + 1
+    if len(ends):
+        ends = ends[np.add.reduceat(hit.astype(np.int64), np.append(0, ends[:-1])) > 0]
+    counts = ranked.counts[threshold, order]
+    return Points(ranked.film[order], hit.astype(np.float64), counts.astype(np.float64), ends)
+
+
+def cumulated(points: Points, weights: Array) -> tuple[Array, Array]:
+    """The right boxes, and the boxes that count, up to each point, where each film has a weight.
+
+    Args:
+        points: at least one.
+        weights: ``(rows, films)``.
+
+    Returns:
+        ``(rows, points)`` both.
+
+    Example:
+        >>> points = Points(np.array([0, 1, 1]), np.array([1.0, 0.0, 1.0]), np.ones(3), np.array([1, 3]))
+        >>> cumulated(points, np.array([[1.0, 2.0]]))
+        (array([[1., 3.]]), array([[1., 5.]]))
+    """
+    last = int(points.ends[-1])
+    starts = np.append(0, points.ends[:-1])
+    weight = weights[:, points.film[:last]]
+    hits, boxes = (
+        np.add.reduceat(weight * values[:last], starts, axis=1).cumsum(axis=1) for values in (points.hit, points.counts)
+    )
+    return hits, boxes
+
+
+def totals(ranked: RankedBoxes, threshold: int) -> NDArray[np.int64]:
+    """Right boxes, boxes that count and reference boxes of each film, ``(3, films)``.
+
+    Example:
+        >>> hit = np.array([[True, False]])
+        >>> totals(RankedBoxes(np.array([0, 1]), np.zeros(2), hit, hit | True, np.array([1, 0])), 0).tolist()
+        [[1, 0], [1, 1], [1, 0]]
+    """
+    films = len(ranked.references)
+    hits, boxes = (np.bincount(ranked.film[mask[threshold]], minlength=films) for mask in (ranked.hit, ranked.counts))
+    return np.stack([hits, boxes, ranked.references])
+
+
+def ratio(part: Array, whole: Array) -> Array:
+    """Divide elementwise; 0 where the whole is 0.
+
+    Example:
+        >>> ratio(np.array([1.0, 0.0]), np.array([2.0, 0.0]))
+        array([0.5, 0. ])
+    """
+    shape = np.broadcast(part, whole).shape
+    return np.divide(part, whole, out=np.zeros(shape), where=whole > 0)

@@ -1,0 +1,393 @@
+"""From answered films to everything that an evaluation says: figures with intervals, by label and size, and curves.
+
+Every figure has a 95 % percentile bootstrap interval over patients, or over films where no patient is known. All
+systems and all figures see the same resamplings.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.data.versions import package_version
+from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
+from grounding_rewards.metrics.answers import UNNAMED
+from grounding_rewards.metrics.areas import (
+    SEGMENTATION_FIGURES,
+    segmentation_areas,
+    segmentation_estimates,
+)
+from grounding_rewards.metrics.average_precision import (
+    average_precision_by_label,
+    average_precision_estimate,
+    precision_recall_curve,
+)
+from grounding_rewards.metrics.bootstrap import Estimate, Figures, estimate_as_json, ratio_estimates
+from grounding_rewards.metrics.calibration import calibration
+from grounding_rewards.metrics.coco import coco_figures
+from grounding_rewards.metrics.confusion import confusion
+from grounding_rewards.metrics.counts import detection_sums
+from grounding_rewards.metrics.film_figures import (
+    MATCHING,
+    FilmFigure,
+    film_figures,
+    film_sums,
+    label_groups,
+    reference_ious,
+    reference_sums,
+)
+from grounding_rewards.metrics.froc import froc_curve
+from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
+from grounding_rewards.metrics.ranked_figures import AP_THRESHOLDS, KINDS, RankedFigures, compares_labels
+from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area, label_name
+from grounding_rewards.report.tables import Row
+
+Array = NDArray[np.float64]
+
+# COCO's own code has a cell for every film and label; beyond this many, ours, which is equal to it, does the work.
+_COCO_CELLS = 5_000_000
+
+RESAMPLES = 2_000
+#: The sizes that boxes are told apart by: parts of the film's area, or COCO's, in pixels of the film.
+SIZES: dict[str, dict[str, Area]] = {
+    "film": FILM_AREAS,
+    "coco": {name: area for name, area in COCO_AREAS.items() if name != "all"},
+}
+READERS = "readers' agreement"
+
+_NOTHING = Estimate(math.nan, math.nan, math.nan)
+_CURVE_THRESHOLDS = (0.3, 0.5, 0.75)
+# Figures of a label or a size; those about whole films say nothing there.
+_BY_BOX = ("mean_iou", "f1_50", "precision_50", "recall_50", "recall_75")
+_MOST_LABELS = 40
+# Resamplings of a band, of which nobody reads the last digit.
+_BAND = 500
+_REWARD = "reward_"
+# What an evaluation is quoted by, after its reward.
+_QUOTED = ("mean_iou", "f1_50", "hallucination_rate", "map_50", "ap_50")
+
+
+@dataclass(frozen=True)
+class Measures:
+    """How an evaluation measures.
+
+    Attributes:
+        reward: name of the reward that it is about, a key of the films' `rewards`.
+        labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
+        interpolation: of average precision: `101-point`, `all-point` or `11-point`.
+        iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
+        sizes: of boxes: a key of :data:`SIZES`.
+        resamples: of the bootstrap.
+        seed: of the bootstrap.
+    """
+
+    reward: str
+    labels: str = "ignore"
+    interpolation: str = "101-point"
+    iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
+    sizes: str = "film"
+    resamples: int = RESAMPLES
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.sizes not in SIZES:
+            raise ValueError(f"Expected a known word for `sizes`, got {self.sizes!r}. Use one of: {', '.join(SIZES)}.")
+        for iou in self.iou_thresholds:
+            if not 0 < iou <= 1:
+                raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")
+        if self.resamples < 1:
+            raise ValueError(f"Expected at least 1 for `resamples`, got {self.resamples}. {RESAMPLES} is usual.")
+
+
+class Group(NamedTuple):
+    """The boxes of one label or size: the number of reference boxes, and figures by key."""
+
+    name: str
+    boxes: int
+    figures: Figures
+
+    @property
+    def row(self) -> Row:
+        """The group as a row of a table."""
+        return Row(f"{self.name} ({self.boxes})", self.figures)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What an evaluation says. The first of ``systems`` is what was evaluated, the others are baselines.
+
+    Attributes:
+        systems: name → figures by key; NaN where there is nothing to measure.
+        headings: key → heading, in the order of tables.
+        definitions: key → what it is, in a sentence.
+        lower_is_better: keys for which that holds.
+        unranked: keys for which neither more nor less is better.
+        per_label: the labels of the references, the most frequent first.
+        per_size: the sizes of the boxes.
+        pr_curves: precision over recall.
+        froc_curves: sensitivity over false boxes per film.
+        calibration: of stated confidences; None without them.
+        ious: of every reference box with its partner.
+        confusion: between labels.
+        average_precision_by: whose code worked average precision out.
+        robustness: answers to changed films.
+        facts: what someone needs who wants the same figures again.
+    """
+
+    systems: Mapping[str, Figures]
+    headings: Mapping[str, str]
+    definitions: Mapping[str, str]
+    lower_is_better: tuple[str, ...]
+    unranked: tuple[str, ...]
+    per_label: tuple[Group, ...]
+    per_size: tuple[Group, ...]
+    pr_curves: tuple[Curve, ...]
+    froc_curves: tuple[Curve, ...]
+    calibration: Calibration | None
+    ious: Array
+    confusion: Confusion | None
+    average_precision_by: str
+    robustness: tuple[RobustnessPoint, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def headline(self) -> list[Row]:
+        """The figures of all systems, as rows of a table."""
+        return [Row(name, figures) for name, figures in self.systems.items()]
+
+    def as_json(self) -> dict[str, Any]:
+        """The figures as plain values; null where there is nothing to measure."""
+
+        def plain(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+            return {
+                name: {key: estimate_as_json(one) for key, one in figures.items()} for name, figures in rows.items()
+            }
+
+        def by_name(groups: Sequence[Group]) -> dict[str, Any]:
+            figures = plain({group.name: group.figures for group in groups})
+            return {group.name: {"boxes": group.boxes, **figures[group.name]} for group in groups}
+
+        return {
+            "systems": plain(self.systems),
+            "per_label": by_name(self.per_label),
+            "per_size": by_name(self.per_size),
+            "robustness": [_point_as_json(point) for point in self.robustness],
+            "headings": dict(self.headings),
+            "definitions": dict(self.definitions),
+            "facts": dict(self.facts),
+        }
+
+
+def evaluate(
+    systems: Mapping[str, Sequence[AnsweredFilm]],
+    measures: Measures,
+    *,
+    agreement: Mapping[str, Any] | None = None,
+    robustness: Sequence[RobustnessPoint] = (),
+    facts: Mapping[str, Any] | None = None,
+    told: Callable[[str], None] = lambda step: None,
+) -> Evaluation:
+    """Measure what was answered, beside its baselines.
+
+    Args:
+        systems: by name the answers to the same films in the same order; the first is what is evaluated.
+        measures: how.
+        agreement: how well the readers of the dataset agree, as the manifest of a prepared folder says; it becomes a
+            row of the table.
+        robustness: from :func:`grounding_rewards.models.robustness.run.robustness`.
+        facts: what someone needs who wants the same figures again.
+        told: called with the name of each step before it is taken.
+
+    Raises:
+        ValueError: a word of ``measures`` is unknown.
+
+    Example:
+        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
+        ...                     rewards={"R3": 0.8})
+        >>> found = evaluate({"model": [film]}, Measures("R3", resamples=10))
+        >>> found.systems["model"]["mean_iou"].value, found.headings["ap_50"]
+        (0.8, 'AP at IoU 0.5, boxes tied')
+    """
+    name, films = next(iter(systems.items()))
+    ranked = RankedFigures.of(films, measures.labels, measures.iou_thresholds)
+    groups = patients_of(films)
+    tables = {}
+    for system, answers in systems.items():
+        told(f"measuring {system}")
+        tables[system] = _figures(answers, measures, ranked, groups)
+    told("measuring by label and size")
+    by_coco = _by_coco(films, measures, ranked) if ranked.ranking == "score" else {}
+    for key, value in by_coco.items():
+        tables[name][key] = tables[name][key]._replace(value=value)
+    if agreement is not None:
+        tables[READERS] = _of_readers(agreement)
+    headings = {
+        key: one
+        for key, one in _headings(films, ranked, measures.reward).items()
+        if not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
+    }
+    pr_curves, froc_curves = _curves(films, measures, ranked, groups)
+    return Evaluation(
+        systems={system: {key: table.get(key, _NOTHING) for key in headings} for system, table in tables.items()},
+        headings={key: one.heading for key, one in headings.items()},
+        definitions={key: one.definition for key, one in headings.items()},
+        lower_is_better=tuple(key for key, one in headings.items() if one.lower_is_better),
+        unranked=tuple(key for key, one in headings.items() if one.lower_is_better is None),
+        per_label=tuple(_by_label(films, measures, ranked, groups)),
+        per_size=tuple(_by_size(films, measures, ranked, groups)),
+        pr_curves=pr_curves,
+        froc_curves=froc_curves,
+        calibration=calibration(films),
+        ious=reference_ious(films, labels=measures.labels),
+        confusion=confusion(films, synonyms=measures.labels == "synonyms") if compares_labels(films) else None,
+        average_precision_by=_whose(ranked, by_coco),
+        robustness=tuple(robustness),
+        facts=facts or {},
+    )
+
+
+def write_evaluation(path: Path, evaluation: Evaluation) -> None:
+    """Write the figures as JSON."""
+    text = json.dumps(evaluation.as_json(), indent=2, ensure_ascii=False, allow_nan=False)
+    path.write_text(text + "\n", encoding="utf-8")
+
+
+def _figures(
+    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
+) -> dict[str, Estimate]:
+    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    areas = segmentation_areas(films)
+    found = ratio_estimates(film_sums(films, labels=measures.labels, areas=areas), **drawn)
+    by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn)
+    found |= {key: one.estimate for key, one in by_rank.items()}
+    segmentation = segmentation_estimates(areas, **drawn)
+    return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
+
+
+def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str) -> dict[str, FilmFigure]:
+    """Every figure in the order of the table: first what an evaluation is quoted by."""
+    of_films = film_figures(films)
+    areas = {key: FilmFigure(one.heading, one.definition, False) for key, one in SEGMENTATION_FIGURES.items()}
+    rewards = {key: one for key, one in of_films.items() if key.startswith(_REWARD) or key == "sampled_reward"}
+    rest = {key: one for key, one in of_films.items() if key not in rewards and key not in areas}
+    found = {**ranked.figures(), **rest, **areas, **rewards}
+    if not compares_labels(films):
+        found.pop("label_accuracy")
+    first = [key for key in (f"{_REWARD}{reward}", *_QUOTED) if key in found]
+    return {**{key: found[key] for key in first}, **found}
+
+
+def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures) -> dict[str, float]:
+    """Average precision as COCO's own code has it, where that code is installed and knows such a figure."""
+    if measures.interpolation != "101-point" or find_spec("faster_coco_eval") is None:
+        return {}
+    if len(films) * len({label for film in films for label in film.gt_labels}) > _COCO_CELLS:
+        return {}
+    every = sorted(set(chain.from_iterable(ranked.thresholds.values())))
+    found = {}
+    for prefix, labels in ranked.average_precisions:
+        if labels == "synonyms":
+            continue
+        figures = coco_figures(films, every, {"all": COCO_AREAS["all"]}, labels=labels)
+        for key, thresholds in ranked.thresholds.items():
+            values = [figures.average_precision(iou_threshold=threshold) for threshold in thresholds]
+            found[f"{prefix}_{key}"] = float(np.mean(values))
+    return found
+
+
+def _whose(ranked: RankedFigures, by_coco: Mapping[str, float]) -> str:
+    """Whose code worked out each kind of average precision, said once where it is the same."""
+    coco = f"faster-coco-eval {package_version('faster-coco-eval')}"
+    whose = {
+        KINDS[prefix][0]: coco if any(key.startswith(f"{prefix}_") for key in by_coco) else "this package"
+        for prefix, _ in ranked.average_precisions
+    }
+    if len(set(whose.values())) == 1:
+        return f"by {next(iter(whose.values()))}"
+    return ", ".join(f"{name} by {code}" for name, code in whose.items())
+
+
+def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
+    """F1 of the readers with each other, where it was measured at IoU 0.5."""
+    f1 = agreement["overall"]["f1"].get("0.5")
+    return {} if f1 is None else {"f1_50": Estimate(*(math.nan if value is None else value for value in f1))}
+
+
+def _by_label(
+    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
+) -> Iterator[Group]:
+    """The most frequent labels of the references; false boxes have a label only where answers state any."""
+    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    compared = dict(ranked.average_precisions).get("map")
+    boxes = dict(islice(label_groups(films, compared or "exact").items(), _MOST_LABELS))
+    if not boxes:
+        return
+    if compared is None:
+        sums = reference_sums(films, boxes, labels=measures.labels)
+        precisions = {}
+    else:
+        by_label = {name: detection_sums(films, matching=MATCHING, labels=compared, label=name) for name in boxes}
+        sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
+        precisions = average_precision_by_label(
+            films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn
+        )
+    found: dict[str, Figures] = defaultdict(dict)
+    for (name, key), estimate in ratio_estimates(sums, **drawn).items():
+        found[name][key] = estimate
+    for name, members in boxes.items():
+        precision = precisions.get(label_name(name, compared or "exact"))
+        figures = found[name] | ({} if precision is None else {"ap_50": precision.estimate})
+        yield Group(name or UNNAMED, int(members.sum()), figures)
+
+
+def _by_size(
+    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
+) -> Iterator[Group]:
+    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn}
+    for name, area in SIZES[measures.sizes].items():
+        sums = detection_sums(films, matching=MATCHING, labels=measures.labels, area=area)
+        boxes = int(sums["recall_50"][:, 1].sum())
+        if boxes:
+            found = ratio_estimates({key: sums[key] for key in _BY_BOX}, **drawn)
+            # COCO's rule for sizes, as in every AP by area.
+            ap = average_precision_estimate(films, (0.5,), labels="ignore", area=area, **common)
+            yield Group(name, boxes, {**found, "ap_50": ap.estimate})
+
+
+def _curves(
+    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
+) -> tuple[tuple[Curve, ...], tuple[Curve, ...]]:
+    """Precision over recall, and sensitivity over false boxes per film.
+
+    Where answers state no confidences the first has an operating point for each threshold, and the second goes by the
+    order in which an answer names its boxes.
+    """
+    drawn: dict[str, Any] = {"groups": groups, "resamples": min(measures.resamples, _BAND), "seed": measures.seed}
+    froc_ranking, order = ("score", "") if ranked.ranking == "score" else ("emission", ", as written")
+    return (
+        tuple(
+            precision_recall_curve(films, iou, ranking=ranked.ranking, name=f"IoU {iou:g}", **drawn)
+            for iou in _CURVE_THRESHOLDS
+        ),
+        tuple(
+            froc_curve(films, iou_threshold=iou, ranking=froc_ranking, name=f"IoU {iou:g}{order}", **drawn)
+            for iou in _CURVE_THRESHOLDS
+        ),
+    )
+
+
+def _point_as_json(point: RobustnessPoint) -> dict[str, Any]:
+    return {
+        key: estimate_as_json(value) if isinstance(value, tuple) else value for key, value in point._asdict().items()
+    }

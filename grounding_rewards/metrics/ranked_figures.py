@@ -1,0 +1,154 @@
+"""The figures that go by the ranking of boxes, which are no ratio of sums: average precision and sensitivities.
+
+What can be measured depends on what answers state. Where every box has a confidence, average precision is COCO's.
+Elsewhere there is no order that boxes could be ranked by: all are tied, and the heading says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answers import UNNAMED
+from grounding_rewards.metrics.average_precision import COCO_THRESHOLDS, average_precision_estimates
+from grounding_rewards.metrics.bootstrap import RESAMPLES
+from grounding_rewards.metrics.coco import states_confidences
+from grounding_rewards.metrics.film_figures import FilmFigure
+from grounding_rewards.metrics.froc import FROC_RATES, sensitivity_at_false_positives
+from grounding_rewards.metrics.ranking import label_name
+from grounding_rewards.metrics.resampled import Resampled
+
+#: At which IoU thresholds average precision is measured, beside COCO's mean over 0.5 to 0.95.
+AP_THRESHOLDS = (0.3, 0.4, 0.5)
+#: Beginning of the key → name of the kind of average precision, and over what it is.
+KINDS = {"ap": ("AP", "all boxes together, whatever their label"), "map": ("mAP", "mean over labels")}
+
+
+class RankedFigures(NamedTuple):
+    """What answers allow to be measured.
+
+    ranking: of average precision, `score` or `tied`.
+    average_precisions: its kinds: `ap` or `map`, the beginning of the key, and how labels are compared.
+    iou_thresholds: of average precision, each a figure of its own.
+    """
+
+    ranking: str
+    average_precisions: tuple[tuple[str, str], ...]
+    iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
+
+    @classmethod
+    def of(
+        cls, films: Sequence[AnsweredFilm], labels: str = "ignore", iou_thresholds: Sequence[float] = AP_THRESHOLDS
+    ) -> RankedFigures:
+        """By what the answers state, a confidence for every box, a label for any, and whether references have labels.
+
+        Args:
+            films: answered films, of one run or of several.
+            labels: how labels are compared elsewhere; mAP compares them in any case.
+            iou_thresholds: of average precision, each in (0, 1].
+
+        Example:
+            >>> RankedFigures.of([AnsweredFilm("a", 9, 9, pred=[[0, 0, 5, 5]])])[:2]
+            ('tied', (('ap', 'ignore'),))
+        """
+        stated = any(len(film.pred) for film in films) and states_confidences(films)
+        kinds = [("ap", "ignore")]
+        if compares_labels(films):
+            kinds.append(("map", "synonyms" if labels == "synonyms" else "exact"))
+        return cls("score" if stated else "tied", tuple(kinds), tuple(iou_thresholds))
+
+    @property
+    def thresholds(self) -> dict[str, tuple[float, ...]]:
+        """End of the key → the IoU thresholds that average precision is the mean over.
+
+        Example:
+            >>> list(RankedFigures("tied", (), (0.3, 0.55)).thresholds)
+            ['30', '55', '50_95']
+        """
+        return {**{f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds}, "50_95": COCO_THRESHOLDS}
+
+    def figures(self) -> dict[str, FilmFigure]:
+        """Heading and definition of every figure, by key.
+
+        Example:
+            >>> RankedFigures("tied", (("ap", "ignore"),)).figures()["ap_50"].heading
+            'AP at IoU 0.5, boxes tied'
+        """
+        by_score = self.ranking == "score"
+        order = (
+            "in the order of stated confidences"
+            if by_score
+            else "not every box has a stated confidence, so all are equally sure"
+        )
+        found = {}
+        for prefix, _ in self.average_precisions:
+            name, over = KINDS[prefix]
+            for key, thresholds in self.thresholds.items():
+                shown = f"{thresholds[0]:g}" + (f" to {thresholds[-1]:g}" if len(thresholds) > 1 else "")
+                found[f"{prefix}_{key}"] = FilmFigure(
+                    f"{name} at IoU {shown}{'' if by_score else ', boxes tied'}",
+                    f"average precision, {over}; {order}",
+                    False,
+                )
+        if by_score:
+            found["froc"] = FilmFigure("FROC score", "mean of the sensitivities at these rates of false boxes", False)
+            for rate in FROC_RATES:
+                found[f"sensitivity_{rate:g}"] = FilmFigure(
+                    f"sensitivity at {rate:g} false boxes per film",
+                    "share of the reference boxes that the surest boxes find at IoU 0.5 with so many false ones",
+                    False,
+                )
+        return found
+
+    def resampled(
+        self,
+        films: Sequence[AnsweredFilm],
+        *,
+        interpolation: str = "101-point",
+        groups: Sequence[Any] | None = None,
+        resamples: int = RESAMPLES,
+        seed: int = 0,
+    ) -> dict[str, Resampled]:
+        """Every figure on the films and on resamplings of them, by key.
+
+        Args:
+            films: answered films.
+            interpolation: of average precision.
+            groups: the patient of each film, where known; the films of one patient are then drawn together.
+            resamples: number of bootstrap resamples.
+            seed: of the resampling.
+
+        Raises:
+            ValueError: a word is unknown.
+
+        Example:
+            >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"], pred=[[0, 0, 5, 5], [6, 6, 9, 9]])
+            >>> RankedFigures.of([film]).resampled([film], resamples=10)["ap_50"].value
+            0.5
+        """
+        drawn: dict[str, Any] = {"groups": groups, "resamples": resamples, "seed": seed}
+        common: dict[str, Any] = {"interpolation": interpolation, "ranking": self.ranking, **drawn}
+        found = {
+            f"{prefix}_{key}": one
+            for prefix, labels in self.average_precisions
+            for key, one in average_precision_estimates(films, self.thresholds, labels=labels, **common).items()
+        }
+        if self.ranking == "score":
+            sensitivities = sensitivity_at_false_positives(films, **drawn)
+            found["froc"] = sensitivities.mean
+            for rate, one in zip(sensitivities.rates, sensitivities.at_rates, strict=True):
+                found[f"sensitivity_{rate:g}"] = one
+        return found
+
+
+def compares_labels(films: Sequence[AnsweredFilm]) -> bool:
+    """Whether any predicted box has a label, and the reference boxes have some by which it is right or wrong.
+
+    Example:
+        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 5, 5]])
+        >>> compares_labels([film]), compares_labels([film, AnsweredFilm("b", 9, 9, pred=film.pred, pred_labels=["x"])])
+        (False, True)
+    """
+    names = {label_name(label, "exact") for film in films for label in film.gt_labels}
+    return any(label for film in films for label in film.pred_labels) and "" not in names and names != {UNNAMED}

@@ -1,0 +1,523 @@
+"""Predicted boxes from the surest to the least sure, each found right, wrong or not counted: what AP and FROC read.
+
+The rules are COCO's. The boxes of one film and label come in the order of the ranking, the first ``max_detections`` of
+them; each takes the free reference box with which it overlaps most, if the IoU reaches the threshold. Ignore regions of
+a film are crowds of every label: a box that takes no reference box and has a share of at least the threshold of its
+area in one of them does not count. Boxes are xyxy here; pycocotools is given x, y, width, height, and where that loses
+the last bit of a coordinate, an IoU that equals a threshold may fall on the other side of it.
+
+What COCO does not know, models that write boxes as text do:
+
+* ``ranking="score"`` takes the stated confidences. Boxes without one come after all others, as one group.
+* ``ranking="emission"`` takes the order in which the answer names the boxes: the first boxes of all films are one
+  group, the second boxes the next.
+* ``ranking="tied"`` takes all boxes as one group, which is one point on a curve and favours no order. Those that
+  overlap a reference box most choose first, as in :func:`grounding_rewards.matching.greedy_match`.
+
+A curve is read at the end of each group. Nothing depends on the order of the films, except for equal stated
+confidences under COCO's AP, which takes them one by one.
+
+Broken boxes, which the parser rejects beside complete ones, are boxes that overlap nothing, as they are in the rewards.
+An invalid box has area 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grounding_rewards.boxes import Boxes, valid_boxes
+from grounding_rewards.labels import are_synonyms, normalize_label
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
+from grounding_rewards.parsing import BROKEN_BOXES
+from grounding_rewards.rewards.base import positions
+from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LABEL_RULES, LabelCodes
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+RANKINGS = ("score", "emission", "tied")
+
+# Cells of the IoU arrays that are worked on at once.
+_CELLS = 1 << 20
+
+# pycocotools takes a pair at this IoU for one at IoU 1.
+_ALMOST_ONE = 1 - 1e-10
+
+
+class Area(NamedTuple):
+    """A range of box sizes: ``of`` is `pixels`, or `film` for fractions of the film's area.
+
+    Both ends are within a range in pixels, as COCO has it; ``high`` is not within one in fractions, so that ranges
+    that meet share no box.
+    """
+
+    low: float
+    high: float
+    of: str = "pixels"
+
+    def holds(self, areas: Array, film_areas: Array) -> Mask:
+        """Which boxes have a size in this range.
+
+        Args:
+            areas: of boxes, in pixels of the film.
+            film_areas: of the film of each box, in pixels.
+
+        Example:
+            >>> Area(0, 0.01, "film").holds(np.array([50.0, 200.0]), np.array([10_000.0, 10_000.0]))
+            array([ True, False])
+        """
+        sizes = areas / film_areas if self.of == "film" else areas
+        below = sizes < self.high if self.of == "film" else sizes <= self.high
+        return np.asarray((sizes >= self.low) & below, dtype=bool)
+
+
+#: COCO's sizes. On a film of 2500 by 3000 pixels nearly every finding is `large`.
+COCO_AREAS: dict[str, Area] = {
+    "all": Area(0, 1e10),
+    "small": Area(0, 32**2),
+    "medium": Area(32**2, 96**2),
+    "large": Area(96**2, 1e10),
+}
+
+#: Sizes that do not depend on how many pixels a film has.
+FILM_AREAS: dict[str, Area] = {
+    "below 1 % of the film": Area(0, 0.01, "film"),
+    "1 % to 10 % of the film": Area(0.01, 0.1, "film"),
+    "above 10 % of the film": Area(0.1, float("inf"), "film"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class RankedBoxes:
+    """The predicted boxes of one label, film after film.
+
+    Attributes:
+        film: ``(n,)`` the film of each box, an index.
+        key: ``(n,)`` place in the ranking, the surest lowest; infinite for a box without a stated confidence.
+        hit: ``(thresholds, n)`` whether the box is right.
+        counts: ``(thresholds, n)`` whether the box counts at all.
+        references: ``(films,)`` number of reference boxes.
+        ranking: what the key is made from.
+    """
+
+    film: Indices
+    key: Array
+    hit: Mask
+    counts: Mask
+    references: Indices
+    ranking: str = "score"
+
+    def by_group(self, group: Indices) -> RankedBoxes:
+        """The same boxes with the group of each film, for instance its patient, in the place of the film.
+
+        Args:
+            group: ``(films,)`` a number from 0 for each film.
+        """
+        references = np.bincount(group, weights=self.references).astype(np.int64)
+        return replace(self, film=group[self.film], references=references)
+
+
+def rank_boxes(
+    films: Sequence[AnsweredFilm],
+    iou_thresholds: Sequence[float],
+    *,
+    ranking: str = "score",
+    labels: str = "ignore",
+    area: Area | None = None,
+    max_detections: int = 100,
+) -> dict[str, RankedBoxes]:
+    """Rank the predicted boxes of each label and say which are right.
+
+    Args:
+        films: with their answers.
+        iou_thresholds: each in (0, 1].
+        ranking: ``"score"``, ``"emission"`` or ``"tied"``.
+        labels: ``"ignore"``, all boxes are of one label, whose name is empty; ``"exact"``, up to case and white space;
+            ``"synonyms"``, the names of the shared vocabulary, where left and right of one finding never match. Under
+            the last two a predicted box without a label is of no label and does not occur.
+        area: only reference boxes of this size; predicted boxes that match none of them and have another size, or
+            match one of another size, don't count.
+        max_detections: the surest boxes of a film and label that are looked at; under ``"tied"`` those named first.
+
+    Returns:
+        By label, in the order of the alphabet. Labels that are only predicted are among them.
+
+    Raises:
+        ValueError: an argument is out of its range, or a reference box has no label although labels are compared.
+
+    Example:
+        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"],
+        ...                     pred=[[50, 50, 60, 60], [0, 0, 10, 9]], pred_scores=[0.3, 0.8])
+        >>> ranked = rank_boxes([film], [0.5])[""]
+        >>> ranked.key, ranked.hit, ranked.references
+        (array([-0.8, -0.3]), array([[ True, False]]), array([1]))
+
+    Source: Lin et al., Microsoft COCO, ECCV 2014; https://cocodataset.org/#detection-eval.
+    """
+    _check(iou_thresholds, ranking, labels, max_detections)
+    found = _collect(films, labels)
+    stated = np.where(np.isnan(found.scores), np.inf, -found.scores)
+    order = np.lexsort((stated if ranking == "score" else found.place, found.pred_entry))
+    place = _place_within(found.pred_entry[order])
+    order, place = order[place < max_detections], place[place < max_detections]
+    gt_order = np.argsort(found.gt_entry, kind="stable")
+    entries = np.unique(np.concatenate([found.pred_entry, found.gt_entry]))
+    films_of_entries, label_of_entries = np.divmod(entries, len(found.labels))
+
+    film_areas = np.array([film.width * film.height for film in films], dtype=np.float64)
+    wanted, own = _sizes(found, film_areas, area)
+    matched = _match_entries(
+        _Entries(
+            pred=found.pred[order],
+            n=_counts(found.pred_entry[order], entries),
+            gt=found.gt[gt_order],
+            m=_counts(found.gt_entry[gt_order], entries),
+            wanted=wanted[gt_order],
+            regions=found.regions,
+            k=found.region_counts,
+            films=films_of_entries,
+            said=None if found.codes is None else found.codes.pred[order],
+            true=None if found.codes is None else found.codes.gt[gt_order],
+            codes=found.codes,
+        ),
+        np.minimum(np.asarray(iou_thresholds, dtype=np.float64), _ALMOST_ONE),
+        most_overlap_first=ranking == "tied",
+    )
+    # COCO: a box that is matched counts if its reference box does, another one if its own size is in the range.
+    hit = matched == _WANTED
+    counts = hit | ((matched == _NOTHING) & own[order])
+    key = {"score": stated[order], "emission": place.astype(np.float64), "tied": np.zeros(len(order))}[ranking]
+    pred_label = np.repeat(label_of_entries, _counts(found.pred_entry[order], entries))
+    film = found.pred_entry[order] // len(found.labels)
+    gt_film, gt_label = np.divmod(found.gt_entry, len(found.labels))
+    return {
+        name: RankedBoxes(
+            film[pred_label == i],
+            key[pred_label == i],
+            hit[:, pred_label == i],
+            counts[:, pred_label == i],
+            np.bincount(gt_film[(gt_label == i) & wanted], minlength=len(films)),
+            ranking,
+        )
+        for i, name in enumerate(found.labels)
+    }
+
+
+def rank_one_label(
+    films: Sequence[AnsweredFilm],
+    iou_thresholds: Sequence[float],
+    *,
+    ranking: str,
+    label: str | None,
+    labels: str,
+    area: Area | None = None,
+    max_detections: int = 100,
+) -> RankedBoxes:
+    """:func:`rank_boxes` of one label; of all boxes together where ``label`` is None, whatever ``labels`` says.
+
+    Raises:
+        ValueError: as :func:`rank_boxes`, or a label is given and labels are not compared.
+
+    Example:
+        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
+        >>> rank_one_label([film], [0.5], ranking="score", label="Mass", labels="exact").references
+        array([1])
+    """
+    name = label_name(label, labels)
+    if label is not None and not name:
+        raise ValueError(
+            f"Expected a label that is compared for `label`, got {label!r} with labels={labels!r}. "
+            'Name a finding, and use labels="exact" or "synonyms".'
+        )
+    every = rank_boxes(
+        films,
+        iou_thresholds,
+        ranking=ranking,
+        labels="ignore" if label is None else labels,
+        area=area,
+        max_detections=max_detections,
+    )
+    none = np.zeros((len(iou_thresholds), 0), dtype=bool)
+    nobody = np.zeros(0, dtype=np.int64)
+    absent = RankedBoxes(nobody, np.zeros(0), none, none, np.zeros(len(films), dtype=np.int64), ranking)
+    return every.get("" if label is None else name, absent)
+
+
+def label_name(label: str | None, labels: str) -> str:
+    """What a label is called where labels are compared; empty for none.
+
+    Args:
+        label: of a dataset or of a model.
+        labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``; under the first all labels are one, whose name is empty.
+
+    Example:
+        >>> label_name("Left  Effusion", "exact"), label_name("Left  Effusion", "synonyms")
+        ('left effusion', 'pleural effusion')
+        >>> label_name("left lung", "synonyms")
+        'left lung'
+    """
+    _check_word("labels", labels, LABEL_MATCHING)
+    if labels == "ignore" or not label:
+        return ""
+    return _finding(label) if labels == "synonyms" else LABEL_RULES[labels](label)[0]
+
+
+@lru_cache(maxsize=16384)
+def _finding(label: str) -> str:
+    """The name in the vocabulary, and with its side where another side is another thing: parts of the chest."""
+    finding = normalize_label(label)
+    return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text
+
+
+def broken_boxes(film: AnsweredFilm) -> int:
+    """How many things stand beside complete boxes where a box belongs and are none; each counts as a false box.
+
+    Example:
+        >>> broken_boxes(AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], rejected={"wrong_count": 2}))
+        2
+    """
+    return sum(film.rejected.get(reason, 0) for reason in BROKEN_BOXES) if len(film.pred) else 0
+
+
+def with_broken_boxes(film: AnsweredFilm) -> Boxes:
+    """The predicted boxes and, after them, an invalid one for each of :func:`broken_boxes`, ``(n, 4)``.
+
+    Example:
+        >>> with_broken_boxes(AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], rejected={"wrong_count": 1})).shape
+        (2, 4)
+    """
+    return np.concatenate([film.pred, np.full((broken_boxes(film), 4), np.nan)])
+
+
+def box_areas(boxes: ArrayLike) -> Array:
+    """Areas in pixels, 0 for an invalid box.
+
+    Args:
+        boxes: ``(n, 4)`` xyxy.
+
+    Example:
+        >>> box_areas([[0, 0, 10, 20], [5, 0, 0, 5]])
+        array([200.,   0.])
+    """
+    b = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
+    with np.errstate(all="ignore"):
+        return np.where(valid_boxes(b), (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1]), 0.0)
+
+
+def group_numbers(groups: Sequence[Any] | None, films: int) -> Indices:
+    """Number the groups of films in the order in which they first appear; without groups every film is its own.
+
+    Raises:
+        ValueError: the number of names differs from the number of films.
+
+    Example:
+        >>> group_numbers(["b", "a", "b"], 3)
+        array([0, 1, 0])
+    """
+    if groups is None:
+        return np.arange(films)
+    if len(groups) != films:
+        raise ValueError(
+            f"Expected one group per film for `groups`, got {len(groups)} for {films} films. "
+            "Give the patient of every film, in the order of the films."
+        )
+    number: dict[Any, int] = {}
+    return np.array([number.setdefault(name, len(number)) for name in groups], dtype=np.int64)
+
+
+# What a predicted box is matched with: nothing, a reference box, or something that makes it not count.
+_NOTHING, _WANTED, _UNWANTED = 0, 1, 2
+
+
+class _Collected(NamedTuple):
+    """The boxes of all films one after the other; an entry is a film and a label, ``film * len(labels) + label``."""
+
+    labels: list[str]
+    pred: Boxes
+    pred_entry: Indices
+    place: Indices
+    scores: Array
+    gt: Boxes
+    gt_entry: Indices
+    regions: Boxes
+    region_counts: Indices
+    codes: LabelCodes | None
+
+
+def _collect(films: Sequence[AnsweredFilm], labels: str) -> _Collected:
+    said = [[*film.pred_labels, *[None] * broken_boxes(film)] for film in films]
+    compared = labels != "ignore"
+    gt_names = [label_name(label, labels) for film in films for label in film.gt_labels]
+    pred_names = [label_name(label, labels) for row in said for label in row]
+    if compared and not all(gt_names):
+        raise ValueError(
+            "Expected a label for every reference box for `films`, got a blank one. "
+            'Name the finding, or use labels="ignore".'
+        )
+    names = sorted({*gt_names, *filter(None, pred_names)}) if compared else [""]
+    number = {name: i for i, name in enumerate(names)}
+    n = np.array([len(row) for row in said], dtype=np.int64)
+    m = np.array([len(film.gt) for film in films], dtype=np.int64)
+    every = np.arange(len(films))
+    # Without a label a box belongs to no entry.
+    label = np.array([number.get(name, -1) for name in pred_names], dtype=np.int64)
+    kept = label >= 0
+    codes = None
+    if labels == "synonyms":
+        all_said = [one for one, keep in zip(chain.from_iterable(said), kept.tolist(), strict=True) if keep]
+        codes = LabelCodes.of(all_said, chain.from_iterable(film.gt_labels for film in films), labels)
+    scores = [np.append(film.pred_scores, np.full(broken_boxes(film), np.nan)) for film in films]
+    return _Collected(
+        labels=names,
+        pred=_joined([with_broken_boxes(film) for film in films])[kept],
+        pred_entry=(np.repeat(every, n) * len(names) + label)[kept],
+        place=_place_within(np.repeat(every, n))[kept],
+        scores=np.concatenate([np.zeros(0), *scores])[kept],
+        gt=_joined([film.gt for film in films]),
+        gt_entry=np.repeat(every, m) * len(names) + np.array([number[name] for name in gt_names], dtype=np.int64),
+        regions=_joined([film.ignore for film in films]),
+        region_counts=np.array([len(film.ignore) for film in films], dtype=np.int64),
+        codes=codes,
+    )
+
+
+def _joined(box_arrays: Sequence[Boxes]) -> Boxes:
+    return np.concatenate([np.zeros((0, 4)), *box_arrays])
+
+
+def _place_within(entries: Indices) -> Indices:
+    """How many equal values stand before each value of an array in which equal values stand together.
+
+    >>> _place_within(np.array([3, 3, 7, 7, 7]))
+    array([0, 1, 0, 1, 2])
+    """
+    starts = np.flatnonzero(np.diff(entries, prepend=-1))
+    return np.arange(len(entries)) - np.repeat(starts, np.diff(np.append(starts, len(entries))))
+
+
+def _counts(ordered: Indices, entries: Indices) -> Indices:
+    return np.searchsorted(ordered, entries, side="right") - np.searchsorted(ordered, entries, side="left")
+
+
+def _sizes(found: _Collected, film_areas: Array, area: Area | None) -> tuple[Mask, Mask]:
+    """Which reference boxes, and which predicted boxes, are of the wanted size."""
+    if area is None:
+        return np.ones(len(found.gt), dtype=bool), np.ones(len(found.pred), dtype=bool)
+    wanted, own = (
+        area.holds(box_areas(boxes), film_areas[entry // len(found.labels)])
+        for boxes, entry in ((found.gt, found.gt_entry), (found.pred, found.pred_entry))
+    )
+    return wanted, own
+
+
+class _Entries(NamedTuple):
+    """Films and labels: their boxes one after the other, predicted ones in the order of the ranking."""
+
+    pred: Boxes
+    n: Indices
+    gt: Boxes
+    m: Indices
+    wanted: Mask
+    regions: Boxes
+    k: Indices
+    films: Indices
+    said: Array | None
+    true: Array | None
+    codes: LabelCodes | None
+
+
+def _match_entries(entries: _Entries, thresholds: Array, *, most_overlap_first: bool) -> NDArray[np.int8]:
+    """What each predicted box is matched with at each threshold, ``(thresholds, n)``."""
+    result = np.full((len(thresholds), len(entries.pred)), _NOTHING, dtype=np.int8)
+    shapes = np.column_stack([entries.n, entries.m, entries.k[entries.films]])
+    # Entries of one shape are one array, without padding.
+    for shape in np.unique(shapes, axis=0):
+        n, m, k = shape.tolist()
+        if not n or not m + k:
+            continue
+        same = np.flatnonzero((shapes == shape).all(axis=1))
+        for rows in np.array_split(same, -(-len(same) * n * (m + k) // _CELLS)):
+            pred, gt = positions(entries.n, rows), positions(entries.m, rows)
+            b = len(rows)
+            p, g = entries.pred[pred].reshape(b, n, 4), entries.gt[gt].reshape(b, m, 4)
+            iou = pairwise_iou(p, g)
+            if entries.codes is not None and entries.said is not None and entries.true is not None:
+                said, true = entries.said[pred].reshape(b, n, 1), entries.true[gt].reshape(b, 1, m)
+                iou = np.where(entries.codes.agree(said, true), iou, 0.0)
+            regions = entries.regions[positions(entries.k, entries.films[rows])].reshape(b, k, 4)
+            # A box may be a part of what the region holds: |P ∩ R| / |P|
+            share = np.swapaxes(pairwise_ioa(regions, p), 1, 2)
+            order = _by_overlap(iou) if most_overlap_first else np.tile(np.arange(n), (b, 1))
+            in_order = order[..., None]
+            matched = _match(
+                np.take_along_axis(iou, in_order, axis=1),
+                np.take_along_axis(share, in_order, axis=1),
+                entries.wanted[gt].reshape(b, m),
+                thresholds,
+            )
+            back = np.take_along_axis(matched, np.argsort(order, axis=1)[:, None, :], axis=2)
+            result[:, pred] = np.swapaxes(back, 0, 1).reshape(len(thresholds), -1)
+    return result
+
+
+def _by_overlap(iou: Array) -> Indices:
+    return np.argsort(-iou.max(axis=2, initial=0.0), axis=1, kind="stable")
+
+
+def _match(iou: Array, share: Array, wanted: Mask, thresholds: Array) -> NDArray[np.int8]:
+    """COCO's matching of many entries of one shape.
+
+    A wanted reference box comes before one that does not count, and that before nothing; a region can be taken any
+    number of times. Among equal IoUs the last reference box is taken.
+
+    Args:
+        iou: ``(b, n, m)``, predictions in the order in which they choose.
+        share: ``(b, n, k)`` of each prediction in each ignore region.
+        wanted: ``(b, m)`` whether the reference box counts.
+        thresholds: ``(t,)``.
+
+    Returns:
+        ``(b, t, n)`` what each prediction is matched with.
+    """
+    b, n, m = iou.shape
+    overlap = np.concatenate([iou, share], axis=2)
+    is_region = np.arange(overlap.shape[2]) >= m
+    counts = np.concatenate([wanted, np.zeros(share.shape[::2], dtype=bool)], axis=1)[:, None, :]
+    taken = np.zeros((b, len(thresholds), overlap.shape[2]), dtype=bool)
+    matched = np.full((b, len(thresholds), n), _NOTHING, dtype=np.int8)
+    for i in range(n):
+        own = overlap[:, None, i, :]
+        free = (own >= thresholds[:, None]) & ~taken
+        pool = np.where((free & counts).any(axis=2, keepdims=True), free & counts, free)
+        last_best = overlap.shape[2] - 1 - np.where(pool, own, -1.0)[..., ::-1].argmax(axis=2)
+        chosen = pool.any(axis=2, keepdims=True) & (np.arange(overlap.shape[2]) == last_best[..., None])
+        taken |= chosen & ~is_region
+        matched[..., i] = np.where((chosen & counts).any(axis=2), _WANTED, np.where(chosen.any(axis=2), _UNWANTED, 0))
+    return matched
+
+
+def _check(iou_thresholds: Sequence[float], ranking: str, labels: str, max_detections: int) -> None:
+    if not len(iou_thresholds) or not all(0 < threshold <= 1 for threshold in iou_thresholds):
+        raise ValueError(
+            f"Expected numbers in (0, 1] for the IoU thresholds, got {list(iou_thresholds)!r}. The usual value is 0.5."
+        )
+    _check_word("ranking", ranking, RANKINGS)
+    _check_word("labels", labels, LABEL_MATCHING)
+    if max_detections < 1:
+        raise ValueError(
+            f"Expected a positive whole number for `max_detections`, got {max_detections!r}. COCO takes 100."
+        )
+
+
+def _check_word(name: str, value: str, legal: Sequence[str]) -> None:
+    if value not in legal:
+        raise ValueError(f"Expected a known word for `{name}`, got {value!r}. Use one of: {', '.join(legal)}.")

@@ -1,0 +1,179 @@
+"""How much a change of the films costs: robust accuracy and attack success rate for answers made of boxes.
+
+The specification (§4) writes both for a classifier, ``f(x) = y``. An answer f(x) is a set of boxes, so:
+
+* **right**, ``f(x) = y``: the reward's own matcher leaves nothing over. Every reference box has a partner (IoU at least
+  the reward's τ, and labels that agree where the reward compares labels), no predicted box is without one, outside
+  ignored regions, and nothing stands broken in the place of a box. On a film without findings an answer is right if it
+  says that there is nothing; text that says neither is wrong.
+* **the same answer**, ``f(x′) = f(x)``: by the same matcher, with the first answer in the place of the reference, after
+  it was moved along with the film. Of invalid and broken boxes there are as many; of two answers without boxes, both
+  say that there is nothing, or neither does.
+
+Four figures, over N films:
+
+* ``robust_accuracy`` = 1/N Σ 1[f(x′) = y], the share of the changed films with a right answer; y moves with the film.
+* ``attack_success_rate`` = 1/N Σ 1[f(x′) ≠ f(x)], the specification's, over all films: also a wrong answer that gives
+  way to another wrong one, and even to the right one, is a success.
+* ``broken_share`` = Σ 1[f(x) = y and f(x′) ≠ y] / Σ 1[f(x) = y], which many papers call attack success rate: of the
+  films with a right answer the share that lost it.
+* ``mean_iou``, that of :mod:`grounding_rewards.metrics.counts`, on the changed films.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from grounding_rewards.boxes import Boxes, valid_boxes
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.bootstrap import RESAMPLES, Array, Estimate, ratio_estimates
+from grounding_rewards.metrics.pairing import pair_film
+from grounding_rewards.parsing import BROKEN_BOXES
+from grounding_rewards.rewards.grounding import GroundingReward
+
+#: Key of every figure and its heading in tables.
+ROBUSTNESS_FIGURES: dict[str, str] = {
+    "robust_accuracy": "robust accuracy",
+    "attack_success_rate": "attack success rate",
+    "broken_share": "right answers lost",
+    "mean_iou": "mean IoU",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class AnswerPair:
+    """The answers to one film as it is and as it was changed.
+
+    Attributes:
+        before: the film as it is.
+        after: the changed film, with the reference boxes where they are now.
+        moved: ``(n, 4)`` the predicted boxes of ``before``, where the change has moved them to.
+        kept: ``(n,)`` bool: False for those of which the change has left too little to ask for them again.
+    """
+
+    before: AnsweredFilm
+    after: AnsweredFilm
+    moved: Boxes
+    kept: np.ndarray
+
+    @staticmethod
+    def unmoved(before: AnsweredFilm, after: AnsweredFilm) -> AnswerPair:
+        """The answers to a film on which everything stayed in its place."""
+        return AnswerPair(before, after, before.pred, np.ones(len(before.pred), dtype=bool))
+
+
+def is_right(film: AnsweredFilm, reward: GroundingReward) -> bool:
+    """Whether an answer marks all that the reference marks and nothing else, ``f(x) = y``.
+
+    Args:
+        film: the film and its answer.
+        reward: whose threshold, matcher and comparison of labels decide.
+
+    Example:
+        >>> from grounding_rewards import get_reward
+        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]])
+        >>> is_right(film, get_reward("R3")), is_right(film, get_reward("R3", iou_threshold=0.9))
+        (True, False)
+    """
+    if _broken(film) or not (len(film.pred) or len(film.gt) or film.status == "empty"):
+        return False
+    explained = reward.explain(
+        film.pred, film.gt, ignore=film.ignore, pred_labels=film.pred_labels, gt_labels=film.gt_labels
+    )
+    return explained.fp == explained.fn == 0
+
+
+def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
+    """Whether both answers mark the same, ``f(x′) = f(x)``.
+
+    Args:
+        pair: the two answers.
+        reward: whose threshold, matcher and comparison of labels decide.
+
+    Example:
+        >>> from grounding_rewards import get_reward
+        >>> one, other = (AnsweredFilm("a", 100, 100, pred=[[0, 0, 10, side]]) for side in (10, 8))
+        >>> is_same_answer(AnswerPair.unmoved(one, other), get_reward("R3"))
+        True
+    """
+    before, after = pair.before, pair.after
+    if not len(before.pred) and not len(after.pred):
+        return (before.status == "empty") == (after.status == "empty") and _broken(before) == _broken(after)
+    old, new = valid_boxes(pair.moved), valid_boxes(after.pred)
+    if (~old).sum() + _broken(before) != (~new).sum() + _broken(after):
+        return False
+    asked = old & pair.kept
+    explained = reward.explain(
+        after.pred[new],
+        pair.moved[asked],
+        ignore=pair.moved[old & ~pair.kept],
+        pred_labels=_labels(after, new),
+        gt_labels=_labels(before, asked),
+    )
+    return explained.fp == explained.fn == 0
+
+
+def robustness_sums(pairs: Sequence[AnswerPair], reward: GroundingReward) -> dict[str, Array]:
+    """Every figure of :data:`ROBUSTNESS_FIGURES` as numerators and denominators per film.
+
+    Args:
+        pairs: one per film.
+        reward: whose threshold, matcher and comparison of labels decide.
+
+    Returns:
+        For each key a ``(films, 2)`` array, for :mod:`grounding_rewards.metrics.bootstrap`.
+    """
+    films = [_one_film(pair, reward) for pair in pairs]
+    return {key: np.array([film[key] for film in films], dtype=np.float64).reshape(-1, 2) for key in ROBUSTNESS_FIGURES}
+
+
+def _one_film(pair: AnswerPair, reward: GroundingReward) -> Mapping[str, tuple[float, float]]:
+    was_right, right = is_right(pair.before, reward), is_right(pair.after, reward)
+    return {
+        "robust_accuracy": (right, 1),
+        "attack_success_rate": (not is_same_answer(pair, reward), 1),
+        "broken_share": (was_right and not right, was_right),
+        "mean_iou": (float(pair_film(pair.after).ious.sum()), len(pair.after.gt)),
+    }
+
+
+def robustness_estimates(
+    pairs: Sequence[AnswerPair],
+    reward: GroundingReward,
+    *,
+    groups: Sequence[Any] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> dict[str, Estimate]:
+    """Every figure of :data:`ROBUSTNESS_FIGURES` with its 95 % bootstrap interval.
+
+    Args:
+        pairs: one per film.
+        reward: whose threshold, matcher and comparison of labels decide.
+        groups: the patient of each film, where known; the films of one patient are then drawn together.
+        resamples: number of bootstrap resamples.
+        seed: of the resampling.
+
+    Example:
+        >>> from grounding_rewards import get_reward
+        >>> from dataclasses import replace
+        >>> right = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]])
+        >>> wrong = replace(right, pred=[[50, 50, 60, 60]])
+        >>> pairs = [AnswerPair.unmoved(right, right), AnswerPair.unmoved(right, wrong)]
+        >>> {key: estimate.value for key, estimate in robustness_estimates(pairs, get_reward("R3")).items()}
+        {'robust_accuracy': 0.5, 'attack_success_rate': 0.5, 'broken_share': 0.5, 'mean_iou': 0.5}
+    """
+    return ratio_estimates(robustness_sums(pairs, reward), groups=groups, resamples=resamples, seed=seed)
+
+
+def _broken(film: AnsweredFilm) -> int:
+    return sum(film.rejected.get(reason, 0) for reason in BROKEN_BOXES)
+
+
+def _labels(film: AnsweredFilm, chosen: np.ndarray) -> list[str]:
+    # Two boxes without a label agree with each other, which the reward would not say of None.
+    return [label or "no label" for label, taken in zip(film.pred_labels, chosen, strict=True) if taken]

@@ -1,0 +1,155 @@
+"""Load what answers: a checkpoint, or an adapter with the model under it, by transformers or by vLLM."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.models.place import ADAPTER, adapter_config, check_place
+
+#: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.
+BACKENDS = ("transformers", "vllm", "auto")
+
+_SMALL_MODEL = 20_000_000
+# A process may wait for one that has more to generate; the libraries' minutes are too short for that.
+_PATIENCE = timedelta(days=7)
+_PROCESSORS = ("processor_config.json", "preprocessor_config.json")
+
+
+def choose_backend(backend: str) -> str:
+    """`transformers` or `vllm`, where `auto` may be given.
+
+    Raises:
+        ValueError: an unknown name, or vLLM that is not installed.
+
+    Example:
+        >>> choose_backend("transformers")
+        'transformers'
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"Expected a known word for `backend`, got {backend!r}. Use one of: {', '.join(BACKENDS)}.")
+    installed = find_spec("vllm") is not None
+    if backend == "vllm" and not installed:
+        raise ValueError(
+            "Expected vLLM to be installed for `backend`, got none. Install it with `pip install vllm`, "
+            "or use transformers."
+        )
+    if backend == "auto":
+        import torch
+
+        return "vllm" if installed and torch.cuda.is_available() else "transformers"
+    return backend
+
+
+def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any, Any]:
+    """A model and its processor: bfloat16 on a GPU where there is one, else float32 on the CPU.
+
+    Of several processes on one machine each takes the GPU of its own number. A small model on the CPU is given one
+    thread, for this whole Python process. An adapter is merged into the model under it where its kind can be, and
+    laid over it where not.
+
+    Args:
+        path: folder or name on the hub of a checkpoint, or of an adapter that PEFT saved.
+        backend: one of :data:`BACKENDS`; for vLLM the model is a ``VllmModel``, see ``vllm_backend.py``.
+
+    Raises:
+        ValueError: there is no such folder or no model in it, the model under an adapter is not where the adapter says,
+            an adapter or several processes are asked of vLLM, or vLLM is not installed.
+        OSError: there is no model of this name on the hub.
+    """
+    check_place(path)
+    adapter = adapter_config(path)
+    if choose_backend(backend) == "vllm":
+        return _load_vllm(path, adapter)
+    import torch
+
+    gpu = torch.cuda.is_available()
+    dtype = torch.bfloat16 if gpu else torch.float32
+    model, processor = _load_checkpoint(path, dtype) if adapter is None else _load_adapter(path, adapter, dtype)
+    if not gpu and model.num_parameters() < _SMALL_MODEL:
+        # Its steps are too short to share: threads that wait for each other make it slower, and on a machine
+        # with other work to do very much slower.
+        torch.set_num_threads(1)
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if gpu else torch.device("cpu")
+    return model.to(device), processor
+
+
+def process_state() -> Any:
+    """Accelerate's ``PartialState``: which of how many processes this is, over gloo where there is no GPU.
+
+    Example:
+        >>> state = process_state()
+        >>> state.num_processes, state.is_main_process
+        (1, True)
+    """
+    import torch
+    from accelerate import PartialState
+
+    state = PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
+    launched = int(os.environ.get("WORLD_SIZE", 1))
+    if state.num_processes != launched:
+        # Otherwise every process would do all the work, and write into the same file.
+        raise RuntimeError(
+            f"Expected {launched} processes, as the launcher started, got {state.num_processes}. "
+            "Make no PartialState or Accelerator before the first call of process_state()."
+        )
+    return state
+
+
+def _load_checkpoint(path: str | Path, dtype: Any) -> tuple[Any, Any]:
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+
+    return AutoModelForImageTextToText.from_pretrained(path, dtype=dtype), AutoProcessor.from_pretrained(path)
+
+
+def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tuple[Any, Any]:
+    from peft import PeftModel
+    from transformers import AutoModelForImageTextToText, AutoProcessor
+    from transformers.utils import has_file
+
+    base = _base_of(path, adapter)
+    try:
+        model = AutoModelForImageTextToText.from_pretrained(base, dtype=dtype)
+    except OSError as error:
+        raise ValueError(
+            f"Expected the model under the adapter {str(path)!r} at {base!r}, got none. Put it there, or correct "
+            f"`base_model_name_or_path` in {ADAPTER}."
+        ) from error
+    model = PeftModel.from_pretrained(model, path)
+    # Kinds that change no weights, such as prompt tuning, have nothing to merge.
+    if hasattr(model.base_model, "merge_and_unload"):
+        model = model.merge_and_unload()
+    # Trainers save the processor beside the adapter; PEFT alone does not.
+    own = any(has_file(path, name) for name in _PROCESSORS)
+    return model, AutoProcessor.from_pretrained(path if own else base)
+
+
+def _load_vllm(path: str | Path, adapter: dict[str, Any] | None) -> tuple[Any, Any]:
+    from transformers import AutoProcessor
+
+    from grounding_rewards.models.vllm_backend import load_vllm
+
+    if adapter is not None:
+        raise ValueError(
+            f"Expected a whole checkpoint for the vllm backend, got the adapter {str(path)!r}. Merge it first, "
+            "`load_model(path)[0].save_pretrained(folder)`, or use transformers."
+        )
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        raise ValueError(
+            f"Expected one process for the vllm backend, got {os.environ['WORLD_SIZE']}. "
+            "Start it without a launcher, or use transformers."
+        )
+    return load_vllm(str(path)), AutoProcessor.from_pretrained(path)
+
+
+def _base_of(path: str | Path, adapter: dict[str, Any]) -> str:
+    base = adapter.get("base_model_name_or_path")
+    if not base:
+        raise ValueError(
+            f"Expected `base_model_name_or_path` in {ADAPTER} of {str(path)!r}, got {base!r}. "
+            "Write the folder or name of the model that the adapter was trained on."
+        )
+    return str(base)

@@ -1,0 +1,337 @@
+"""Answers of a model, written to a file as they come: a run that was killed goes on where it was.
+
+The file `completions.jsonl` is there once all answers are. Until then, `completions.settings.json` says what they are
+generated from and how, and `completions.part-0.jsonl` has those of the first process, one a line, each batch written at
+once. When the same command is given again, a line that was half written is dropped and the batches that are missing are
+generated. Batches and their seeds follow from the settings alone, so the answers are those of a run that was never
+stopped, whatever the number of processes before and after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from grounding_rewards.commands.console import count_columns
+from grounding_rewards.data.resize import image_pixel_limit
+from grounding_rewards.models import vllm_backend
+from grounding_rewards.models.generate import Sampling, generate_batch
+from grounding_rewards.models.load import choose_backend, process_state
+
+#: Columns that stand beside the answer, so that the file can be scored and evaluated by itself.
+_CARRIED = (
+    *("patient_id", "boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "box_format"),
+    *("width", "height", "resized_width", "resized_height"),
+)
+# What of the settings is a digest, of which only that it differs can be said.
+_DIGESTS = ("model", "dataset")
+# Values of each weight that its fingerprint is made of.
+_PROBE = 16
+
+
+def generate_to_file(
+    model: Any,
+    processor: Any,
+    dataset: Any,
+    path: Path,
+    *,
+    samples: int = 1,
+    temperature: float = 0.0,
+    max_new_tokens: int = 256,
+    batch_size: int = 256,
+    seed: int = 0,
+    skip_special_tokens: bool = True,
+    backend: str = "transformers",
+    progress: str | None = None,
+) -> list[list[str]]:
+    """Generate answers and keep them in a file; give the same command again to go on after a stop.
+
+    Under `accelerate launch` or `torchrun` every process generates its share of the batches, and the first one merges
+    them. A line of the file has ``id``, ``sample`` (from 0), ``completion``, and of the row what rewards
+    read and the patient.
+
+    Args:
+        model: what :func:`grounding_rewards.models.load.load_model` gave for this backend.
+        processor: its processor.
+        dataset: rows with ``prompt`` (conversational), ``image`` and, as the name of the film, ``id``; without it, the
+            row's number from 0.
+        path: a file that ends in .jsonl.
+        samples: answers per film.
+        temperature: 0 decodes greedily, which gives one answer per film.
+        max_new_tokens: where an answer is cut off.
+        batch_size: answers generated at the same time; another one draws other samples.
+        seed: of the sampling.
+        skip_special_tokens: False for box formats whose syntax is made of special tokens.
+        backend: one of :data:`grounding_rewards.models.load.BACKENDS`.
+        progress: text beside a progress bar; no bar without it.
+
+    Returns:
+        For each row its ``samples`` answers, on every process.
+
+    Raises:
+        ValueError: a setting is out of range, two rows have one id, or the file was begun with other settings, another
+            model or another dataset; the message says which.
+    """
+    sampling = Sampling(samples, temperature, max_new_tokens, skip_special_tokens)
+    if batch_size < 1:
+        raise ValueError(f"Expected at least 1 for `batch_size`, got {batch_size}. Give what fits into memory.")
+    backend = _backend_of(model, backend)
+    rows = list(_light_rows(dataset))
+    files = _Files(Path(path), _film_ids(rows), samples)
+    settings = {
+        "model": _fingerprint(model),
+        "dataset": _digest(rows),
+        "backend": backend,
+        **asdict(sampling),
+        # Greedy answers depend on neither.
+        **({"seed": seed, "batch_size": batch_size} if temperature > 0 else {}),
+    }
+    if (limit := image_pixel_limit(processor)) is not None:
+        settings["max_image_pixels"] = limit
+    state = process_state()
+    files.check_settings(settings)
+    done = files.read()
+    films = max(1, batch_size // samples)
+    starts = enumerate(range(0, len(rows), films))
+    batches = [_Batch(k, range(start, min(start + films, len(rows)))) for k, start in starts]
+    left = [batch for batch in batches if any(key not in done for key in files.keys_of(batch.rows))]
+    unfinished = bool(left) or files.are_parts()
+    # Nobody may write before all have read.
+    state.wait_for_everyone()
+    if unfinished:
+        if state.is_main_process:
+            files.write_settings(settings)
+        state.wait_for_everyone()
+        mine = left[state.process_index :: state.num_processes]
+        note = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
+        title = f"{progress}{note}" if progress is not None and state.is_main_process else None
+        ask = vllm_backend.generate_batch if backend == "vllm" else generate_batch
+        with files.part(state.process_index) as part, _progress_bar(title, mine) as told:
+            for batch in mine:
+                asked = [dataset[i] for i in batch.rows]
+                answers = ask(model, processor, asked, sampling, seed=batch.seed(seed))
+                owners = [rows[i] for i in batch.rows for _ in range(samples)]
+                answered = zip(owners, files.keys_of(batch.rows), answers.texts, strict=True)
+                part.write("".join(_line(row, key, text) for row, key, text in answered if key not in done))
+                part.flush()
+                told(len(batch.rows), answers.tokens)
+        state.wait_for_everyone()
+        if state.is_main_process:
+            files.merge()
+        state.wait_for_everyone()
+        done = files.read()
+    return [[_completion(done[key]) for key in files.keys_of([i])] for i in range(len(rows))]
+
+
+class _Batch(NamedTuple):
+    """Rows that are asked at once."""
+
+    number: int
+    rows: range
+
+    def seed(self, seed: int) -> int:
+        """A seed of its own, so that a batch has the same answers whatever was generated before it."""
+        return int(np.random.SeedSequence([seed, self.number]).generate_state(1, np.uint32)[0])
+
+
+_Key = tuple[str, int]
+
+
+class _Files:
+    """The file of answers, its parts, and the settings beside them.
+
+    A key is the name of a film and the number of the sample.
+    """
+
+    def __init__(self, path: Path, ids: Sequence[str], samples: int) -> None:
+        if path.suffix != ".jsonl":
+            raise ValueError(f"Expected a file that ends in .jsonl for `path`, got {str(path)!r}. Rename it.")
+        self.path, self.ids, self.samples = path, ids, samples
+        self.settings_path = path.with_suffix(".settings.json")
+
+    def keys_of(self, rows: Iterable[int]) -> list[_Key]:
+        return [(self.ids[i], sample) for i in rows for sample in range(self.samples)]
+
+    def are_parts(self) -> bool:
+        return not self.path.is_file() or bool(self._parts())
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Refuse to go on with answers that were generated in another way."""
+        if not self.settings_path.is_file():
+            if found := self._files():
+                raise ValueError(
+                    f"Expected {str(self.settings_path)!r} beside {str(found[0])!r}, got none. Give another path: "
+                    "without its settings the file is not one to go on with."
+                )
+            return
+        try:
+            before = json.loads(self.settings_path.read_text(encoding="utf-8"))
+        except ValueError:
+            before = {}
+        changed = [
+            f"another {name}" if name in _DIGESTS else f"{name} {settings.get(name)!r} instead of {before.get(name)!r}"
+            for name in dict.fromkeys([*settings, *before])
+            if before.get(name) != settings.get(name)
+        ]
+        if changed:
+            raise ValueError(
+                f"Expected the settings that {str(self.path)!r} was begun with, got {', '.join(changed)}. "
+                f"Give the same again, or another path, or delete the file, {self.settings_path.name} and its parts."
+            )
+
+    def write_settings(self, settings: Mapping[str, Any]) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        _replace(self.settings_path, [json.dumps(settings, indent=2) + "\n"])
+
+    def read(self) -> dict[_Key, str]:
+        """The lines that are whole, by key."""
+        lines = {}
+        for path in self._files():
+            with path.open(encoding="utf-8", newline="\n") as file:
+                for number, line in enumerate(file, 1):
+                    # What has no end was cut off as the process was killed.
+                    if line.endswith("\n"):
+                        lines[_key(line, number, path)] = line
+        return lines
+
+    @contextmanager
+    def part(self, process: int) -> Iterator[Any]:
+        """The part of one process, open at its end, without a half-written line."""
+        file = self.path.with_suffix(f".part-{process}.jsonl")
+        with file.open("ab+") as raw:
+            raw.seek(0)
+            whole = sum(len(line) for line in raw if line.endswith(b"\n"))
+            raw.truncate(whole)
+        with file.open("a", encoding="utf-8", newline="\n") as text:
+            yield text
+
+    def merge(self) -> None:
+        """Write all answers in the order of the dataset, and remove the parts."""
+        lines = self.read()
+        keys = self.keys_of(range(len(self.ids)))
+        if missing := [key for key in keys if key not in lines]:
+            raise ValueError(
+                f"Expected the parts of all processes in {str(self.path.parent)!r}, got no answer for film "
+                f"{missing[0][0]!r}. Several machines need one folder that all of them see."
+            )
+        _replace(self.path, (lines[key] for key in keys))
+        for part in self._parts():
+            part.unlink()
+
+    def _files(self) -> list[Path]:
+        return [*([self.path] if self.path.is_file() else []), *self._parts()]
+
+    def _parts(self) -> list[Path]:
+        # Not by a pattern: a name may hold brackets.
+        files = self.path.parent.iterdir() if self.path.parent.is_dir() else ()
+        opening = f"{self.path.stem}.part-"
+        return sorted(file for file in files if file.name.startswith(opening) and file.suffix == ".jsonl")
+
+
+def _replace(path: Path, lines: Iterable[str]) -> None:
+    """Write a file that is there as a whole or not at all."""
+    unfinished = path.with_name(path.name + ".unfinished")
+    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(lines)
+    os.replace(unfinished, path)
+
+
+def _key(line: str, number: int, file: Path) -> _Key:
+    try:
+        row = json.loads(line)
+        return str(row["id"]), int(row["sample"])
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(
+            f"Expected an answer in line {number} of {str(file)!r}, got {line[:80]!r}. Delete that line and go on."
+        ) from None
+
+
+def _line(row: Mapping[str, Any], key: _Key, text: str) -> str:
+    carried = {name: row[name] for name in _CARRIED if row.get(name) is not None}
+    # ASCII, so that half a character of a text that was cut off can be written as well.
+    return json.dumps({"id": key[0], "sample": key[1], "completion": text, **carried}) + "\n"
+
+
+def _completion(line: str) -> str:
+    return json.loads(line)["completion"]
+
+
+def _backend_of(model: Any, backend: str) -> str:
+    chosen = choose_backend(backend)
+    if (chosen == "vllm") != isinstance(model, vllm_backend.VllmModel):
+        raise ValueError(
+            f"Expected a model that load_model(path, backend={backend!r}) gave, got {type(model).__name__}. "
+            "Load it for the backend that is to generate."
+        )
+    return chosen
+
+
+def _light_rows(dataset: Any) -> Iterator[dict[str, Any]]:
+    """The rows without their images, which need not be decoded to say what a row is."""
+    if hasattr(dataset, "remove_columns"):
+        dataset = dataset.remove_columns([name for name in ("image", "images") if name in dataset.column_names])
+    for row in dataset:
+        yield {name: value for name, value in row.items() if name not in ("image", "images")}
+
+
+def _film_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    ids = [str(row.get("id", i)) for i, row in enumerate(rows)]
+    seen: dict[str, int] = {}
+    for i, name in enumerate(ids):
+        if seen.setdefault(name, i) != i:
+            raise ValueError(
+                f"Expected a different `id` in every row, got {name!r} in rows {seen[name]} and {i}. "
+                "Answers are kept by it: add what tells the rows apart."
+            )
+    return ids
+
+
+def _digest(rows: Iterable[Mapping[str, Any]]) -> str:
+    digest = hashlib.sha256()
+    for row in rows:
+        digest.update(json.dumps(row, sort_keys=True, default=str).encode())
+    return digest.hexdigest()[:16]
+
+
+def _fingerprint(model: Any) -> str:
+    """A digest that changes with the weights: of a few values of each of them, or of the files that vLLM has read."""
+    digest = hashlib.sha256()
+    if isinstance(model, vllm_backend.VllmModel):
+        digest.update(model.path.encode())
+        for file in sorted(Path(model.path).glob("*.safetensors")):
+            digest.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())
+        return digest.hexdigest()[:16]
+    for name, weight in sorted(model.state_dict().items()):
+        values = weight.detach().flatten()
+        probe = values[:: max(1, len(values) // _PROBE)]
+        digest.update(f"{name} {tuple(weight.shape)} {probe.float().tolist()}".encode())
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _progress_bar(title: str | None, batches: Sequence[_Batch]) -> Iterator[Callable[[int, int], None]]:
+    """A bar over films with the rates of films and tokens; without a title there is none."""
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn
+
+    rates = TextColumn("{task.fields[rates]}")
+    with Progress(*count_columns(), rates, console=Console(stderr=True), disable=title is None) as bar:
+        task = bar.add_task(title or "", total=sum(len(batch.rows) for batch in batches), rates="")
+        started = time.monotonic()
+        done = np.zeros(2)
+
+        def told(more_films: int, more_tokens: int) -> None:
+            done[:] += more_films, more_tokens
+            of_films, of_tokens = done / (time.monotonic() - started)
+            bar.update(task, advance=more_films, rates=f"{of_films:.1f} films/s, {of_tokens:.0f} tokens/s")
+
+        yield told

@@ -1,0 +1,327 @@
+"""Projected gradient descent on what a vision-language model sees: the least change that makes its answer unlikely.
+
+The attack moves ``pixel_values``, the numbers that a processor makes of a film, to lower the likelihood of the gold
+answer, by at most ε in every pixel. ε is a part of the range of intensities, 8/255 for example; each channel's mean
+and standard deviation turn it into the processor's units. No intensity leaves its range, and where a processor repeats
+a still image in time, as those of the Qwen2-VL kind do, all copies are changed alike.
+
+The pixels are those that the model is fed, after resizing, and they are not rounded to 8 bits: the attacker of
+Madry et al., Towards Deep Learning Models Resistant to Adversarial Attacks, 2018 (arXiv:1706.06083), who knows the
+model. Steps follow the sign of the gradient, from a random start, and the last one counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+_CHANNELS = 3
+
+
+@dataclass(frozen=True)
+class PGD:
+    """An attack.
+
+    Attributes:
+        epsilon: largest change of an intensity, as a part of their range, in [0, 1]; 0 changes nothing.
+        steps: number of gradient steps, at least 1.
+        step_size: of one step, as a part of the range of intensities; ``2.5 · epsilon / steps`` without it, with which
+            the attack can reach every point of its ball from every other (Madry et al., §5).
+        seed: of the random start.
+
+    Raises:
+        ValueError: a number out of range.
+
+    Example:
+        >>> PGD(8 / 255).step == 2.5 * (8 / 255) / 10
+        True
+    """
+
+    epsilon: float
+    steps: int = 10
+    step_size: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon <= 1:
+            raise ValueError(
+                f"Expected a part of the range of intensities for `epsilon`, got {self.epsilon}. "
+                "Give a number from 0 to 1, such as 4/255."
+            )
+        if self.steps < 1:
+            raise ValueError(f"Expected at least 1 for `steps`, got {self.steps}. Use epsilon 0 for no attack.")
+        if self.step_size is not None and not 0 < self.step_size < math.inf:
+            raise ValueError(
+                f"Expected a number above 0 for `step_size`, got {self.step_size}. "
+                "Leave it out for 2.5 * epsilon / steps."
+            )
+
+    @property
+    def step(self) -> float:
+        """The size of one step, as a part of the range of intensities."""
+        return 2.5 * self.epsilon / self.steps if self.step_size is None else self.step_size
+
+
+class PixelScale(NamedTuple):
+    """How ``pixel_values`` hold intensities: ``value = low + span · intensity``, for intensities in [0, 1].
+
+    Attributes:
+        shape: of a view of the values in which channels, and repetitions in time, have axes of their own.
+        low: value of black, of a shape that goes with ``shape``.
+        span: value of white minus that of black, likewise.
+        repeated: the axis of ``shape`` along which a still image is repeated; None where it is not.
+    """
+
+    shape: tuple[int, ...]
+    low: Tensor
+    span: Tensor
+    repeated: int | None = None
+
+
+def pixel_scale(pixel_values: Tensor, processor: Any) -> PixelScale:
+    """Read from a processor how its pixel values hold intensities.
+
+    Args:
+        pixel_values: of still images: ``(…, channels, height, width)``, or ``(patches, channels · repetitions ·
+            patch_size²)`` as processors of the Qwen2-VL kind give; in any other order where all channels are normalised
+            alike.
+        processor: a ``transformers`` processor or image processor.
+
+    Raises:
+        ValueError: the order of the values is not known, and matters.
+
+    Example:
+        >>> import torch
+        >>> class ImageProcessor:
+        ...     image_mean, image_std = [0.5, 0.5, 0.5], [0.25, 0.25, 0.25]
+        ...     do_rescale, rescale_factor, do_normalize = True, 1 / 255, True
+        >>> scale = pixel_scale(torch.zeros(2, 3, 8, 8), ImageProcessor())
+        >>> scale.low.flatten(), scale.span.flatten()
+        (tensor([-2., -2., -2.]), tensor([4., 4., 4.]))
+    """
+    import torch
+
+    image_processor = getattr(processor, "image_processor", processor)
+    normalised = getattr(image_processor, "do_normalize", True)
+    mean = _per_channel(getattr(image_processor, "image_mean", None) if normalised else None, 0.0)
+    std = _per_channel(getattr(image_processor, "image_std", None) if normalised else None, 1.0)
+    # value = (intensity · 255 · rescale_factor - mean) / std
+    rescaled = getattr(image_processor, "do_rescale", True)
+    white = 255 * (getattr(image_processor, "rescale_factor", 1 / 255) if rescaled else 1.0)
+    shape, channel, repeated = _layout(pixel_values, image_processor, alike=bool(np.ptp(mean) == np.ptp(std) == 0))
+    kept = [1] * len(shape)
+    if channel is None:
+        mean, std = mean[:1], std[:1]
+    else:
+        kept[channel] = _CHANNELS
+    low, span = (
+        torch.tensor(values, dtype=torch.float32, device=pixel_values.device).reshape(kept)
+        for values in (-mean / std, white / std)
+    )
+    return PixelScale(shape, low, span, repeated)
+
+
+def _per_channel(values: float | Sequence[float] | None, default: float) -> np.ndarray:
+    return np.broadcast_to(np.asarray(default if values is None else values, dtype=np.float64), _CHANNELS)
+
+
+def _layout(
+    pixel_values: Tensor, image_processor: Any, *, alike: bool
+) -> tuple[tuple[int, ...], int | None, int | None]:
+    """The shape of :class:`PixelScale`, its axis of channels, and its axis of repetitions."""
+    shape = tuple(pixel_values.shape)
+    if len(shape) >= 4 and shape[-3] == _CHANNELS:
+        return shape, len(shape) - 3, None
+    side = getattr(image_processor, "patch_size", None)
+    if len(shape) == 2 and isinstance(side, int) and shape[1] % (_CHANNELS * side**2) == 0:
+        # A patch is written channel by channel, and in a channel image by image.
+        view = (shape[0], _CHANNELS, shape[1] // (_CHANNELS * side**2), side**2)
+        images = pixel_values.reshape(view)
+        if (images == images[:, :, :1]).all():
+            return view, 1, 2
+    if alike:
+        return shape, None, None
+    raise ValueError(
+        "Expected pixel values of shape (…, 3, height, width) or (patches, 3 · repetitions · patch_size²) for "
+        f"`pixel_values`, got {shape}, with channels that are not normalised alike. The attack does not know this "
+        "processor: it would change one channel by the measure of another."
+    )
+
+
+def project_gradient(
+    loss: Callable[[Tensor], Tensor],
+    pixel_values: Tensor,
+    scale: PixelScale,
+    attack: PGD,
+    rng: np.random.Generator | None = None,
+) -> Tensor:
+    """Raise a loss by a change of the pixel values that stays within ε.
+
+    ``x ← clip(x + α · sign(∇ loss(x)))`` to the ball of radius ε around the film and to the range of intensities.
+
+    Args:
+        loss: ``pixel_values → ()``, differentiable.
+        pixel_values: of any shape, floating point; left as they are.
+        scale: from :func:`pixel_scale`.
+        attack: its strength.
+        rng: of the random start; made from the attack's seed without it. Films that are attacked one batch after the
+            other with the same generator start as they would in a single batch.
+
+    Returns:
+        New values of the same shape; those that were given where ε is 0.
+
+    Raises:
+        ValueError: the loss has no gradient with regard to the pixel values, or one that is not finite.
+
+    Example:
+        A loss that grows with every value: each intensity goes up by ε, or to white.
+
+        >>> import torch
+        >>> values = torch.tensor([[[[0.2]], [[0.5]], [[0.99]]]])
+        >>> scale = PixelScale((1, 3, 1, 1), torch.zeros(1), torch.ones(1))
+        >>> project_gradient(torch.sum, values, scale, PGD(0.1)).flatten()
+        tensor([0.3000, 0.6000, 1.0000])
+    """
+    import torch
+
+    if attack.epsilon == 0:
+        return pixel_values
+    rng = np.random.default_rng(attack.seed) if rng is None else rng
+    film = pixel_values.detach().float().reshape(scale.shape)
+    # One of several equal images stands for all of them.
+    still = film if scale.repeated is None else film.narrow(scale.repeated, 0, 1)
+    radius, step = attack.epsilon * scale.span, attack.step * scale.span
+    # Resizing with negative weights can leave a value just outside the range, where it may stay.
+    lowest = torch.minimum(torch.maximum(still - radius, scale.low), still)
+    highest = torch.maximum(torch.minimum(still + radius, scale.low + scale.span), still)
+    start = torch.from_numpy(rng.uniform(-1.0, 1.0, still.shape).astype(np.float32)).to(film.device)
+    x = torch.clamp(still + radius * start, lowest, highest)
+    for _ in range(attack.steps):
+        with torch.enable_grad():
+            x.requires_grad_(True)
+            values = x.expand(scale.shape).reshape(pixel_values.shape).to(pixel_values.dtype)
+            gradient = _gradient(loss(values), x)
+        x = torch.clamp(x.detach() + step * gradient.sign(), lowest, highest)
+    return x.expand(scale.shape).reshape(pixel_values.shape).to(pixel_values.dtype)
+
+
+def _gradient(loss: Tensor, x: Tensor) -> Tensor:
+    import torch
+
+    gradient = torch.autograd.grad(loss, x, allow_unused=True)[0] if loss.requires_grad else None
+    if gradient is None:
+        raise ValueError(
+            "Expected a model that passes gradients on to its pixel values, got none. Load it in a floating-point type "
+            "and without a compiled or quantised vision tower that has no backward pass."
+        )
+    if not torch.isfinite(gradient).all():
+        raise ValueError(
+            "Expected finite gradients with regard to the pixel values, got NaN or infinity. "
+            "Load the model in float32 or bfloat16."
+        )
+    return gradient
+
+
+def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_token_id: int) -> Callable[..., Tensor]:
+    """How unlikely a model finds given answers to films, as a function of the pixel values.
+
+    ``-Σ log p(token | film, prompt, tokens before)`` over the tokens of every answer. Films do not mix, so that the
+    gradient with regard to a film is that of its own answer.
+
+    Args:
+        model: a transformers vision-language model.
+        inputs: what its processor made of b films and prompts, padded on the left.
+        answers: the b answers as token ids.
+        pad_token_id: fills up the shorter answers.
+
+    Returns:
+        ``pixel_values → ()``, in nats.
+
+    Raises:
+        ValueError: as many answers as films are needed, none of them empty.
+    """
+    import torch
+
+    prompt = inputs["input_ids"]
+    if len(answers) != len(prompt) or not all(answers):
+        raise ValueError(
+            f"Expected {len(prompt)} answers of at least one token for `answers`, got {len(answers)} of "
+            f"{sorted(map(len, answers))} tokens. Give the gold answer of every film."
+        )
+    longest = max(map(len, answers))
+    rows = [[*answer, *[pad_token_id] * (longest - len(answer))] for answer in answers]
+    ids = torch.tensor(rows, device=prompt.device)
+    counts = torch.tensor([[n < len(answer) for n in range(longest)] for answer in answers], device=prompt.device)
+    extended = {key: value for key, value in inputs.items() if key != "pixel_values"}
+    for key, value in extended.items():
+        # What says something about each token of the prompt says 0, plain text, about those of the answer.
+        if getattr(value, "shape", None) == prompt.shape:
+            extended[key] = torch.cat([value, torch.zeros_like(ids, dtype=value.dtype)], dim=1)
+    extended["input_ids"] = torch.cat([prompt, ids], dim=1)
+    mask = inputs.get("attention_mask", torch.ones_like(prompt))
+    extended["attention_mask"] = torch.cat([mask, counts.to(mask.dtype)], dim=1)
+
+    def loss(pixel_values: Tensor) -> Tensor:
+        logits = model(**extended, pixel_values=pixel_values, use_cache=False).logits
+        # The token at position t is predicted at t - 1.
+        said = logits[:, prompt.shape[1] - 1 : -1].float().log_softmax(dim=-1)
+        return -said.gather(-1, ids[..., None])[..., 0][counts].sum()
+
+    return loss
+
+
+class AttackingProcessor:
+    """A processor whose pixel values are attacked on their way to the model.
+
+    Handed to :func:`grounding_rewards.models.generate.generate` in the place of the processor, it lets the model
+    answer films as the attack has changed them, with prompts, batches and decoding as they always are.
+
+    Args:
+        processor: the model's own.
+        model: a transformers vision-language model, in evaluation mode when it is attacked.
+        answers: the gold answer to every film, in the order in which the films are asked about.
+        attack: its strength.
+    """
+
+    def __init__(self, processor: Any, model: Any, answers: Sequence[str], attack: PGD) -> None:
+        self._processor = processor
+        self._model = model
+        self._answers: Iterator[str] = iter(answers)
+        self._attack = attack
+        self._rng = np.random.default_rng(attack.seed)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._processor, name)
+
+    def apply_chat_template(self, conversations: Sequence[Any], **kwargs: Any) -> Any:
+        """What the processor makes of the conversations, with pixel values that are attacked."""
+        inputs = self._processor.apply_chat_template(conversations, **kwargs).to(self._model.device)
+        pixel_values = inputs.get("pixel_values")
+        if getattr(pixel_values, "dtype", None) is None or not pixel_values.is_floating_point():
+            raise ValueError(
+                f"Expected one array of numbers for the processor's `pixel_values`, got {type(pixel_values).__name__}. "
+                "The attack needs a model that takes its films as one tensor."
+            )
+        tokenizer = getattr(self._processor, "tokenizer", self._processor)
+        answers = [self._tokens(tokenizer, next(self._answers)) for _ in conversations]
+        inputs["pixel_values"] = project_gradient(
+            answer_loss(self._model, inputs, answers, tokenizer.pad_token_id),
+            pixel_values,
+            pixel_scale(pixel_values, self._processor),
+            self._attack,
+            self._rng,
+        )
+        return inputs
+
+    @staticmethod
+    def _tokens(tokenizer: Any, answer: str) -> list[int]:
+        """The answer with its end, which a model must find likely as well to stop there."""
+        end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
+        return [*tokenizer(answer, add_special_tokens=False)["input_ids"], *end]

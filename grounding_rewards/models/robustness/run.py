@@ -1,0 +1,192 @@
+"""Ask a model about films as they are and about films that were changed, and measure what that costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.evaluation.answers import reads_special_tokens
+from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
+from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.metrics.bootstrap import RESAMPLES
+from grounding_rewards.metrics.parts import RobustnessPoint
+from grounding_rewards.metrics.robustness import AnswerPair, robustness_estimates
+from grounding_rewards.models.robustness.corruptions import CORRUPTIONS, STRENGTHS, corrupt, corrupt_boxes
+from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor
+from grounding_rewards.rewards.grounding import GroundingReward
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+FAMILIES = ("corruptions", "pgd")
+EPSILONS = (0.0, 1 / 255, 2 / 255, 4 / 255, 8 / 255)
+
+_HEAVY = ("prompt", "image")
+
+
+@dataclass(frozen=True)
+class Changes:
+    """Which changes a model's answers are measured under.
+
+    Attributes:
+        families: `corruptions`, `pgd` or both.
+        corruptions: names out of :data:`grounding_rewards.models.robustness.corruptions.CORRUPTIONS`.
+        strengths: of the corruptions, 1 to 5.
+        epsilons: largest changes of an intensity, as parts of their range.
+        steps: of the attack.
+        step_size: of the attack, as a part of the range of intensities; ``2.5 · ε / steps`` without it.
+        seed: of what is left to chance in corruptions and attacks, and of the bootstrap.
+
+    Raises:
+        ValueError: an unknown family or corruption, or a number out of range.
+    """
+
+    families: tuple[str, ...] = FAMILIES
+    corruptions: tuple[str, ...] = tuple(CORRUPTIONS)
+    strengths: tuple[int, ...] = STRENGTHS
+    epsilons: tuple[float, ...] = EPSILONS
+    steps: int = 10
+    step_size: float | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, legal in (("families", FAMILIES), ("corruptions", tuple(CORRUPTIONS)), ("strengths", STRENGTHS)):
+            for value in getattr(self, name):
+                if value not in legal:
+                    raise ValueError(
+                        f"Expected some of {', '.join(map(str, legal))} for `{name}`, got {value!r}. "
+                        "Choose among these."
+                    )
+        self.attacks()
+
+    def attacks(self) -> list[PGD]:
+        """The attack of each ε."""
+        return [PGD(epsilon, self.steps, self.step_size, self.seed) for epsilon in self.epsilons]
+
+
+def robustness(
+    model: Any,
+    processor: Any,
+    dataset: Dataset,
+    reward: GroundingReward,
+    changes: Changes | None = None,
+    *,
+    max_new_tokens: int = 256,
+    batch_size: int = 16,
+    resamples: int = RESAMPLES,
+    progress: str | None = None,
+) -> list[RobustnessPoint]:
+    """Robust accuracy, attack success rate and mean IoU of greedy answers to changed films.
+
+    Every film is changed in its own way, which ``changes.seed`` and its row number decide. Intervals are over patients
+    where the dataset knows them, else over films.
+
+    Args:
+        model: a transformers vision-language model; for ``pgd`` one that passes gradients on to its pixel values.
+        processor: its processor.
+        dataset: rows with the package's columns, among them ``box_format`` unless the reward has one. The reference is
+            the column ``boxes``.
+        reward: reads the answers; its threshold, matcher and comparison of labels decide what is right.
+        changes: which ones; all without it.
+        max_new_tokens: where an answer is cut off.
+        batch_size: films answered, and attacked, at the same time.
+        resamples: number of bootstrap resamples.
+        progress: text beside the progress bars; no bars without it.
+
+    Returns:
+        For each corruption the film as it is (strength 0) and each strength; then a point for each ε.
+
+    Raises:
+        ValueError: the processor's pixel values cannot be attacked, or the model has no gradients, or is run by vLLM.
+    """
+    from grounding_rewards.models.generate import generate
+    from grounding_rewards.models.vllm_backend import VllmModel
+
+    if isinstance(model, VllmModel):
+        raise ValueError(
+            "Expected a model that transformers runs for `model`, got one that vLLM runs. Load it with "
+            "backend='transformers'."
+        )
+    changes = changes or Changes()
+    columns = dataset.remove_columns([name for name in _HEAVY if name in dataset.column_names])
+    rows = columns.to_list()
+    gold = [gold_answer(row, reward.box_format or row["box_format"]) for row in rows]
+    settings: dict[str, Any] = {
+        "temperature": 0,
+        "max_new_tokens": max_new_tokens,
+        "batch_size": batch_size,
+        "skip_special_tokens": not reads_special_tokens(dataset, reward),
+    }
+
+    def said(shown: Any, of: Any, what: str) -> list[AnsweredFilm]:
+        texts = generate(model, of, shown, progress=progress and f"{progress}, {what}", **settings)
+        return read_answers(rows, texts, reward)
+
+    def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
+        figures = robustness_estimates(pairs, reward, groups=groups, resamples=resamples, seed=changes.seed)
+        return RobustnessPoint(
+            family,
+            name,
+            strength,
+            accuracy=figures["robust_accuracy"],
+            attack_success_rate=figures["attack_success_rate"],
+            mean_iou=figures["mean_iou"],
+            broken_share=figures["broken_share"],
+        )
+
+    before = said(dataset, processor, "films as they are")
+    groups = patients_of(before)
+    points = []
+    for name in changes.corruptions if "corruptions" in changes.families else ():
+        points.append(point("corruptions", name, 0, list(map(AnswerPair.unmoved, before, before))))
+        for strength in changes.strengths:
+            films = CorruptedFilms(dataset, name, strength, changes.seed)
+            after = said(films, processor, f"{name} {strength}")
+            points.append(point("corruptions", name, strength, list(films.pairs(before, after))))
+    for attack in changes.attacks() if "pgd" in changes.families else ():
+        attacking = AttackingProcessor(processor, model, gold, attack)
+        after = said(dataset, attacking, f"attack with ε = {attack.epsilon:.4f}")
+        points.append(point("pgd", "pgd", attack.epsilon, list(map(AnswerPair.unmoved, before, after))))
+    return points
+
+
+class CorruptedFilms:
+    """The rows of a dataset with every image corrupted when it is asked for; boxes are left to :meth:`pairs`.
+
+    Args:
+        dataset: rows with ``image``.
+        name: of the corruption.
+        strength: 1 to 5.
+        seed: with the row number the seed of each film.
+    """
+
+    def __init__(self, dataset: Any, name: str, strength: int, seed: int) -> None:
+        self._dataset, self._name, self._strength, self._seed = dataset, name, strength, seed
+
+    def __len__(self) -> int:
+        return len(self._dataset)
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        row = self._dataset[i]
+        image = corrupt(row["image"], [], self._name, self._strength, seed=(self._seed, i)).image
+        return {**row, "image": image}
+
+    def pairs(self, before: Sequence[AnsweredFilm], after: Sequence[AnsweredFilm]) -> Iterator[AnswerPair]:
+        """Each film with both answers, and everything where the corruption has moved it to.
+
+        What is left of a reference box that is gone becomes an ignored region: to mark it is neither right nor wrong.
+        """
+        for i, (old, new) in enumerate(zip(before, after, strict=True)):
+            (gt, kept), (ignore, _), (moved, moved_kept) = (
+                corrupt_boxes(
+                    boxes, self._name, self._strength, width=old.width, height=old.height, seed=(self._seed, i)
+                )
+                for boxes in (old.gt, old.ignore, old.pred)
+            )
+            labels = tuple(label for label, stays in zip(old.gt_labels, kept, strict=True) if stays)
+            changed = replace(new, gt=gt[kept], gt_labels=labels, ignore=np.concatenate([ignore, gt[~kept]]))
+            yield AnswerPair(old, changed, moved, moved_kept)

@@ -1,0 +1,780 @@
+"""From the text of completions to rewards: the callable that TRL takes.
+
+A completion is read in its box format, its boxes are converted to original pixels, matched and scored. On model text
+everything here is total; on a wrong dataset or configuration it raises at once and says what to do.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from grounding_rewards.boxes import Frame, frame_to_pixel
+from grounding_rewards.columns import (
+    References,
+    column_of,
+    frames_of_rows,
+    ignore_regions,
+    known_sizes,
+    read_references,
+    with_ground_truth,
+)
+from grounding_rewards.parsing import (
+    BROKEN_BOXES,
+    REJECT_REASONS,
+    STATUSES,
+    BoxFormat,
+    ParsedBoxes,
+    RawBoxes,
+    format_boxes,
+    get_box_format,
+    read_boxes,
+)
+from grounding_rewards.rewards.base import BoxBatch, Explanation, Outcomes, check_choice, positions
+from grounding_rewards.rewards.f_beta import MeanIoUReward
+from grounding_rewards.rewards.label_matching import LabelCodes
+from grounding_rewards.rewards.registry import make_box_reward
+from grounding_rewards.space_check import SpaceAuditor, SpaceWarning
+
+#: What every call logs, each under the reward's name (``"R4/mean_iou"``): means over the completions of the call.
+#: ``hallucination_rate`` alone is a mean over the completions on films without findings, NaN where there is none.
+METRIC_KEYS: tuple[str, ...] = (
+    "f_beta",
+    "quality",
+    "precision",
+    "recall",
+    "mean_iou",
+    "boxes",
+    *(f"status/{status}" for status in STATUSES),
+    *(f"rejected/{reason}" for reason in REJECT_REASONS),
+    "negatives",
+    "hallucinated",
+    "hallucination_rate",
+)
+
+
+@dataclass(frozen=True)
+class ScoredCompletion:
+    """One completion, read and scored.
+
+    Attributes:
+        reward: the number that the trainer gets.
+        reason: one line for a person: why.
+        parsed: the boxes that the text says, in original pixels, its status and what was rejected.
+        explanation: matches, F-beta and quality.
+        reader: whose boxes of the column ``reader_boxes`` it was scored against, the best for the completion; None
+            where the row has one reference.
+    """
+
+    reward: float
+    reason: str
+    parsed: ParsedBoxes
+    explanation: Explanation
+    reader: int | None = None
+
+
+@dataclass(frozen=True)
+class GroundingReward:
+    """A reward on text: reads boxes out of completions and scores them. Made by :func:`get_reward`.
+
+    Frozen, hashable and picklable, with ``__name__``, as TRL wants its reward functions.
+
+    Attributes:
+        name: the name under which TRL logs it.
+        box_reward: the reward on boxes: an object with ``score(pred, gt)``.
+        box_format: how the model writes boxes: a name, or a format that :func:`get_box_format` made of what was given;
+            None takes the name from the ``box_format`` column.
+        on_unparseable: what a text without boxes and without a stated negative earns on a film without findings:
+            ``"zero"``, or ``"empty"``, the bonus for a correct negative.
+        on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off, ``"zero"`` gives it 0.
+        tokenizer: decodes ``completion_ids`` where special tokens carry the syntax of the boxes.
+        stop_ids: tokens that end a completion, beside the tokenizer's own end and padding, and are no part of it.
+    """
+
+    name: str
+    box_reward: Any
+    box_format: str | BoxFormat | None = None
+    on_unparseable: str = "zero"
+    on_truncated: str = "keep"
+    # Tokenizers compare by identity, so that a copy of a reward would not be equal to it.
+    tokenizer: Any = field(default=None, compare=False, repr=False)
+    stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
+    # It only watches: what it has seen plays no part in what a completion earns.
+    _auditor: SpaceAuditor = field(default_factory=SpaceAuditor, init=False, compare=False, repr=False)
+    # Box formats whose special tokens were seen in the text, so that no tokenizer is needed to find them.
+    _keeps_tokens: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.box_format is not None:
+            made = get_box_format(self.box_format)
+            if not isinstance(self.box_format, str):
+                # A mapping could be changed later, and has no hash.
+                object.__setattr__(self, "box_format", made)
+            self._refuse_lost_labels([made])
+        if self.tokenizer is not None:
+            object.__setattr__(self, "tokenizer", _tokenizer_of(self.tokenizer))
+        check_choice(self, "on_unparseable", ("zero", "empty"))
+        check_choice(self, "on_truncated", ("keep", "zero"))
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    @property
+    def compares_labels(self) -> bool:
+        """Whether a box with the wrong label matches nothing, so that the dataset needs labels."""
+        return getattr(self.box_reward, "label_matching", "ignore") != "ignore"
+
+    def score(
+        self,
+        pred: ArrayLike,
+        gt: ArrayLike,
+        *,
+        ignore: ArrayLike | None = None,
+        pred_labels: Sequence[str | None] | None = None,
+        gt_labels: Sequence[str] | None = None,
+    ) -> float:
+        """Reward of predicted boxes ``(n, 4)`` against ground truth ``(m, 4)``, in one common space.
+
+        Args:
+            pred: ``(n, 4)`` xyxy.
+            gt: ``(m, 4)`` xyxy.
+            ignore: ``(k, 4)`` xyxy: regions in which a prediction that matches nothing does not count.
+            pred_labels: n labels, None where a box has none; for a reward that compares labels.
+            gt_labels: m labels; for a reward that compares labels.
+
+        Example:
+            >>> get_reward("R3").score([[0, 0, 10, 8]], [[0, 0, 10, 10]])
+            0.8
+            >>> labels = {"pred_labels": ["mass"], "gt_labels": ["nodule"]}
+            >>> get_reward("R3", label_matching="exact").score([[0, 0, 10, 8]], [[0, 0, 10, 10]], **labels)
+            0.0
+        """
+        return self._outcomes(*_each_one_film(pred, gt, ignore, pred_labels, gt_labels)).reward.tolist()[0]
+
+    def score_many(
+        self,
+        pred: Sequence[ArrayLike],
+        gt: Sequence[ArrayLike],
+        *,
+        ignore: Sequence[ArrayLike] | None = None,
+        pred_labels: Sequence[Sequence[str | None]] | None = None,
+        gt_labels: Sequence[Sequence[str]] | None = None,
+    ) -> list[float]:
+        """:meth:`score` of n films at once, which takes far less time than one by one.
+
+        Args:
+            pred: for each film ``(n, 4)`` xyxy.
+            gt: for each film ``(m, 4)`` xyxy.
+            ignore: for each film ``(k, 4)`` xyxy.
+            pred_labels: for each film n labels; for a reward that compares labels.
+            gt_labels: for each film m labels; for a reward that compares labels.
+
+        Raises:
+            ValueError: ``pred`` and ``gt`` differ in length, or hold something that is no box array.
+
+        Example:
+            >>> get_reward("R3").score_many([[[0, 0, 10, 8]], []], [[[0, 0, 10, 10]], []])
+            [0.8, 0.2]
+        """
+        return self._outcomes(pred, gt, ignore, pred_labels, gt_labels).reward.tolist()
+
+    def explain(
+        self,
+        pred: ArrayLike,
+        gt: ArrayLike,
+        *,
+        ignore: ArrayLike | None = None,
+        pred_labels: Sequence[str | None] | None = None,
+        gt_labels: Sequence[str] | None = None,
+    ) -> Explanation:
+        """Like :meth:`score`, with the matches and the parts that led to the number.
+
+        Example:
+            >>> explained = get_reward("R3").explain([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]])
+            >>> explained.tp, explained.fp, explained.fn, explained.matches, explained.ious
+            (1, 1, 0, ((0, 0),), (0.8,))
+        """
+        return self._outcomes(*_each_one_film(pred, gt, ignore, pred_labels, gt_labels)).explanation(0)
+
+    def _outcomes(
+        self,
+        pred: Sequence[ArrayLike],
+        gt: Sequence[ArrayLike],
+        ignore: Sequence[ArrayLike] | None,
+        pred_labels: Sequence[Sequence[str | None]] | None,
+        gt_labels: Sequence[Sequence[str]] | None,
+    ) -> Outcomes:
+        if len(pred) != len(gt):
+            raise ValueError(
+                f"Expected as many films for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
+                "Give an entry for each film, empty where it has no box."
+            )
+        said, true = (
+            None if labels is None else list(chain.from_iterable(labels)) for labels in (pred_labels, gt_labels)
+        )
+        return _score_boxes(
+            self.box_reward,
+            BoxBatch.of(pred, "pred"),
+            BoxBatch.of(gt, "gt"),
+            ignore=None if ignore is None else BoxBatch.of(ignore, "ignore"),
+            labels=self.box_reward.label_codes(said, true) if self.compares_labels else None,
+        )
+
+    def __call__(
+        self,
+        completions: Sequence[Any],
+        *,
+        log_metric: Callable[[str, float], None] | None = None,
+        log_extra: Callable[[str, list[Any]], None] | None = None,
+        **columns: Any,
+    ) -> list[float]:
+        """Score one batch: TRL's protocol for reward functions.
+
+        Args:
+            completions: n texts, message lists (the last assistant message counts) or lists of content blocks.
+            log_metric: called with each of :data:`METRIC_KEYS` under the reward's name.
+            log_extra: called with the status and the reason of every completion.
+            **columns: the dataset's columns, one entry per completion: ``boxes`` in original pixels, ``width`` and
+                ``height`` (or ``image``), ``resized_width`` and ``resized_height`` for formats in resized pixels,
+                ``box_format`` if the reward has none; or all of these in ``ground_truth``, one JSON string each.
+                ``labels``, one per box, for a reward that compares labels. Optional are ``ignore_boxes``, boxes in
+                original pixels in which a prediction that matches nothing is neither hit nor false positive, and
+                ``reader_boxes`` (with ``reader_labels``), one list of boxes per reader, an empty one for a reader who
+                drew nothing: the reward is then that of the reader who suits the completion best, the first of
+                several, and stands in for ``boxes`` in every row where it is not None.
+                ``completion_ids``, the token ids of the completions, are decoded where special tokens carry the boxes
+                and the reward has a tokenizer. Other columns are ignored.
+
+        Returns:
+            n numbers in [0, 1].
+
+        Raises:
+            ValueError: a column is missing, has another length, or holds something that is no box, label or size; the
+                reward compares labels, and the box format has none; or special tokens carry the boxes,
+                ``completion_ids`` are given, and there is no tokenizer to decode them.
+
+        Warns:
+            SpaceWarning: once, where the boxes on many films contradict the space or the order of the box format; it
+                says what to declare, see :mod:`grounding_rewards.space_check`.
+
+        Example:
+            >>> reward = get_reward("R3", box_format="qwen3-vl")
+            >>> texts = ['[{"bbox_2d": [0, 0, 500, 400]}]', "[]", "no idea"]
+            >>> reward(texts, boxes=[[[0, 0, 50, 50]], [], []], width=[100] * 3, height=[100] * 3)
+            [0.8, 0.2, 0.0]
+        """
+        batch = self._score(completions, columns)
+        self._notice_wrong_space(batch)
+        if log_metric is not None:
+            for key, value in _metrics(batch).items():
+                log_metric(f"{self.name}/{key}", value)
+        if log_extra is not None:
+            log_extra(f"{self.name}/status", [raw.status for raw in batch.raws])
+            log_extra(f"{self.name}/reason", [batch.reason(k) for k in range(len(batch.raws))])
+        return batch.reward.tolist()
+
+    def details(self, completions: Sequence[Any], **columns: Any) -> list[ScoredCompletion]:
+        """Score one batch and say why; the same arguments as calling the reward.
+
+        Example:
+            >>> reward = get_reward("R3", box_format="qwen3-vl")
+            >>> texts = ['[{"bbox_2d": [0, 0, 500, 400]}]', "[]"]
+            >>> for scored in reward.details(texts, boxes=[[[0, 0, 50, 50]], []], width=[100] * 2, height=[100] * 2):
+            ...     print(round(scored.reward, 2), scored.reason)
+            0.8 1 of 1 found, mean IoU 0.80
+            0.2 nothing to find, and says so
+        """
+        batch = self._score(completions, columns)
+        return [
+            ScoredCompletion(float(batch.reward[k]), batch.reason(k), parsed, batch.explanation(k), batch.readers[k])
+            for k, parsed in enumerate(batch.parsed())
+        ]
+
+    def _score(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> _ScoredBatch:
+        return self._judge(self._read(completions, columns, labelled=self.compares_labels))
+
+    def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> _ReadBatch:
+        columns = with_ground_truth(columns, len(completions))
+        references = read_references(columns, len(completions), labelled=labelled)
+        ignore = ignore_regions(columns, len(completions))
+        formats = self._formats(columns, len(completions))
+        texts = self._texts(completions, formats, columns)
+        raws = [read_boxes(text, fmt) for text, fmt in zip(texts, formats, strict=True)]
+        if self.on_truncated == "zero":
+            raws = [_without_boxes(raw) if raw.status == "truncated" else raw for raw in raws]
+        return _ReadBatch(raws, _predicted_boxes(raws, formats, columns), formats, references, ignore, columns)
+
+    def _judge(self, read: _ReadBatch) -> _ScoredBatch:
+        raws, pred, references, ignore = read.raws, read.pred, read.references, read.ignore
+        # numpy reads None as NaN
+        scores = np.array(list(chain.from_iterable(raw.scores for raw in raws)), dtype=np.float64)
+        labels = None
+        if self.compares_labels:
+            labels = self.box_reward.label_codes(chain.from_iterable(raw.labels for raw in raws), references.labels)
+        counted, scores, labels = _with_broken_boxes(raws, pred, scores, labels)
+        # A film without findings rewards only the text that says so, not one that merely holds no box. Of a text with
+        # boxes nothing is left to count only where all of them lie in ignore regions: as if they were not written.
+        silent = ("empty", "boxes", "unparseable") if self.on_unparseable == "empty" else ("empty", "boxes")
+        credited = np.array([raw.status in silent for raw in raws], dtype=bool)
+        gt, rows = references.boxes, references.rows
+        if rows is not None:
+            where = positions(counted.counts, rows)
+            counted, scores, credited = counted.take(rows), scores[where], credited[rows]
+            ignore = None if ignore is None else ignore.take(rows)
+            labels = None if labels is None else replace(labels, pred=labels.pred[where])
+        outcomes = _score_boxes(self.box_reward, counted, gt, scores, ignore=ignore, labels=labels)
+        reward = np.where((outcomes.n > 0) | (outcomes.m > 0) | credited, outcomes.reward, 0.0)
+        readers: Sequence[int | None] = [None] * len(raws)
+        if rows is not None:
+            best = _first_best(reward, rows)
+            outcomes, reward, gt = outcomes.take(best), reward[best], gt.take(best)
+            readers = [references.readers[entry] for entry in best]
+        return _ScoredBatch(raws, pred, outcomes, reward, read.formats, gt, readers, read.columns)
+
+    def _notice_wrong_space(self, batch: _ScoredBatch) -> None:
+        if not self._auditor.wants(batch.formats):
+            return
+        gt = np.split(batch.gt.flat, np.cumsum(batch.gt.counts)[:-1])
+        sizes = known_sizes(batch.columns, len(batch.raws))
+        for audit in self._auditor.watch(batch.raws, batch.formats, gt, sizes):
+            warnings.warn(f"{self.name}: {audit.message}", SpaceWarning, stacklevel=3)
+
+    def _formats(self, columns: Mapping[str, Any], n: int) -> list[BoxFormat]:
+        if self.box_format is not None:
+            return [get_box_format(self.box_format)] * n
+        names = column_of(columns, "box_format", n)
+        if names is None or any(name is None for name in names):
+            raise ValueError(
+                f"Expected a box format for reward {self.name}, got none. "
+                f'Build it with get_reward("{self.name}", box_format=...), or add a `box_format` column to the dataset.'
+            )
+        formats = [_named_format(name) for name in names]
+        self._refuse_lost_labels(formats)
+        return formats
+
+    def _refuse_lost_labels(self, formats: Sequence[BoxFormat]) -> None:
+        if not self.compares_labels:
+            return
+        for fmt in {id(fmt): fmt for fmt in formats}.values():
+            if not has_labels(fmt):
+                raise ValueError(
+                    f"Expected a box format with labels for label_matching={self.box_reward.label_matching!r}, "
+                    f"got {fmt.name}, in which no box would match. Use another format, or "
+                    'label_matching="ignore".'
+                )
+
+    def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
+        """What the model wrote, decoded anew where the trainer's text lacks the special tokens of the box format."""
+        texts = [completion_text(completion) for completion in completions]
+        ids = column_of(columns, "completion_ids", len(texts)) if any(fmt.from_token_ids for fmt in formats) else None
+        if ids is None:
+            return texts
+        if self.tokenizer is not None:
+            return [
+                _decoded(self.tokenizer, self.stop_ids, tokens) if fmt.from_token_ids else text
+                for text, fmt, tokens in zip(texts, formats, ids, strict=True)
+            ]
+        self._refuse_lost_boxes(texts, formats)
+        return texts
+
+    def _refuse_lost_boxes(self, texts: Sequence[str], formats: Sequence[BoxFormat]) -> None:
+        for fmt in {id(fmt): fmt for fmt in formats if fmt.stripped == "boxes"}.values():
+            mine = [text for text, other in zip(texts, formats, strict=True) if other is fmt]
+            if any(map(_box_tokens(fmt).search, mine)):
+                self._keeps_tokens.add(fmt.name)
+            # Text that held them once is decoded with them; what says that there is nothing holds none.
+            if fmt.name not in self._keeps_tokens and any(
+                text and read_boxes(text, fmt).status != "empty" for text in mine
+            ):
+                raise ValueError(
+                    f"Expected a tokenizer for box format {fmt.name}, got none. Its boxes are special tokens, which "
+                    "trainers take out of the text. Pass the processor of the model, "
+                    f'get_reward("{self.name}", ..., tokenizer=processor), or train with GroundingGRPOTrainer, which '
+                    "does so by itself. If you decode with skip_special_tokens=False, leave out `completion_ids`."
+                )
+
+
+def _each_one_film(*parts: Any) -> list[Any]:
+    """Boxes and labels of one film as those of a batch of one; None stays None."""
+    return [None if part is None else [part] for part in parts]
+
+
+def get_reward(
+    name: str,
+    *,
+    box_format: str | Mapping[str, Any] | BoxFormat | None = None,
+    on_unparseable: str = "zero",
+    on_truncated: str = "keep",
+    tokenizer: Any = None,
+    **params: Any,
+) -> GroundingReward:
+    """Build a reward by name.
+
+    Args:
+        name: ``"R1"`` … ``"R5"``, a name given to :func:`grounding_rewards.register_reward`, or the dotted path of a
+            class, a factory, or an object with ``score(pred, gt)``.
+        box_format: how the model writes boxes: a name, see :func:`grounding_rewards.list_box_formats`, or a format of
+            your own as a mapping, see :func:`grounding_rewards.parsing.get_box_format`. None takes the name from the
+            ``box_format`` column of the dataset.
+        on_unparseable: ``"zero"``: a text with neither boxes nor a stated negative earns 0 also on a film without
+            findings; ``"empty"``: it counts as a negative there (specification §9.1 to the letter).
+        on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off; ``"zero"`` gives it 0.
+        tokenizer: the model's tokenizer or processor, for formats whose syntax is made of special tokens
+            (``BoxFormat.stripped``): trainers take those out of the text, so ``completion_ids`` are decoded instead.
+            :class:`grounding_rewards.training.GroundingGRPOTrainer` sets it by itself.
+        **params: parameters of the reward, such as ``beta``, ``iou_threshold``, ``no_box_bonus``, ``center_weight``,
+            ``label_matching``.
+
+    Returns:
+        The reward, ready for ``GRPOTrainer(reward_funcs=...)``.
+
+    Raises:
+        ValueError: an unknown name, format or parameter, or a value out of range; the message lists what is legal.
+
+    Example:
+        >>> reward = get_reward("R4", beta=1.0, box_format="qwen2.5-vl")
+        >>> reward.__name__
+        'R4'
+        >>> get_reward("R6")
+        Traceback (most recent call last):
+        ValueError: Expected a known name for `name`, got 'R6'. Use one of: R1, R2, R3, R4, R5; or a dotted path.
+    """
+    made = make_box_reward(name, params)
+    if isinstance(made, GroundingReward):
+        made = made.box_reward
+    if not callable(getattr(made, "score", None)):
+        raise ValueError(
+            f"Expected an object with `score(pred, gt)` for reward {name!r}, got {made!r}. "
+            "Give its class that method, or subclass BoxReward."
+        )
+    # The reward makes a format of a mapping.
+    given: Any = box_format
+    return GroundingReward(name.rpartition(".")[2], made, given, on_unparseable, on_truncated, tokenizer)
+
+
+def score_columns(
+    rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any
+) -> dict[str, list[Any]]:
+    """Score one batch by several rewards and say why, column by column: :meth:`GroundingReward.details` for many.
+
+    Every text is read once, whatever the number of rewards, and no object is made per completion.
+
+    Args:
+        rewards: rewards that read alike: the same box format, tokenizer and rule for truncated texts.
+        completions: n texts, message lists or lists of content blocks.
+        **columns: as for calling a reward.
+
+    Returns:
+        Lists of n: ``status``, ``rejected`` (reason → count) and ``boxes`` (how many were read), then for every reward
+        its number under its name, and under ``"R3/f_beta"`` and so on f_beta, quality, precision, recall, mean_iou, tp,
+        fp, fn and reason.
+
+    Raises:
+        ValueError: there is no reward, two have one name, they do not read alike, or what calling a reward refuses.
+
+    Warns:
+        SpaceWarning: as calling the first reward does.
+
+    Example:
+        >>> rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]
+        >>> texts = ['[{"bbox_2d": [0, 0, 500, 400]}]', "[]"]
+        >>> scored = score_columns(rewards, texts, boxes=[[[0, 0, 50, 50]], []], width=[100] * 2, height=[100] * 2)
+        >>> scored["R3"], scored["R3/tp"], scored["R5/reason"]
+        ([0.8, 0.2], [1, 0], ['1 of 1 found, mean IoU 0.80', 'nothing to find, and says so'])
+    """
+    check_alike(rewards)
+    first = rewards[0]
+    read = first._read(completions, columns, labelled=any(reward.compares_labels for reward in rewards))
+    found: dict[str, list[Any]] = {
+        "status": [raw.status for raw in read.raws],
+        "rejected": [raw.rejected for raw in read.raws],
+        "boxes": read.pred.counts.tolist(),
+    }
+    for reward in rewards:
+        reward._refuse_lost_labels(read.formats)
+        batch = reward._judge(read)
+        if reward is first:
+            first._notice_wrong_space(batch)
+        out, name = batch.outcomes, reward.__name__
+        found[name] = batch.reward.tolist()
+        found |= {f"{name}/{part}": getattr(out, part).tolist() for part in _PARTS}
+        found[f"{name}/tp"] = out.tp.tolist()
+        found[f"{name}/fp"] = (out.n - out.tp).tolist()
+        found[f"{name}/fn"] = (out.m - out.tp).tolist()
+        found[f"{name}/reason"] = [batch.reason(k) for k in range(len(read.raws))]
+    return found
+
+
+_PARTS = ("f_beta", "quality", "precision", "recall", "mean_iou")
+
+
+def check_alike(rewards: Sequence[GroundingReward]) -> None:
+    """Refuse rewards that :func:`score_columns` cannot score together.
+
+    Raises:
+        ValueError: there is no reward, two have one name, or they do not read alike.
+
+    Example:
+        >>> check_alike([get_reward("R3", box_format="qwen3-vl"), get_reward("R4", box_format="qwen3-vl")])
+    """
+    names = [reward.__name__ for reward in rewards]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(
+            f"Expected one or more rewards of different names for `rewards`, got {', '.join(names) or 'none'}. "
+            "Give each one once."
+        )
+    first = rewards[0]
+    for reward in rewards[1:]:
+        for setting in ("box_format", "on_truncated", "tokenizer", "stop_ids"):
+            mine, others = getattr(reward, setting), getattr(first, setting)
+            if mine != others:
+                raise ValueError(
+                    f"Expected one `{setting}` for all rewards, got {others!r} for {names[0]} and {mine!r} for "
+                    f"{reward.__name__}. Texts are read once: build the rewards alike, or score them one by one."
+                )
+
+
+def completion_text(completion: Any) -> str:
+    """Return what the model said, whatever TRL or another trainer wraps it in; anything else is an empty text.
+
+    Args:
+        completion: a string, a list of messages (the last assistant message counts), one message, or content blocks.
+
+    Example:
+        >>> completion_text([{"role": "assistant", "content": [{"type": "text", "text": "[]"}]}])
+        '[]'
+    """
+    if isinstance(completion, str):
+        return completion
+    if isinstance(completion, Mapping):
+        content = completion.get("content", completion.get("text"))
+        return completion_text(content) if isinstance(content, str | Sequence) else ""
+    if isinstance(completion, Sequence) and not isinstance(completion, bytes | bytearray):
+        messages = [item for item in completion if isinstance(item, Mapping) and "role" in item]
+        if messages:
+            said = [message for message in messages if message["role"] == "assistant"]
+            return completion_text(said[-1]) if said else ""
+        return "".join(completion_text(block) for block in completion)
+    return ""
+
+
+def _tokenizer_of(given: Any) -> Any:
+    tokenizer = getattr(given, "tokenizer", given)
+    if not callable(getattr(tokenizer, "decode", None)):
+        raise ValueError(
+            f"Expected an object with `decode` for `tokenizer`, got {given!r:.200}. "
+            "Pass the model's processor or tokenizer, not its name."
+        )
+    return tokenizer
+
+
+def _decoded(tokenizer: Any, stop_ids: frozenset[int], ids: Any) -> str:
+    stops = stop_ids | {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "pad_token_id", None)}
+    return tokenizer.decode([one for one in map(int, ids) if one not in stops], skip_special_tokens=False)
+
+
+@functools.cache
+def _box_tokens(fmt: BoxFormat) -> re.Pattern[str]:
+    """The tokens that every box of this format has, and no text from which special tokens were taken."""
+    if fmt.syntax.tokens:
+        return re.compile(rf"<(?:{'|'.join(map(re.escape, fmt.syntax.tokens))})\d")
+    return re.compile("|".join(map(re.escape, re.findall(r"<[^<>]+>", fmt.layout.bare_item))))
+
+
+def _named_format(name: Any) -> BoxFormat:
+    if not isinstance(name, str):
+        raise ValueError(
+            f"Expected the name of a box format for column `box_format`, got {name!r:.200}. "
+            "Declare a format of your own with get_reward(..., box_format={...})."
+        )
+    return get_box_format(name)
+
+
+@functools.cache
+def has_labels(fmt: BoxFormat) -> bool:
+    """Whether the label of a box that is written in this format can be read again.
+
+    Example:
+        >>> has_labels(get_box_format("qwen3-vl")), has_labels(get_box_format("llava"))
+        (True, False)
+    """
+    sizes = {"width": 100, "height": 100, "resized_width": 100, "resized_height": 100}
+    return read_boxes(format_boxes([[20, 20, 60, 60]], fmt, labels=["mass"], **sizes), fmt).labels == ["mass"]
+
+
+@dataclass(frozen=True)
+class _ReadBatch:
+    raws: list[RawBoxes]
+    pred: BoxBatch
+    formats: list[BoxFormat]
+    references: References
+    ignore: BoxBatch | None
+    columns: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _ScoredBatch:
+    raws: list[RawBoxes]
+    pred: BoxBatch
+    outcomes: Outcomes
+    reward: NDArray[np.float64]
+    formats: list[BoxFormat]
+    gt: BoxBatch
+    readers: Sequence[int | None]
+    columns: Mapping[str, Any]
+
+    def explanation(self, k: int) -> Explanation:
+        made = self.outcomes.explanation(k)
+        return Explanation(**{**vars(made), "reward": float(self.reward[k])})
+
+    def parsed(self) -> list[ParsedBoxes]:
+        ends = np.cumsum(self.pred.counts)
+        return [
+            ParsedBoxes(
+                self.pred.flat[end - n : end], tuple(raw.labels), tuple(raw.scores), raw.status, dict(raw.rejected)
+            )
+            for raw, n, end in zip(self.raws, self.pred.counts, ends, strict=True)
+        ]
+
+    def reason(self, k: int) -> str:
+        raw, n, m, tp = self.raws[k], int(self.pred.counts[k]), int(self.outcomes.m[k]), int(self.outcomes.tp[k])
+        ignored = int(self.outcomes.ignored[k].sum())
+        n -= ignored
+        broken = int(self.outcomes.n[k]) - n
+        if not ignored and n == 0 and raw.status != "empty":
+            found = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
+            return f"{raw.status}: {found or 'no complete box and no stated negative'}"
+        aside = [f"{ignored} {_boxes(ignored)} ignored"] if ignored else []
+        if m == 0:
+            if n or broken:
+                stray = f"{n} {_boxes(n)}" if n else f"{broken} broken {_boxes(broken)}"
+                return ", ".join([f"{stray} where there is nothing to find", *aside])
+            if ignored:
+                return ", ".join(["nothing to find" if raw.status == "boxes" else raw.status, *aside])
+            return "nothing to find, and says so"
+        if n == 0 and not ignored:
+            return f"says there is nothing, misses {m}"
+        parts = [f"{tp} of {m} found"]
+        if n > tp:
+            parts.append(f"{n - tp} false {_boxes(n - tp)}")
+        if broken:
+            parts.append(f"{broken} broken {_boxes(broken)}")
+        parts += aside
+        if tp:
+            parts.append(f"mean IoU {self.outcomes.mean_iou[k]:.2f}")
+        return ", ".join(parts)
+
+
+def _boxes(count: int) -> str:
+    return "box" if count == 1 else "boxes"
+
+
+def _with_broken_boxes(
+    raws: list[RawBoxes], pred: BoxBatch, scores: NDArray[np.float64], labels: LabelCodes | None
+) -> tuple[BoxBatch, NDArray[np.float64], LabelCodes | None]:
+    """Add an invalid box for everything that stands beside complete boxes where a box belongs, and is none.
+
+    It matches nothing and counts as a false positive, as a well-formed wrong box would: breaking a box never pays.
+    """
+    broken = np.array(
+        [
+            sum(raw.rejected.get(reason, 0) for reason in BROKEN_BOXES) if raw.rejected and raw.coords else 0
+            for raw in raws
+        ],
+        dtype=np.int64,
+    )
+    if not broken.any():
+        return pred, scores, labels
+    ends = np.repeat(np.cumsum(pred.counts), broken)
+    flat = np.insert(pred.flat, ends, np.nan, axis=0)
+    if labels is not None:
+        labels = replace(labels, pred=np.insert(labels.pred, ends, np.nan))
+    return BoxBatch(flat, pred.counts + broken), np.insert(scores, ends, np.nan), labels
+
+
+def _score_boxes(
+    box_reward: Any,
+    pred: BoxBatch,
+    gt: BoxBatch,
+    scores: NDArray[np.float64] | None = None,
+    *,
+    ignore: BoxBatch | None = None,
+    labels: LabelCodes | None = None,
+) -> Outcomes:
+    if hasattr(box_reward, "score_flat"):
+        return box_reward.score_flat(pred, gt, scores, ignore=ignore, labels=labels)
+    # Somebody's own reward gives the number; R3 gives the matches that are logged beside it, and says which boxes are
+    # ignored: they are taken out, so that a reward that knows nothing of ignore regions leaves them uncounted too.
+    outcomes = MeanIoUReward().score_flat(pred, gt, ignore=ignore)
+    ends_p, ends_g = np.cumsum(pred.counts), np.cumsum(gt.counts)
+    own = [
+        float(box_reward.score(pred.flat[end_p - n : end_p][~ignored[:n]], gt.flat[end_g - m : end_g]))
+        for end_p, n, end_g, m, ignored in zip(ends_p, pred.counts, ends_g, gt.counts, outcomes.ignored, strict=True)
+    ]
+    if not np.isfinite(own).all():
+        raise ValueError(
+            f"Expected finite numbers for the score of {type(box_reward).__name__}, got {own!r:.200}. "
+            "TRL would skip such a sample: return 0 where the reward is undefined."
+        )
+    return Outcomes(**{**vars(outcomes), "reward": np.array(own, dtype=np.float64)})
+
+
+def _first_best(reward: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Which reader's entry has the greatest reward of each row; the first of several.
+
+    Args:
+        reward: ``(entries,)``.
+        rows: ``(entries,)``, the row of each entry, ascending and without a gap.
+
+    Example:
+        >>> _first_best(np.array([0.2, 0.5, 0.5, 0.0]), np.array([0, 0, 0, 1]))
+        array([1, 3])
+    """
+    # lexsort is stable: among equals the first stays in front
+    order = np.lexsort((-reward, rows))
+    return order[np.flatnonzero(np.diff(rows, prepend=-1))]
+
+
+def _predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> BoxBatch:
+    counts = np.array([len(raw.coords) // 4 for raw in raws], dtype=np.int64)
+    flat = np.array(list(chain.from_iterable(raw.coords for raw in raws)), dtype=np.float64).reshape(-1, 4)
+    frames = np.repeat(frames_of_rows(formats, columns, len(raws)), counts, axis=1)
+    return BoxBatch(frame_to_pixel(flat, Frame(*frames)), counts)
+
+
+def _without_boxes(raw: RawBoxes) -> RawBoxes:
+    return raw._replace(coords=[], labels=[], scores=[])
+
+
+def _metrics(batch: _ScoredBatch) -> dict[str, float]:
+    """The numbers behind :data:`METRIC_KEYS`, in that order, for an empty batch as well."""
+    out, raws = batch.outcomes, batch.raws
+    n = max(len(raws), 1)
+    negative = out.m == 0
+    written = batch.pred.counts
+    hallucinated = int((negative & (out.n > 0)).sum())
+    negatives = int(negative.sum())
+    rejected = [reason for raw in raws for reason in raw.rejected]
+    statuses = [raw.status for raw in raws]
+    return {
+        "f_beta": float(out.f_beta.sum()) / n,
+        "quality": float(out.quality.sum()) / n,
+        "precision": float(out.precision.sum()) / n,
+        "recall": float(out.recall.sum()) / n,
+        "mean_iou": float(out.mean_iou.sum()) / n,
+        "boxes": float(written.sum()) / n,
+        **{f"status/{status}": statuses.count(status) / n for status in STATUSES},
+        **{f"rejected/{reason}": rejected.count(reason) / n for reason in REJECT_REASONS},
+        "negatives": negatives / n,
+        "hallucinated": hallucinated / n,
+        "hallucination_rate": hallucinated / negatives if negatives else float("nan"),
+    }

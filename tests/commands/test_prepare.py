@@ -1,0 +1,160 @@
+"""The command line: from a folder to a prepared folder, every wrong argument named, help that teaches."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shlex
+
+import numpy as np
+import pytest
+
+from grounding_rewards.cli import main
+from grounding_rewards.commands.prepare import EXAMPLES, add_arguments, run
+from grounding_rewards.data.checks import check_dataset
+from grounding_rewards.data.load import load_split
+from grounding_rewards.data.prepare import read_manifest
+from grounding_rewards.rewards.grounding import get_reward
+
+
+def parse(*words):
+    parser = argparse.ArgumentParser(prog="grounding-rewards prepare")
+    add_arguments(parser)
+    return parser.parse_args([str(word) for word in words])
+
+
+@pytest.fixture
+def folder(make_films):
+    root, records = make_films(6)
+    lines = [
+        {"file": one.file, "id": one.id, "boxes": one.boxes, "labels": one.labels, "width": 96, "height": 64}
+        | {"patient_id": one.patient_id}
+        for one in records
+    ]
+    (root / "annotations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return root
+
+
+def test_one_command(folder, tmp_path, capsys):
+    out = tmp_path / "out"
+    words = ("jsonl", "--root", folder, "--out", out, "--box-format", "qwen3-vl", "--side", 48, "--task", "finding")
+    assert run(parse(*words, "--split-shares", "train=1", "--labels", "mass", "--negatives", "0.5")) == 0
+    printed = capsys.readouterr().out
+    # Films 2 and 5 have a mass, so two of the other four are asked for it too, or as many as the hash takes of them.
+    assert re.search(r"^train: \d films, \d rows, \d without boxes, 1 shards$", printed, re.MULTILINE)
+    assert str(out / "README.md") in printed
+    settings = read_manifest(out)["settings"]
+    assert (settings["task"], settings["side"], settings["shares"]) == ("finding", 48, [["train", 1.0]])
+    assert run(parse("--verify", "--out", out)) == 0
+    assert "every file is as it was written" in capsys.readouterr().out
+    (out / "data/train-00000.parquet").write_bytes(b"")
+    assert run(parse("--verify", "--out", out)) == 1
+    assert "1 problems" in capsys.readouterr().out
+
+
+def test_three_readers_of_dicom_films(tmp_path, write_dicom_film, monkeypatch):
+    """VinDr-CXR as on Kaggle: two of three agree on one box, the third drew another; a normal film."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    pixels = np.full((120, 160), 3000)
+    # Dark as stored, bright as shown
+    pixels[20:80, 40:100] = 100
+    lines = ["image_id,class_name,class_id,rad_id,x_min,y_min,x_max,y_max"]
+    for k in range(4):
+        write_dicom_film(tmp_path / f"root/train/{k}.dicom", pixels)
+        drawn = ["Nodule/Mass,8,R1,40,20,100,80", "Nodule/Mass,8,R2,42,20,100,80", "Cardiomegaly,3,R3,1,1,30,30"]
+        normal = [f"No finding,14,R{reader},,,," for reader in (1, 2, 3)]
+        lines += [f"{k},{row}" for row in (normal if k == 3 else drawn)]
+    (tmp_path / "root/train.csv").write_text("\n".join(lines) + "\n")
+    words = ("vindr-cxr", "--root", tmp_path / "root", "--out", tmp_path / "out", "--box-format", "qwen3-vl")
+    with pytest.raises(ValueError, match="Expected a policy for readers, because 3 people read film 0"):
+        run(parse(*words))
+    assert run(parse(*words, "--readers", "ignore", "--side", 80, "--normalize-labels")) == 0
+    first, _, _, normal = load_split(str(tmp_path / "out"), "train")
+    shown = np.asarray(first["image"])
+    assert shown.shape == (60, 80)
+    assert shown[12:38, 22:48].min() > 200 > 50 > shown[:8].max()
+    assert first["boxes"] == [[20, 10, 50, 40]]
+    assert first["ignore_boxes"] == [[0.5, 0.5, 15, 15]]
+    assert (normal["boxes"], normal["ignore_boxes"]) == ([], [])
+    assert read_manifest(tmp_path / "out")["vocabulary"] == ["cardiomegaly", "nodule or mass"]
+    check_dataset(load_split(str(tmp_path / "out"), "train"), get_reward("R4"))
+
+
+def test_options_reach_the_reader(tmp_path, make_films):
+    root, _ = make_films(3)
+    coco = {
+        "images": [{"id": k, "file_name": f"{k}.png", "width": 96, "height": 64} for k in range(3)],
+        "annotations": [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [10, 8, 30, 22]}],
+        "categories": [{"id": 1, "name": "mass"}],
+    }
+    (root / "mine.json").write_text(json.dumps(coco))
+    words = ("coco", "--root", root, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
+    assert run(parse(*words, "--option", "annotations=mine.json", "--option", "images=.")) == 0
+    assert read_manifest(tmp_path / "out")["films"]["count"] == 3
+
+
+def test_options_that_are_no_words(shared_dir, tmp_path):
+    """NIH's own film list, whose films are not here: that all of its films are read is seen in what is missing."""
+    root = shared_dir / "data" / "annotations" / "nih_chestxray14"
+    words = ("nih-chestxray14", "--root", root, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
+    with pytest.raises(ValueError, match="Expected a film that can be used"):
+        run(parse(*words, "--option", "negatives=false"))
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text())["films"]["count"] == 880
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--root", "x", "--box-format", "qwen3-vl"), "Expected dataset, got none"),
+        (("coco", "--box-format", "qwen3-vl"), "Expected --root, got none"),
+        (("coco", "--root", "x"), "Expected --box-format, got none"),
+        (("covid", "--root", "x", "--box-format", "qwen3-vl"), "got 'covid'"),
+        (("coco", "--root", "x", "--box-format", "qwen9"), "got 'qwen9'"),
+        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--split-shares", "0.8"), "Expected NAME=SHARE"),
+        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--split-shares", "a=0.8"), "sum to 1"),
+        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--window", "5"), "Expected LOW,HIGH for --window"),
+        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--option", "sizes"), "Expected NAME=VALUE"),
+        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--option", "size=1"), "got 'size'"),
+        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--processes", "0"), "at least 1 for processes"),
+    ],
+)
+def test_wrong_arguments_are_named(tmp_path, words, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        run(parse(*words, "--out", tmp_path / "out"))
+
+
+def test_the_examples_of_the_help_can_be_given():
+    joined = EXAMPLES.replace("\\\n", " ")
+    commands = [line for line in joined.splitlines() if "grounding-rewards prepare" in line]
+    assert len(commands) >= 5
+    for command in commands:
+        arguments = parse(*shlex.split(command)[2:])
+        assert arguments.verify or arguments.root
+
+
+def test_no_bar_where_nobody_looks(folder, tmp_path, capsys):
+    assert run(parse("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl")) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(("prepare", "jsonl"), "interrupted; the same command goes on\n"), (("inspect", "log.jsonl"), "interrupted\n")],
+)
+def test_ctrl_c(tmp_path, folder, monkeypatch, capsys, words, told):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("grounding_rewards.commands.prepare.prepare_films", stop)
+    monkeypatch.setattr("grounding_rewards.data.completions.read_completions", stop)
+    more = ("--root", str(folder), "--out", str(tmp_path / "out"), "--box-format", "qwen3-vl")
+    assert main([*words, *(more if words[0] == "prepare" else ())]) == 130
+    assert capsys.readouterr().err == told
+
+
+def test_licence_and_source(folder, tmp_path):
+    words = ("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
+    assert run(parse(*words, "--licence", "CC BY 4.0", "--source", "our clinic")) == 0
+    source = read_manifest(tmp_path / "out")["source"]
+    assert (source["licence"], source["url"]) == ("CC BY 4.0", "our clinic")

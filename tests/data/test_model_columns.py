@@ -1,0 +1,81 @@
+"""The columns that come from the model and its processor, and the rows that the processor refuses."""
+
+import datasets
+import pytest
+from PIL import Image
+from transformers import Qwen2VLImageProcessor
+
+from grounding_rewards.data.model_columns import add_columns
+from grounding_rewards.data.resize import resized_size
+
+pytestmark = pytest.mark.training
+
+PROCESSOR = Qwen2VLImageProcessor()
+
+
+def films(sizes, **columns):
+    widths, heights = zip(*sizes, strict=True)
+    return datasets.Dataset.from_dict({"width": list(widths), "height": list(heights), **columns})
+
+
+def test_every_row_gets_the_size_that_the_processor_feeds():
+    rows = add_columns(films([(512, 400), (30, 2000)]), PROCESSOR, None)
+    got = list(zip(rows["resized_width"], rows["resized_height"], strict=True))
+    assert got == [resized_size(PROCESSOR, 512, 400), resized_size(PROCESSOR, 30, 2000)]
+
+
+def test_the_image_decides_where_there_is_one():
+    images = datasets.Dataset.from_dict(
+        {"image": [Image.new("L", (60, 90)), Image.new("L", (90, 60))], "width": [600, 900], "height": [900, 600]}
+    ).cast_column("image", datasets.Image())
+    rows = add_columns(images, PROCESSOR, None)
+    assert (rows[0]["resized_width"], rows[0]["resized_height"]) == resized_size(PROCESSOR, 60, 90)
+    assert (rows[1]["resized_width"], rows[1]["resized_height"]) == resized_size(PROCESSOR, 90, 60)
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ((3, 601), "ratio of 200"),  # 200.3 times as high as wide
+        ((2010, 10), "ratio of 200"),  # 201 times as wide as high
+        ((0, 10), "at least one pixel"),
+        ((None, 10), "got none"),
+    ],
+)
+def test_rows_that_the_processor_refuses_are_all_named(bad, reason):
+    rows = films([(512, 400), bad, (400, 512), bad], id=["a", "b", "c", "d"])
+    with pytest.raises(ValueError, match="got 2 bad rows of 4") as error:
+        add_columns(rows, PROCESSOR, None)
+    first, second = str(error.value).splitlines()[1:]
+    assert first.startswith("row 1 (id b): ")
+    assert second.startswith("row 3 (id d): ")
+    assert reason in first
+    assert reason in second
+
+
+def test_a_refused_row_without_an_id_is_named_by_its_number():
+    with pytest.raises(ValueError, match=r"1 bad row of 2.*\nrow 1 \(id -\): "):
+        add_columns(films([(512, 400), (1, 201)]), PROCESSOR, None)
+
+
+def test_a_missing_image_is_named():
+    images = datasets.Dataset.from_dict({"image": [Image.new("L", (60, 90)), None]})
+    with pytest.raises(ValueError, match=r"row 1 .*Expected an image"):
+        add_columns(images.cast_column("image", datasets.Image()), PROCESSOR, None)
+
+
+def test_a_ratio_of_200_is_still_resized():
+    rows = add_columns(films([(2, 400)]), PROCESSOR, None)
+    assert (rows[0]["resized_width"], rows[0]["resized_height"]) == resized_size(PROCESSOR, 2, 400)
+
+
+def test_all_other_columns_stay_as_they_are():
+    columns = {
+        "boxes": [[[1.0, 2.0, 3.0, 4.0]], []],
+        "labels": [["mass"], []],
+        "ignore_boxes": [None, [[5.0, 6.0, 7.0, 8.0]]],
+        "reader_boxes": [[[[1.0, 2.0, 3.0, 4.0]], []], None],
+        "reader_labels": [[["mass"], []], None],
+    }
+    rows = add_columns(films([(512, 400), (400, 512)], **columns), PROCESSOR, "qwen2.5-vl")
+    assert {name: rows[name][:] for name in columns} == columns

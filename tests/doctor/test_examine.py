@@ -1,0 +1,949 @@
+"""Every defect that is planted into a clean set is found by its name, alone; the clean set and near misses pass."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("datasets", reason="needs the train extra")
+Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+
+from grounding_rewards.data import prompts  # noqa: E402
+from grounding_rewards.data.checks import row_problems  # noqa: E402
+from grounding_rewards.data.film_rows import open_rows  # noqa: E402
+from grounding_rewards.doctor.box_defects import BoxFit, box_defect  # noqa: E402
+from grounding_rewards.doctor.checks import CHECKS, SEVERITIES  # noqa: E402
+from grounding_rewards.doctor.examine import Checkup, Model, examine  # noqa: E402
+from grounding_rewards.doctor.label_variants import label_variants  # noqa: E402
+from grounding_rewards.doctor.prompt_claims import prompt_contradictions  # noqa: E402
+from grounding_rewards.parsing import get_box_format, list_box_formats  # noqa: E402
+
+LABELS = ("pleural effusion", "lung nodule", "cardiomegaly")
+FILMS = 60
+QWEN3 = Model(get_box_format("qwen3-vl"))
+
+Film = dict
+Folder = Callable[[list[Film]], str]
+
+
+def clean_films() -> list[Film]:
+    """Sixty films of thirty patients, a quarter without findings, in three splits; no two have a size in common."""
+    rng = np.random.default_rng(7)
+    films = []
+    for k in range(FILMS):
+        width, height = 256 + k, 330 + 2 * k
+        n = 0 if k % 4 == 0 else 1 + k % 3
+        sides = rng.uniform(0.08, 0.3, (n, 2)) * (width, height)
+        starts = rng.uniform(0, 1, (n, 2)) * ((width, height) - sides)
+        boxes = np.round(np.concatenate([starts, starts + sides], axis=1), 1)
+        films.append(
+            {
+                "file": f"{k:03}.png",
+                "width": width,
+                "height": height,
+                "boxes": boxes.tolist(),
+                "labels": [LABELS[(k + j) % 3] for j in range(n)],
+                "split": "train" if k < 40 else "validation" if k < 50 else "test",
+                "patient_id": f"p{k // 2}",
+                "box_format": "qwen3-vl",
+            }
+        )
+    return films
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The films' images, each another one."""
+    folder = tmp_path_factory.mktemp("images")
+    for k, film in enumerate(clean_films()):
+        Image.new("L", (film["width"], film["height"]), k + 1).save(folder / film["file"])
+    return folder
+
+
+@pytest.fixture
+def folder(images: Path, tmp_path: Path) -> Folder:
+    """Writes films as a folder that `load_films` reads; their images are links."""
+
+    def write(films: list[Film]) -> str:
+        for film in clean_films():
+            (tmp_path / film["file"]).symlink_to(images / film["file"])
+        lines = [json.dumps(film) if isinstance(film, dict) else film for film in films]
+        (tmp_path / "annotations.jsonl").write_text("\n".join(lines) + "\n")
+        return str(tmp_path)
+
+    return write
+
+
+def found(checkup: Checkup, *severities: str) -> list[str]:
+    return [finding.name for finding in checkup.findings if finding.severity in (severities or SEVERITIES)]
+
+
+def with_findings(films: list[Film]) -> list[Film]:
+    return [film for film in films if film["boxes"]]
+
+
+# What is planted, one function each; it changes the films in place and returns how many units it spoiled.
+
+
+def as_xywh(films):
+    for film in films:
+        film["boxes"] = [[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in film["boxes"]]
+
+
+def as_xywh_in_one_source(films):
+    as_xywh(films[1::2])
+
+
+def as_xywh_in_one_split(films):
+    as_xywh([film for film in films if film["split"] == "train"])
+
+
+def as_centres(films):
+    for film in films:
+        film["boxes"] = [[(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1] for x1, y1, x2, y2 in film["boxes"]]
+
+
+def converted_twice(films):
+    for film in films:
+        film["boxes"] = [[x1, y1, x1 + x2, y1 + y2] for x1, y1, x2, y2 in film["boxes"]]
+
+
+def exchanged_axes(films):
+    for film in films:
+        film["boxes"] = [[y1, x1, y2, x2] for x1, y1, x2, y2 in film["boxes"]]
+
+
+def on_1024(films):
+    for film in films:
+        sx, sy = 1024 / film["width"], 1024 / film["height"]
+        film["boxes"] = [[x1 * sx, y1 * sy, x2 * sx, y2 * sy] for x1, y1, x2, y2 in film["boxes"]]
+
+
+def on_100(films):
+    for film in films:
+        sx, sy = 100 / film["width"], 100 / film["height"]
+        film["boxes"] = [[x1 * sx, y1 * sy, x2 * sx, y2 * sy] for x1, y1, x2, y2 in film["boxes"]]
+
+
+def normalised(films):
+    for film in films:
+        w, h = film["width"], film["height"]
+        film["boxes"] = [[x1 / w, y1 / h, x2 / w, y2 / h] for x1, y1, x2, y2 in film["boxes"]]
+
+
+def normalised_in_three(films):
+    normalised(with_findings(films)[:3])
+
+
+def swapped_x(films):
+    for film in with_findings(films)[:5]:
+        x1, y1, x2, y2 = film["boxes"][0]
+        film["boxes"][0] = [x2, y1, x1, y2]
+
+
+def not_a_number(films):
+    with_findings(films)[0]["boxes"][0][2] = math.nan
+
+
+def three_numbers(films):
+    del with_findings(films)[0]["boxes"][0][3]
+
+
+def a_line(films):
+    box = with_findings(films)[0]["boxes"][0]
+    box[2] = box[0]
+
+
+def over_the_edge(films):
+    for film in with_findings(films)[:4]:
+        film["boxes"][0] = [film["width"] - 40, 10, film["width"] + 3, 60]
+
+
+def far_away(films):
+    film = with_findings(films)[3]
+    film["boxes"][0] = [film["width"] + 10, 10, film["width"] + 50, 60]
+
+
+def lost_image(films):
+    films[3]["file"] = "gone.png"
+
+
+def no_size(films):
+    films[5]["width"] = None
+
+
+def height_first(films):
+    for film in films:
+        film["width"], film["height"] = film["height"], film["width"]
+
+
+def another_shape(films):
+    films[9]["width"] *= 2
+
+
+def same_box_twice(films):
+    film = with_findings(films)[2]
+    film["boxes"].append(film["boxes"][0])
+    film["labels"].append(film["labels"][0])
+
+
+def unmerged_readers(films):
+    for film in with_findings(films)[:6]:
+        x1, y1, x2, y2 = film["boxes"][0]
+        film["boxes"].append([x1, y1, x2, y2 - 0.3])
+        film["labels"].append(film["labels"][0])
+
+
+def same_id(films):
+    films[7]["id"] = films[6]["id"] = "film"
+
+
+def same_film(films):
+    films.insert(12, {**films[11], "id": "copy"})
+
+
+def leaked_film(films):
+    films.append({**films[11], "id": "copy", "split": "test"})
+
+
+def leaked_patient(films):
+    films[45]["patient_id"] = "p3"
+
+
+def too_few_labels(films):
+    with_findings(films)[4]["labels"].pop()
+
+
+def blank(films):
+    with_findings(films)[4]["labels"][0] = " "
+
+
+def another_case(films):
+    for film in films[:20]:
+        film["labels"] = [label.title() for label in film["labels"]]
+
+
+def plural(films):
+    with_findings(films)[0]["labels"][0] = "Pleural_effusions"
+
+
+def typo(films):
+    with_findings(films)[0]["labels"][0] = "cardiomegally"
+
+
+def other_word(films):
+    for film in films[::2]:
+        film["labels"] = ["enlarged heart" if label == "cardiomegaly" else label for label in film["labels"]]
+
+
+def no_negatives(films):
+    films[:] = with_findings(films)
+
+
+def hardly_a_finding(films):
+    for film in films[2:]:
+        film["boxes"], film["labels"] = [], []
+
+
+def specks(films):
+    for film in with_findings(films)[:5]:
+        x1, y1, *_ = film["boxes"][0]
+        film["boxes"][0] = [x1, y1, x1 + 3, y1 + 20]
+
+
+def unknown_format(films):
+    films[0]["box_format"] = "gpt-9"
+
+
+def endless(films):
+    film = with_findings(films)[0]
+    film["boxes"] = [[5 * k, 5 * k, 5 * k + 40, 5 * k + 40] for k in range(40)]
+    film["labels"] = ["lung nodule"] * 40
+
+
+def not_json(films):
+    films[4] = "{broken"  # type: ignore[call-overload]
+
+
+PLANTED = [
+    (as_xywh, "box-order"),
+    (as_xywh_in_one_source, "box-order"),
+    (as_xywh_in_one_split, "box-order"),
+    (as_centres, "box-order"),
+    (converted_twice, "box-order"),
+    (exchanged_axes, "box-order"),
+    (on_1024, "wrong-frame"),
+    (on_100, "wrong-frame"),
+    (normalised, "normalised-boxes"),
+    (normalised_in_three, "normalised-boxes"),
+    (swapped_x, "swapped-corners"),
+    (not_a_number, "not-finite"),
+    (three_numbers, "not-finite"),
+    (a_line, "no-area"),
+    (over_the_edge, "partly-off-film"),
+    (far_away, "off-film"),
+    (lost_image, "missing-image"),
+    (no_size, "missing-size"),
+    (height_first, "exchanged-size"),
+    (another_shape, "image-size"),
+    (same_box_twice, "duplicate-boxes"),
+    (unmerged_readers, "near-duplicate-boxes"),
+    (same_id, "repeated-id"),
+    (same_film, "repeated-film"),
+    (leaked_film, "film-leak"),
+    (leaked_patient, "patient-leak"),
+    (too_few_labels, "label-count"),
+    (blank, "blank-label"),
+    (another_case, "label-spelling"),
+    (plural, "label-spelling"),
+    (typo, "label-spelling"),
+    (other_word, "label-words"),
+    (no_negatives, "negatives"),
+    (hardly_a_finding, "negatives"),
+    (specks, "small-boxes"),
+    (unknown_format, "box-format"),
+    (endless, "gold-length"),
+    (not_json, "unreadable-row"),
+]
+
+
+def test_the_clean_set_passes(folder):
+    checkup = examine(open_rows(folder(clean_films())))
+    assert found(checkup) == []
+    assert set(checkup.unchecked) == {"prompt-missing", "prompt-format"}
+    assert checkup.figures.films == {"train": 40, "validation": 10, "test": 10}
+    assert checkup.figures.negatives == FILMS // 4
+
+
+@pytest.mark.parametrize(("plant", "name"), PLANTED, ids=lambda value: getattr(value, "__name__", value))
+def test_a_planted_defect_is_found_alone(folder, plant, name):
+    films = clean_films()
+    plant(films)
+    checkup = examine(open_rows(folder(films)))
+    assert found(checkup, "error", "warning") == [name]
+    (finding,) = checkup.findings
+    assert finding.fix
+    assert finding.why
+    assert len(finding.examples) <= 3
+    if name != "negatives":
+        assert finding.count > 0
+        assert finding.examples
+
+
+def test_counts_shares_and_examples_point_to_the_rows(folder):
+    films = clean_films()
+    over_the_edge(films)
+    (finding,) = examine(open_rows(folder(films))).findings
+    boxes = sum(len(film["boxes"]) for film in films)
+    assert (finding.count, finding.of, finding.unit) == (4, boxes, "boxes")
+    assert finding.share == 4 / boxes
+    assert [(one.split, one.row, one.id) for one in finding.examples] == [
+        ("train", 1, "001.png"),
+        ("train", 2, "002.png"),
+        ("train", 3, "003.png"),
+    ]
+    assert finding.examples[0].detail == "box 0 is [217, 10, 260, 60] on 257 x 332"
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [
+        (as_xywh, "as x, y, width, height"),
+        (as_centres, "as centre x, centre y"),
+        (converted_twice, "as x1, y1, x1 + x2"),
+        (exchanged_axes, "as y1, x1, y2, x2"),
+        (on_1024, "a frame of 1024 x 1024"),
+        (on_100, "a frame of 100 x 100"),
+    ],
+)
+def test_the_mistake_that_all_boxes_share_is_named(folder, plant, words):
+    films = clean_films()
+    plant(films)
+    assert words in examine(open_rows(folder(films))).findings[0].found
+
+
+def test_only_the_split_with_the_mistake_is_blamed(folder):
+    films = clean_films()
+    as_xywh_in_one_split(films)
+    (finding,) = examine(open_rows(folder(films))).findings
+    assert {example.split for example in finding.examples} == {"train"}
+
+
+@pytest.mark.parametrize(
+    ("scale", "count", "severity"),
+    [
+        (0.5, FILMS, "error"),
+        # beyond the quarter
+        (0.58, FILMS, "warning"),
+        # 25 boxes may lie there by chance
+        (0.5, 17, "warning"),
+    ],
+)
+def test_boxes_in_one_corner_that_fit_no_usual_size(folder, scale, count, severity):
+    films = clean_films()[:count]
+    for film in films:
+        film["boxes"] = [[scale * value for value in box] for box in film["boxes"]]
+    (finding,) = examine(open_rows(folder(films))).findings
+    assert (finding.name, finding.severity) == ("one-corner", severity)
+
+
+@pytest.mark.parametrize(
+    ("labels", "certain"),
+    [(LABELS, True), (("pacemaker",), False)],
+)
+def test_one_kind_of_finding_may_be_at_home_in_a_quarter(labels, certain):
+    fit = BoxFit()
+    for k in range(40):
+        fit.add([[300 + k, 20, 380 + k, 90 + k]], (600, 600), labels=[labels[k % len(labels)]])
+    diagnosis = fit.diagnose()
+    assert (diagnosis.name, diagnosis.certain) == ("one-corner", certain)
+    assert "upper right" in diagnosis.found
+
+
+# Several readers, whose boxes are in columns of their own.
+
+
+def by_readers(films: list[Film]) -> list[Film]:
+    """Two readers who drew almost the same; `boxes` is empty, as under `any-of`."""
+    for film in films:
+        film["reader_boxes"] = [film["boxes"], [[x1, y1, x2 - 1, y2] for x1, y1, x2, y2 in film["boxes"]]]
+        film["reader_labels"] = [film["labels"], list(film["labels"])]
+        film["ignore_boxes"] = [[0, 0, 30, 20]]
+        film["boxes"], film["labels"] = [], []
+    return films
+
+
+def test_sound_readers_pass_and_are_counted(folder):
+    films = by_readers(clean_films())
+    checkup = examine(open_rows(folder(films)))
+    assert found(checkup) == []
+    boxes = sum(len(one) for film in films for one in film["reader_boxes"])
+    assert checkup.figures.boxes == checkup.figures.areas.sum() == sum(checkup.figures.labels.values()) == boxes
+    assert checkup.figures.negatives == FILMS // 4
+    assert checkup.figures.longest_gold > 0
+
+
+def test_a_film_on_which_one_reader_drew_nothing_is_no_negative(folder):
+    films = by_readers(clean_films())
+    for film in films:
+        film["reader_boxes"][0], film["reader_labels"][0] = [], []
+    assert examine(open_rows(folder(films))).figures.negatives == FILMS // 4
+
+
+def test_a_film_of_readers_is_not_shown_as_empty(folder):
+    checkup = examine(open_rows(folder(by_readers(clean_films())[1:2])), thumbnails=32)
+    assert len(checkup.sample[0].boxes) == 2 * 2 + 1
+    assert checkup.sample[0].labels[0].startswith("reader 0: ")
+
+
+@pytest.mark.parametrize(
+    ("box", "name"),
+    [
+        ([math.nan, 0, 9, 9], "not-finite"),
+        ([30, 30, 20, 60], "swapped-corners"),
+        ([30, 30, 30, 60], "no-area"),
+        ([900, 30, 950, 60], "off-film"),
+        ([200, 30, 950, 60], "partly-off-film"),
+        ([0.1, 0.1, 0.5, 0.5], "normalised-boxes"),
+    ],
+)
+@pytest.mark.parametrize("column", ["boxes", "reader 1", "ignore_boxes"])
+def test_a_bad_box_of_any_column_is_found(folder, box, name, column):
+    films = by_readers(clean_films())
+    film = films[1]
+    if column == "reader 1":
+        film["reader_boxes"][1][0] = box
+    elif column == "boxes":
+        film["boxes"], film["labels"] = [box], ["lung nodule"]
+    else:
+        film["ignore_boxes"].append(box)
+    (finding,) = examine(open_rows(folder(films))).findings
+    assert (finding.name, finding.count) == (name, 1)
+    assert finding.examples[0].detail.startswith("box 0" if column == "boxes" else f"{column}: box ")
+    assert list(row_problems(film)) or name == "normalised-boxes"
+
+
+@pytest.mark.parametrize(("plant", "name"), [(as_xywh, "box-order"), (on_1024, "wrong-frame")])
+def test_the_reader_who_drew_otherwise_is_named(folder, plant, name):
+    films = by_readers(clean_films())
+    second = [{**film, "boxes": film["reader_boxes"][1]} for film in films]
+    plant(second)
+    for film, drawn in zip(films, second, strict=True):
+        film["reader_boxes"][1] = drawn["boxes"]
+    # Some 25 boxes of a split are enough to tell an order, a frame needs 20.
+    for film in films:
+        film["split"] = "train"
+    (finding,) = examine(open_rows(folder(films))).findings
+    assert finding.name == name
+    assert finding.found.startswith("train, reader 1: ")
+    assert all("reader 1: " in example.detail for example in finding.examples)
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({"reader_labels": [["mass"]]}, "label-count"),
+        ({"reader_labels": [["mass"], []]}, "label-count"),
+        ({"reader_labels": [["mass"], None]}, "label-count"),
+        ({"reader_labels": [["mass"], [" "]]}, "blank-label"),
+        ({"reader_boxes": None}, "label-count"),
+        ({"reader_boxes": []}, "unreadable-row"),
+        ({"reader_boxes": "none"}, "unreadable-row"),
+        ({"reader_boxes": [None]}, "unreadable-row"),
+        ({"ignore_boxes": 3}, "unreadable-row"),
+    ],
+)
+def test_columns_of_readers_that_do_not_fit(folder, change, name):
+    film = clean_films()[4]
+    boxes = [[20, 20, 90, 90]]
+    film |= {"boxes": [], "labels": [], "reader_boxes": [boxes, boxes], "reader_labels": [["mass"], ["mass"]]}
+    (finding,) = examine(open_rows(folder([film | change]))).findings
+    assert (finding.name, finding.count) == (name, 1)
+
+
+# Sizes of the image's shape, and not of its size.
+
+
+def declared(films: list[Film], scale: float) -> None:
+    for film in films:
+        film["width"], film["height"] = scale * film["width"], scale * film["height"]
+        film["boxes"] = [[scale * value for value in box] for box in film["boxes"]]
+
+
+@pytest.mark.parametrize(
+    ("scales", "count"),
+    [
+        ({}, 0),
+        # a few of another size than the rest
+        ({3: 2.0, 7: 3.5}, 2),
+        ({3: 1.02}, 1),
+        ({3: 0.5}, 1),
+        # all are copies, of one scale or of several
+        (dict.fromkeys(range(FILMS), 2.0), 0),
+        (dict.fromkeys(range(FILMS), 1.03), 0),
+        ({k: 1.5 + 0.05 * k for k in range(FILMS)}, 0),
+        # one of the copies is hardly smaller
+        ({**dict.fromkeys(range(FILMS), 2.0), 5: 1.03}, 1),
+        # images that are larger than declared
+        (dict.fromkeys(range(FILMS), 0.5), FILMS),
+    ],
+)
+def test_a_size_of_the_same_shape_that_is_not_the_image_s(folder, scales, count):
+    films = clean_films()
+    for k, scale in scales.items():
+        declared([films[k]], scale)
+    findings = [one for one in examine(open_rows(folder(films))).findings if one.name == "image-scale"]
+    assert [(one.severity, one.count, one.of) for one in findings] == [("warning", count, FILMS)] * (count > 0)
+
+
+def test_a_border_is_no_scale(tmp_path):
+    films = []
+    for k in range(3):
+        Image.new("L", (640, 512), k).save(tmp_path / f"{k}.png")
+        films.append({"file": f"{k}.png", "width": 648, "height": 520, "boxes": [], "labels": []})
+    (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, films)))
+    (finding,) = examine(open_rows(str(tmp_path))).findings
+    assert (finding.name, finding.count) == ("image-scale", 3)
+    assert finding.examples[0].detail == "width 648, height 520; the image is 640 x 512"
+
+
+@pytest.mark.parametrize(
+    ("manifest", "words"),
+    [
+        ({"complete": False}, "not completed"),
+        ({"complete": True, "splits": {"train": {"shards": [{"file": "train-9.parquet"}]}}}, "1 of 1 shards"),
+        ("{", "cannot be read"),
+        ({"complete": True, "splits": {}}, ""),
+        # of another program
+        ({"version": 3}, ""),
+    ],
+)
+@pytest.mark.parametrize("has_shards", [True, False])
+def test_an_unfinished_folder_is_an_error(images, tmp_path, manifest, words, has_shards):
+    text = manifest if isinstance(manifest, str) else json.dumps(manifest)
+    root = as_parquet(prompted(clean_films(), images), tmp_path) if has_shards else str(tmp_path)
+    (Path(root) / "manifest.json").write_text(text)
+    if not words and not has_shards:
+        with pytest.raises(ValueError, match="without any"):
+            open_rows(root)
+        return
+    checkup = examine(open_rows(root))
+    assert found(checkup, "error") == (["unfinished-folder"] if words else [])
+    assert not words or words in checkup.findings[0].found
+
+
+# Near misses: nothing is wrong with these.
+
+
+def touching_the_edge(films):
+    for film in with_findings(films):
+        film["boxes"][0] = [0, 0, 60, 70]
+        film["boxes"][-1] = [film["width"] - 60.0, film["height"] - 70.0, film["width"], film["height"]]
+
+
+def whole_film(films):
+    for film in with_findings(films)[:5]:
+        film["boxes"], film["labels"] = [[0, 0, film["width"], film["height"]]], ["cardiomegaly"]
+
+
+def small_nodules(films):
+    for film in with_findings(films):
+        x1, y1, *_ = film["boxes"][0]
+        film["boxes"][0] = [x1, y1, x1 + 6, y1 + 7]
+
+
+def two_findings_in_one_place(films):
+    for film in with_findings(films):
+        film["boxes"], film["labels"] = [film["boxes"][0]] * 2, ["pleural effusion", "lung nodule"]
+
+
+def overlapping_twins(films):
+    # IoU 0.9: two findings, or one drawn twice, which cannot be told
+    for film in with_findings(films):
+        x1, y1, x2, y2 = film["boxes"][0]
+        film["boxes"], film["labels"] = [[x1, y1, x2, y2], [x1, y1, x2, y1 + 0.9 * (y2 - y1)]], ["lung nodule"] * 2
+
+
+def sides_of_one_finding(films):
+    for film in films:
+        film["labels"] = [f"{side} lung" for side, _ in zip(("left", "right", "left"), film["labels"], strict=False)]
+
+
+def findings_that_sound_alike(films):
+    words = ("hyperinflation", "hypoinflation", "pneumothorax", "hemothorax", "rib 1", "rib 2")
+    for k, film in enumerate(films):
+        film["labels"] = [words[k % 2] if k % 9 == 0 else words[2 + k % 4] for _ in film["labels"]]
+
+
+def smaller_copies(films):
+    # The boxes and sizes are of the original, the image is a third of it.
+    for film in films:
+        film["boxes"] = [[3 * value for value in box] for box in film["boxes"]]
+        film["width"], film["height"] = 3 * film["width"] + 1, 3 * film["height"] - 1
+
+
+def ids_that_start_anew(films):
+    numbers: dict[str, int] = {}
+    for film in films:
+        film["id"] = str(numbers.setdefault(film["split"], 0))
+        numbers[film["split"]] += 1
+
+
+def one_split(films):
+    for film in films:
+        film["split"] = "train"
+
+
+def without_patients(films):
+    for film in films:
+        del film["patient_id"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        touching_the_edge,
+        whole_film,
+        small_nodules,
+        two_findings_in_one_place,
+        overlapping_twins,
+        sides_of_one_finding,
+        findings_that_sound_alike,
+        smaller_copies,
+        ids_that_start_anew,
+        one_split,
+        without_patients,
+    ],
+)
+def test_a_near_miss_passes(folder, change):
+    films = clean_films()
+    change(films)
+    assert found(examine(open_rows(folder(films)))) == []
+
+
+def test_two_films_of_one_size_are_two_films(folder, images, tmp_path):
+    films = clean_films()
+    films[1] = {**films[0], "file": "other.png"}
+    root = folder(films)
+    Image.new("L", (films[0]["width"], films[0]["height"]), 200).save(tmp_path / "other.png")
+    assert found(examine(open_rows(root))) == []
+
+
+def test_real_films_have_no_error(shared_dir):
+    checkup = examine(open_rows(str(shared_dir / "data" / "cxr_lungs")), QWEN3)
+    # Both lungs are on every film.
+    assert found(checkup) == ["negatives"]
+    assert checkup.count("error") == 0
+    assert checkup.figures.boxes == 630
+
+
+# Rows with prompts, as `prepare` and `save_to_disk` write them.
+
+
+def prompted(films: list[Film], images: Path) -> list[dict]:
+    return [
+        {
+            **{key: value for key, value in film.items() if key != "file"},
+            "id": film["file"],
+            "prompt": prompts.prompt_messages(LABELS),
+            "image": {"bytes": (images / film["file"]).read_bytes(), "path": None},
+        }
+        for film in films
+    ]
+
+
+def as_parquet(rows: list[dict], folder: Path) -> str:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (folder / "data").mkdir()
+    for split in dict.fromkeys(row["split"] for row in rows):
+        mine = [row for row in rows if row["split"] == split]
+        for number, part in enumerate((mine[:7], mine[7:])):
+            pq.write_table(pa.Table.from_pylist(part), folder / "data" / f"{split}-{number:05}.parquet")
+    return str(folder)
+
+
+def as_saved(rows: list[dict], folder: Path) -> str:
+    from datasets import Dataset, DatasetDict
+    from datasets import Image as ImageColumn
+
+    parts = {
+        split: Dataset.from_list([row for row in rows if row["split"] == split]).cast_column("image", ImageColumn())
+        for split in dict.fromkeys(row["split"] for row in rows)
+    }
+    DatasetDict(parts).save_to_disk(folder)
+    return str(folder)
+
+
+@pytest.mark.parametrize("write", [as_parquet, as_saved])
+def test_parquet_shards_and_saved_datasets_are_read_alike(images, tmp_path, write):
+    films = clean_films()
+    over_the_edge(films)
+    leaked_patient(films)
+    checkup = examine(open_rows(write(prompted(films, images), tmp_path)))
+    assert found(checkup) == ["partly-off-film", "patient-leak"]
+    assert checkup.unchecked == {}
+    assert checkup.findings[0].examples[2].row == 3
+    assert checkup.findings[1].examples[0].detail == "patient p3 is also in train"
+
+
+def test_splits_can_be_chosen(images, tmp_path):
+    films = clean_films()
+    over_the_edge(films)
+    root = as_parquet(prompted(films, images), tmp_path)
+    assert examine(open_rows(root, ["test"])).figures.films == {"test": 10}
+    with pytest.raises(ValueError, match=r"Expected one of .*train.* for the split"):
+        open_rows(root, ["dev"])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "name"),
+    [
+        (None, "prompt-missing"),
+        ([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": " "}]}], "prompt-missing"),
+        ([{"role": "user", "content": "Give each box as [x, y, w, h]."}], "prompt-format"),
+        ([{"role": "user", "content": "Give each box in numbers from 0 to 1."}], "prompt-format"),
+    ],
+)
+def test_prompts_are_looked_at(images, tmp_path, prompt, name):
+    rows = prompted(clean_films(), images)
+    for row in rows:
+        row["prompt"] = prompt
+    (finding,) = examine(open_rows(as_parquet(rows, tmp_path))).findings
+    assert (finding.name, finding.count) == (name, FILMS)
+
+
+def test_several_questions_about_a_film_are_no_repetition(images, tmp_path):
+    rows = prompted(clean_films(), images)
+    asked = [{**row, "prompt": prompts.prompt_messages(LABELS[:1]), "id": f"{row['id']}#2"} for row in rows]
+    assert found(examine(open_rows(as_parquet(rows + asked, tmp_path)))) == []
+
+
+CLAIMS = [
+    # prompt, format, contradicts
+    ("Report the boxes in JSON format.", "qwen3-vl", False),
+    ("Report the boxes in JSON format.", "paligemma", True),
+    ("as [x1, y1, x2, y2]", "qwen3-vl", False),
+    ("as [x1, y1, x2, y2]", "gemini", True),
+    ("as [ymin, xmin, ymax, xmax]", "gemini", False),
+    ("as [y_min, x_min, y_max, x_max]", "qwen3-vl", True),
+    ("numbers from 0 to 1000", "qwen3-vl", False),
+    ("numbers from 0 to 1000", "qwen2.5-vl", True),
+    ("in pixels of the image", "qwen2.5-vl", False),
+    ("absolute pixel coordinates", "qwen3-vl", True),
+    ("coordinates between 0 and 1", "answer-list", False),
+    ("coordinates between 0 and 100", "chexagent", False),
+    ("Pixel-sized nodules count; confidence 0 to 10.", "qwen3-vl", False),
+    ("Find the nodule.", "qwen3-vl", False),
+    # explains one by the other
+    ("not in pixels but in numbers from 0 to 1000", "qwen3-vl", False),
+]
+
+
+@pytest.mark.parametrize(("prompt", "box_format", "contradicts"), CLAIMS)
+def test_what_a_prompt_claims(prompt, box_format, contradicts):
+    assert bool(list(prompt_contradictions(prompt, get_box_format(box_format)))) == contradicts
+
+
+def test_the_templates_contradict_no_format():
+    for name in list_box_formats():
+        fmt = get_box_format(name)
+        for wording in range(prompts.wordings("detection")):
+            messages = prompts.task_prompt("detection", ("mass",), fmt, wording=wording)
+            text = " ".join(part.get("text") or "" for message in messages for part in message["content"])
+            assert list(prompt_contradictions(text, fmt)) == [], name
+
+
+def test_a_coarse_format_loses_small_boxes(folder):
+    films = clean_films()
+    for film in with_findings(films)[:4]:
+        film["boxes"], film["labels"] = [[100, 100, 100.2, 130]], ["lung nodule"]
+    checkup = examine(open_rows(folder(films)), Model(get_box_format("chexagent")))
+    assert found(checkup, "error") == ["gold-reward"]
+    assert checkup.findings[0].count == 4
+
+
+def test_the_limit_on_the_answer_is_the_one_given(folder):
+    films = clean_films()
+    endless(films)
+    root = folder(films)
+    assert found(examine(open_rows(root), Model(max_completion_length=4096))) == []
+    (finding,) = examine(open_rows(root)).findings
+    # A guess at the number of tokens is no proof.
+    assert (finding.severity, finding.count) == ("warning", 1)
+
+
+class _Words:
+    """Counts words for tokens."""
+
+    def __call__(self, text: str, **_: object) -> dict[str, list[str]]:
+        return {"input_ids": text.split()}
+
+
+class Qwen2VLImageProcessor:
+    """What `resized_size` asks of a processor."""
+
+    size = {"shortest_edge": 56 * 56, "longest_edge": 36 * 28 * 28}  # noqa: RUF012
+    patch_size, merge_size, do_resize = 14, 2, True
+
+    def __init__(self) -> None:
+        self.image_processor = self
+        self.tokenizer = _Words()
+
+
+def test_the_model_s_processor_decides_sizes_and_tokens(folder):
+    films = clean_films()
+    for film in with_findings(films)[:2]:
+        film["boxes"], film["labels"] = [[30, 30, 36, 50]], ["lung nodule"]
+    root = folder(films)
+    checkup = examine(open_rows(root), Model(processor=Qwen2VLImageProcessor(), max_completion_length=6))
+    assert checkup.assumptions == ()
+    length, small = checkup.findings
+    assert (length.name, length.severity) == ("gold-length", "error")
+    # 6 pixels of 257 are less than 4 of 140
+    assert (small.name, small.count) == ("small-boxes", 2)
+    assert "of 140 x 168" in small.examples[0].detail
+
+
+def test_columns_with_the_resized_size_come_first(folder):
+    films = clean_films()
+    for film in films:
+        film["resized_width"], film["resized_height"] = 28, 28
+    checkup = examine(open_rows(folder(films)))
+    assert "small-boxes" in found(checkup)
+    assert not any("pixels" in one for one in checkup.assumptions)
+
+
+def test_figures_count_every_sound_box(folder):
+    films = clean_films()
+    figures = examine(open_rows(folder(films))).figures
+    boxes = sum(len(film["boxes"]) for film in films)
+    assert figures.boxes == figures.areas.sum() == figures.aspects.sum() == figures.sides.sum() == boxes
+    assert figures.centres[None].sum() == boxes
+    assert sum(figures.centres[label].sum() for label in LABELS) == boxes
+    assert sum(figures.per_film.values()) == FILMS
+
+
+def test_the_findings_are_plain_json_without_films(folder):
+    films = clean_films()
+    over_the_edge(films)
+    checkup = examine(open_rows(folder(films)), thumbnails=64)
+    assert checkup.findings[0].examples[0].film is not None
+    written = json.loads(json.dumps(checkup.as_json(), allow_nan=False))
+    assert written["errors"] == 1
+    assert written["findings"][0]["examples"][0] == {
+        "split": "train",
+        "row": 1,
+        "id": "001.png",
+        "detail": "box 0 is [217, 10, 260, 60] on 257 x 332",
+    }
+
+
+@given(
+    st.lists(st.one_of(st.floats(), st.integers(-50, 150), st.none(), st.text(max_size=3)), max_size=5),
+    st.booleans(),
+)
+def test_a_box_has_a_defect_where_training_refuses_it(box, is_list):
+    """The doctor and the check before training agree on which boxes are bad, but for boxes within one pixel."""
+    box = box if is_list else tuple(box)
+    defect = box_defect(box, (100, 80))
+    refused = any("box 0" in problem for problem in row_problems({"boxes": [box], "width": 100, "height": 80}))
+    assert (defect is not None) == refused or defect == "normalised-boxes"
+
+
+@given(st.lists(st.integers(0, 400), min_size=40, max_size=120))
+def test_sound_boxes_over_the_whole_film_share_no_mistake(values):
+    fit = BoxFit()
+    for k, value in enumerate(values):
+        fit.add([[value, k, value + 60, k + 80], [500 - 60, 600 - 80, 500, 600]], (500, 600))
+    assert fit.diagnose() is None
+
+
+@pytest.mark.parametrize(
+    ("counts", "groups"),
+    [
+        ({"Mass": 5, "mass": 5}, [{"Mass", "mass"}]),
+        (
+            {"lung opacity": 9, "Lung Opacities": 1, "lung-opacity": 2},
+            [{"lung opacity", "Lung Opacities", "lung-opacity"}],
+        ),
+        ({"atelectasis": 50, "atelectais": 2}, [{"atelectasis", "atelectais"}]),
+        ({"emphysema": 50, "emphysema ": 2}, [{"emphysema", "emphysema "}]),
+        # as frequent as the other: no slip
+        ({"zone alpha1": 50, "zone alpha2": 1}, []),
+        ({"left lung": 10, "right lung": 1}, []),
+        ({"hyperinflation": 90, "hypoinflation": 1}, []),
+        ({"pneumothorax": 90, "hemothorax": 1}, []),
+        ({"pneumothorax": 90, "pneumomediastinum": 1}, []),
+        ({"upper rib fracture": 90, "lower rib fracture": 1}, []),
+        ({"fibrosis": 3, "cardiomegaly": 4}, []),
+        ({"effusion": 3, "pleural effusion": 4}, [{"effusion", "pleural effusion"}]),
+        ({"effusion": 3, "small effusion": 4}, []),
+    ],
+)
+def test_label_variants(counts, groups):
+    assert [set(group.labels) for group in label_variants(counts)] == groups
+
+
+def test_every_check_says_what_to_do():
+    # The fix of these depends on what is found.
+    assert {name for name, check in CHECKS.items() if not check.fix} == {"box-order", "wrong-frame", "one-corner"}
+    assert all(check.severity in SEVERITIES and check.why for check in CHECKS.values())
+    planted = {name for _, name in PLANTED}
+    # Tested on their own.
+    assert set(CHECKS) - planted == {
+        "prompt-missing",
+        "prompt-format",
+        "gold-reward",
+        "one-corner",
+        "image-scale",
+        "unfinished-folder",
+    }

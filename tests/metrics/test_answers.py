@@ -1,0 +1,148 @@
+"""Completions and baselines as answered films."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grounding_rewards import get_reward
+from grounding_rewards.metrics.answers import SIDE_BY_SIDE, baseline_systems, read_answers, read_references
+from grounding_rewards.space_check import SpaceWarning
+
+REWARD = get_reward("R3", box_format="qwen3-vl")
+ROWS: list[dict[str, Any]] = [
+    {"id": "a", "boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100, "patient_id": "p"},
+    {"id": "b", "boxes": [], "labels": [], "width": 200, "height": 100, "patient_id": ""},
+]
+HIT = '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]'
+
+
+def test_answers_are_read_scored_and_kept() -> None:
+    one, other = read_answers(ROWS, [[HIT, "[]", HIT], ["no idea", "[]", "[]"]], REWARD)
+    assert (one.id, one.patient, one.status, one.text) == ("a", "p", "boxes", HIT)
+    assert one.gt.tolist() == [[0, 0, 50, 50]]
+    assert one.pred.tolist() == [[0, 0, 50, 40]]
+    assert one.pred_labels == ("mass",)
+    assert one.reason == "1 of 1 found, mean IoU 0.80"
+    assert one.sampled_rewards == pytest.approx((0.0, 0.8))
+    assert (other.status, other.patient, other.rejected) == ("unparseable", None, {"nothing_stated": 1})
+    assert other.sampled_rewards == pytest.approx((0.2, 0.2))
+    assert (one.sampled_read, other.sampled_read) == ((True, True), (True, True))
+
+
+def test_sampled_answers_that_cannot_be_read() -> None:
+    cut_off = '[{"bbox_2d": [0, 0, 5'
+    box_and_cut_off = f"{HIT[:-1]}, {cut_off[1:]}"
+    (film,) = read_answers(ROWS[:1], [["[]", "[]", "no idea", cut_off, box_and_cut_off]], REWARD)
+    assert film.sampled_read == (True, False, False, True)
+
+
+def test_all_five_rewards_stand_side_by_side() -> None:
+    films = read_answers(ROWS, [[HIT], ["[]"]], REWARD)
+    for film in films:
+        assert set(film.rewards) == set(SIDE_BY_SIDE)
+        expected = {name: get_reward(name).score(film.pred, film.gt) for name in SIDE_BY_SIDE}
+        assert film.rewards == pytest.approx(expected)
+
+
+def test_a_reward_with_other_parameters_is_the_one_that_is_shown() -> None:
+    strict = get_reward("R3", box_format="qwen3-vl", iou_threshold=0.9)
+    assert read_answers(ROWS, [[HIT], ["[]"]], strict)[0].rewards["R3"] == 0
+
+
+def test_a_column_that_only_some_rows_have() -> None:
+    rows = [{**ROWS[0], "ignore_boxes": [[60, 60, 99, 99]]}, {**ROWS[1], "split": "test"}]
+    far = '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [700, 700, 900, 900]}]'
+    one, other = read_answers(rows, [[far], ["[]"]], REWARD)
+    assert one.rewards["R3"] == 1
+    assert one.ignore.tolist() == [[60, 60, 99, 99]]
+    assert other.ignore.shape == (0, 4)
+
+
+def test_confidences_and_duplicates() -> None:
+    # the second box of the mass is surer; the effusion has a label of its own
+    boxes = ['{"bbox_2d": [0, 0, 500, 400], "label": "mass", "score": 0.2}']
+    boxes += ['{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": 0.9}']
+    boxes += ['{"bbox_2d": [0, 0, 500, 500], "label": "effusion", "score": 0.1}']
+    text = f"[{', '.join(boxes)}]"
+    kept = read_answers(ROWS[:1], [[text]], REWARD, nms_threshold=0.5)[0]
+    assert kept.pred_labels == ("mass", "effusion")
+    assert kept.pred_scores.tolist() == [0.9, 0.1]
+    everything = read_answers(ROWS[:1], [[text]], REWARD)[0]
+    assert len(everything.pred) == 3
+    # the reward is that of the text
+    assert kept.rewards == everything.rewards
+
+
+def test_one_warning_about_the_space_however_many_rewards() -> None:
+    # pixels of a film of 2000, where thousandths were declared
+    rng = np.random.default_rng(0)
+    rows, texts = [], []
+    for i in range(40):
+        x, y = rng.uniform(0, 1400, 2)
+        box = [x, y, x + 500, y + 500]
+        rows.append({"id": str(i), "boxes": [box], "labels": ["x"], "width": 2000, "height": 2000})
+        texts.append([f'[{{"bbox_2d": {[round(value) for value in box]}}}]'])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        read_answers(rows, texts, REWARD)
+    assert [warning.category for warning in caught] == [SpaceWarning]
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([{"width": 1, "height": 1}], "a column `boxes` for every film, got none for row 0"),
+        ([ROWS[0], {"id": "c", "boxes": [], "height": 1}], r"`width` for every film, got none for row 1 \(id c\)"),
+        ([ROWS[0], ROWS[0]], "a name of its own for every film, got `id` 'a' 2 times"),
+    ],
+)
+def test_films_that_cannot_be_measured_are_refused(rows: list[dict[str, Any]], expected: str) -> None:
+    with pytest.raises(ValueError, match=expected):
+        read_references(rows)
+
+
+def test_films_without_labels_have_findings() -> None:
+    row = {"boxes": [[0, 0, 5, 5], [1, 1, 3, 3]], "width": 9, "height": 9}
+    assert read_references([row])[0].gt_labels == ("finding", "finding")
+    assert read_references([{**row, "labels": ["mass", None]}])[0].gt_labels == ("mass", "finding")
+    assert list(baseline_systems([row], None, REWARD)) == [
+        "constant box of these films",
+        "nothing found",
+        "whole image",
+    ]
+
+
+def test_baselines_know_nothing_of_the_film() -> None:
+    training = [{**ROWS[0], "boxes": [[0, 0, 50, 100]]}, {**ROWS[0], "boxes": [[0, 0, 30, 100]]}]
+    systems = baseline_systems(ROWS, training, REWARD)
+    assert list(systems) == ["constant box", "nothing found", "whole image"]
+    # the mean of the training boxes, as a part of each film
+    assert [film.pred.tolist() for film in systems["constant box"]] == [[[0, 0, 40, 100]], [[0, 0, 80, 100]]]
+    assert [film.rewards["R3"] for film in systems["nothing found"]] == [0, 0.2]
+    assert [film.pred.tolist() for film in systems["whole image"]] == [[[0, 0, 100, 100]], [[0, 0, 200, 100]]]
+
+
+def test_a_constant_box_also_where_no_label_is_common() -> None:
+    training = [{**ROWS[1], "labels": [], "boxes": []}] * 5 + [ROWS[0]]
+    assert baseline_systems(ROWS, training, REWARD)["constant box"][0].pred_labels == ("mass",)
+    # and none where there is no box to take the mean of
+    assert "constant box" not in baseline_systems(ROWS, training[:5], REWARD)
+
+
+def test_another_reader_where_there_are_several() -> None:
+    row = {**ROWS[0], "reader_boxes": [[[0, 0, 50, 50]], [[0, 0, 50, 40]]], "reader_labels": [["mass"], ["nodule"]]}
+    film = baseline_systems([row, ROWS[1]], None, REWARD)["another reader"][0]
+    assert film.pred.tolist() == [[0, 0, 50, 40]]
+    assert film.pred_labels == ("nodule",)
+    assert film.rewards["R3"] == pytest.approx(0.8)
+
+
+def test_baselines_under_a_reward_that_compares_labels() -> None:
+    compared = get_reward("R3", box_format="qwen3-vl", label_matching="exact")
+    systems = baseline_systems(ROWS, ROWS, compared)
+    assert systems["constant box"][0].rewards["R3"] == 1
+    assert systems["whole image"][0].rewards["R3"] == 0

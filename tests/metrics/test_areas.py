@@ -1,0 +1,232 @@
+"""Areas of unions of boxes against counted pixels and pycocotools, figures by hand."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.areas import (
+    SEGMENTATION_FIGURES,
+    box_areas,
+    class_mean_iou,
+    dice,
+    foreground_iou,
+    pixel_accuracy,
+    segmentation_areas,
+    segmentation_estimates,
+)
+from grounding_rewards.metrics.bootstrap import resampling_counts, sum_by_group
+from tests.conftest import box_lists, valid_box_lists
+
+# Pieces that a side of a pixel is cut into, so that quarters of pixels can be counted.
+FINE = 4
+
+
+def raster(boxes: Any, width: int, height: int) -> np.ndarray:
+    """Which pieces of pixels lie in a box, one by one."""
+    drawn = np.zeros((height * FINE, width * FINE), dtype=bool)
+    for x1, y1, x2, y2 in np.reshape(boxes, (-1, 4)):
+        for row in range(height * FINE):
+            for column in range(width * FINE):
+                x, y = (column + 0.5) / FINE, (row + 0.5) / FINE
+                drawn[row, column] |= bool(x1 <= x < x2 and y1 <= y < y2)
+    return drawn
+
+
+def count_areas(pred: np.ndarray, gt: np.ndarray, void: np.ndarray) -> list[float]:
+    """Hit, false, missed, rest by counting."""
+    kept = gt | ~void
+    counts = [pred & gt, pred & ~gt & kept, ~pred & gt, ~pred & ~gt & kept]
+    return [int(one.sum()) / FINE**2 for one in counts]
+
+
+def quarters(boxes: list[list[float]]) -> list[list[float]]:
+    return [[value / FINE for value in box] for box in boxes]
+
+
+# Inverted boxes, boxes of no area and boxes that reach out of the film of 9 by 7 are among them.
+@given(box_lists(max_size=4), box_lists(max_size=4), box_lists(max_size=2))
+def test_whole_pixels_are_counted(pred: Any, gt: Any, ignore: Any) -> None:
+    expected = count_areas(*(raster(boxes, 9, 7) for boxes in (pred, gt, ignore)))
+    assert box_areas(pred, gt, width=9, height=7, ignore=ignore).tolist() == expected
+
+
+@given(box_lists(max_size=4), box_lists(max_size=4), box_lists(max_size=2))
+def test_quarters_of_pixels_are_counted(pred: Any, gt: Any, ignore: Any) -> None:
+    pred, gt, ignore = map(quarters, (pred, gt, ignore))
+    expected = count_areas(*(raster(boxes, 3, 2) for boxes in (pred, gt, ignore)))
+    assert box_areas(pred, gt, width=3, height=2, ignore=ignore).tolist() == expected
+
+
+@given(box_lists(max_size=4), st.lists(st.booleans(), min_size=6, max_size=6), box_lists(max_size=2))
+def test_a_mask_is_counted(pred: Any, pixels: list[bool], ignore: Any) -> None:
+    pred, ignore = quarters(pred), quarters(ignore)
+    mask = np.reshape(pixels, (2, 3))
+    fine = np.repeat(np.repeat(mask, FINE, axis=0), FINE, axis=1)
+    expected = count_areas(raster(pred, 3, 2), fine, raster(ignore, 3, 2))
+    assert box_areas(pred, [], width=3, height=2, mask=mask, ignore=ignore).tolist() == expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_areas_are_those_of_pycocotools(seed: int) -> None:
+    coco = pytest.importorskip("pycocotools.mask", reason="compares with pycocotools")
+    rng = np.random.default_rng(seed)
+    width, height = 120, 90
+
+    def boxes(n: int) -> np.ndarray:
+        corners = rng.integers(0, [60, 45], (n, 2))
+        return np.concatenate([corners, corners + rng.integers(1, [60, 45], (n, 2))], axis=1).astype(float)
+
+    def union(given: np.ndarray) -> Any:
+        sides = np.concatenate([given[:, :2], given[:, 2:] - given[:, :2]], axis=1)
+        return coco.merge(coco.frPyObjects(sides, height, width))
+
+    for _ in range(20):
+        pred, gt = boxes(int(rng.integers(1, 9))), boxes(int(rng.integers(1, 9)))
+        areas = box_areas(pred, gt, width=width, height=height)
+        hit = coco.area(coco.merge([union(pred), union(gt)], intersect=True))
+        assert areas.tolist() == [
+            hit,
+            coco.area(union(pred)) - hit,
+            coco.area(union(gt)) - hit,
+            width * height - coco.area(coco.merge([union(pred), union(gt)])),
+        ]
+        # coco.iou measures run-length encodings against each other
+        assert float(foreground_iou(areas)) == pytest.approx(coco.iou([union(pred)], [union(gt)], [0])[0, 0], abs=1e-12)
+
+
+@given(valid_box_lists(max_size=5), valid_box_lists(max_size=5))
+def test_properties_of_areas(pred: Any, gt: Any) -> None:
+    areas = box_areas(pred, gt, width=18, height=18)
+    assert areas.sum() == 18 * 18
+    assert (areas >= 0).all()
+    hit, false, missed, rest = areas.tolist()
+    # the two sides change places
+    assert box_areas(gt, pred, width=18, height=18).tolist() == [hit, missed, false, rest]
+    # a box that is written twice, or as two halves, covers no more and no less
+    halves = [half for x1, y1, x2, y2 in pred for half in ([x1, y1, x1 + 0.5, y2], [x1 + 0.5, y1, x2, y2])]
+    assert box_areas(halves + pred, gt, width=18, height=18).tolist() == areas.tolist()
+    # Dice is 2 IoU / (1 + IoU)
+    iou = float(foreground_iou(areas))
+    assert float(dice(areas)) == pytest.approx(2 * iou / (1 + iou), nan_ok=True)
+    for figure in SEGMENTATION_FIGURES.values():
+        value = float(figure.of(areas))
+        assert math.isnan(value) or 0 <= value <= 1
+
+
+@given(valid_box_lists(max_size=3), valid_box_lists(max_size=3))
+def test_a_mask_of_boxes_gives_what_the_boxes_give(pred: Any, gt: Any) -> None:
+    mask = np.zeros((18, 18), dtype=bool)
+    for x1, y1, x2, y2 in gt:
+        mask[int(y1) : int(y2), int(x1) : int(x2)] = True
+    expected = box_areas(pred, gt, width=18, height=18)
+    assert box_areas(pred, [], width=18, height=18, mask=mask).tolist() == expected.tolist()
+
+
+# by hand; film of 10 by 10
+@pytest.mark.parametrize(
+    ("pred", "gt", "accuracy", "mean_iou", "foreground", "dice_value"),
+    [
+        # half of the reference is found: hit 25, missed 25, rest 50
+        ([[0, 0, 5, 5]], [[0, 0, 5, 10]], 0.75, (25 / 50 + 50 / 75) / 2, 0.5, 2 * 25 / 75),
+        # nothing on either side: there is no foreground to measure
+        ([], [], 1.0, 1.0, math.nan, math.nan),
+        # nothing found
+        ([], [[0, 0, 5, 10]], 0.5, (0 + 0.5) / 2, 0.0, 0.0),
+        # a box on a normal film
+        ([[0, 0, 5, 10]], [], 0.5, (0 + 0.5) / 2, 0.0, 0.0),
+        # whole film on both sides: there is no background to measure
+        ([[0, 0, 10, 10]], [[-5, -5, 20, 20]], 1.0, 1.0, 1.0, 1.0),
+        # an invalid box covers nothing
+        ([[5, 5, 0, 0], [0, 0, math.nan, 5]], [], 1.0, 1.0, math.nan, math.nan),
+        # what lies outside the film does not count
+        ([[0, 0, 5, 100]], [[0, 0, 5, 10]], 1.0, 1.0, 1.0, 1.0),
+    ],
+)
+def test_figures_by_hand(pred: Any, gt: Any, accuracy: float, mean_iou: float, foreground: float, dice_value: float):
+    areas = box_areas(np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4)), width=10, height=10)
+    assert float(pixel_accuracy(areas)) == accuracy
+    assert float(class_mean_iou(areas)) == pytest.approx(mean_iou)
+    assert float(foreground_iou(areas)) == pytest.approx(foreground, nan_ok=True)
+    assert float(dice(areas)) == pytest.approx(dice_value, nan_ok=True)
+
+
+def test_in_an_ignored_region_only_the_reference_counts() -> None:
+    # region of 50, half of it reference; 10 by 10 film: the other half of the region plays no part
+    film = AnsweredFilm("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=["x"], pred=[[0, 0, 10, 5]], ignore=[[0, 0, 10, 5]])
+    assert segmentation_areas([film]).tolist() == [[25, 0, 0, 50]]
+
+
+def test_no_films_are_no_areas() -> None:
+    assert segmentation_areas([]).shape == (0, 4)
+    assert all(math.isnan(one.value) for one in segmentation_estimates(np.zeros((0, 4)), resamples=3).values())
+
+
+@pytest.mark.parametrize(
+    ("masks", "message"),
+    [
+        ([np.zeros((20, 10), dtype=bool)], r"shape \(height, width\) = \(10, 20\) for `mask`, got bool of shape \(20,"),
+        ([np.zeros((10, 20))], "got float64 of shape"),
+        ([], "Expected one entry per film for `masks`, got 0 for 1 films"),
+    ],
+)
+def test_wrong_masks_are_refused(masks: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        segmentation_areas([AnsweredFilm("a", 20, 10)], masks)
+
+
+def test_estimates_pool_areas_and_average_films() -> None:
+    rng = np.random.default_rng(0)
+    areas = rng.uniform(0, 100, (12, 4))
+    areas[3, :3] = 0  # a normal film without a box
+    groups = list("aabbccddeeff")
+    found = segmentation_estimates(areas, groups=groups, resamples=50, seed=7)
+    assert list(found)[:2] == ["pixel_accuracy", "pixel_accuracy_per_film"]
+    counts = resampling_counts(6, resamples=50, seed=7)
+    pooled = counts @ sum_by_group(areas, groups)
+    for key, figure in SEGMENTATION_FIGURES.items():
+        assert found[key].value == pytest.approx(float(figure.of(areas.sum(axis=0))))
+        assert found[key][1:] == pytest.approx(np.quantile(figure.of(pooled), [0.025, 0.975]))
+        assert found[f"{key}_per_film"].value == pytest.approx(np.nanmean(figure.of(areas)))
+
+
+def test_real_boxes_are_counted(shared_dir: Path) -> None:
+    """The boxes of NIH ChestX-ray14 and of lungs, rounded to pixels, against a raster; predictions are jittered."""
+    films = _nih_films(shared_dir) + _lung_films(shared_dir)
+    rng = np.random.default_rng(0)
+    assert len(films) > 100
+    for gt, width, height in films[::7]:
+        gt = np.round(gt)
+        pred = np.round(gt + rng.normal(0, 20, gt.shape))
+        masks = np.zeros((2, height, width), dtype=bool)
+        for mask, boxes in zip(masks, (pred, gt), strict=True):
+            for x1, y1, x2, y2 in np.clip(boxes, 0, None).astype(int):
+                mask[y1:y2, x1:x2] = True
+        said, true = masks
+        expected = [int(one.sum()) for one in (said & true, said & ~true, ~said & true, ~said & ~true)]
+        assert box_areas(pred, gt, width=width, height=height).tolist() == expected
+        assert box_areas(pred, [], width=width, height=height, mask=true).tolist() == expected
+
+
+def _nih_films(shared_dir: Path) -> list[tuple[np.ndarray, int, int]]:
+    path = shared_dir / "data" / "annotations" / "nih_chestxray14" / "BBox_List_2017.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file))[1:]
+    sides = np.array([[float(value) for value in row[2:6]] for row in rows])
+    boxes = np.concatenate([sides[:, :2], sides[:, :2] + sides[:, 2:]], axis=1)
+    return [(box[None], 1024, 1024) for box in boxes]
+
+
+def _lung_films(shared_dir: Path) -> list[tuple[np.ndarray, int, int]]:
+    lines = (shared_dir / "data" / "cxr_lungs" / "annotations.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [json.loads(line) for line in lines]
+    return [(np.array(row["boxes"], dtype=float), row["width"], row["height"]) for row in rows if row["boxes"]]

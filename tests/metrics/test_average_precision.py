@@ -1,0 +1,439 @@
+"""Average precision against COCO's own code, against sums written out, and by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+import math
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.average_precision import (
+    COCO_THRESHOLDS,
+    average_precision,
+    average_precision_by_label,
+    average_precision_estimate,
+    average_precision_estimates,
+    mean_average_precision,
+    precision_recall_curve,
+)
+from grounding_rewards.metrics.bootstrap import resampling_counts
+from grounding_rewards.metrics.coco import coco_figures
+from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area
+from grounding_rewards.metrics.resampled import resampled_difference
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.rewards import AveragePrecisionReward
+from tests.conftest import valid_box_lists
+from tests.metrics.random_films import LABELS, random_films, without_confidences
+
+HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
+
+
+def of_pycocotools(films: list[AnsweredFilm], thresholds: Any, area: Area, max_detections: int = 100) -> Any:
+    """AP of pycocotools by label, (thresholds, labels), NaN for a label that no film has; written for this test."""
+    mask = pytest.importorskip("pycocotools.cocoeval")
+    coco = pytest.importorskip("pycocotools.coco")
+
+    def xywh(box: Any) -> list[float]:
+        x1, y1, x2, y2 = map(float, box)
+        return [x1, y1, x2 - x1, y2 - y1]
+
+    truth, results = [], []
+    for image, film in enumerate(films):
+        boxes = [(box, [label], 0) for box, label in zip(film.gt, film.gt_labels, strict=True)]
+        boxes += [(box, LABELS, 1) for box in film.ignore]
+        for box, labels, crowd in boxes:
+            x, y, w, h = xywh(box)
+            truth += [
+                {"image_id": image, "category_id": LABELS.index(label), "bbox": [x, y, w, h], "area": w * h}
+                | {"iscrowd": crowd, "id": len(truth) + 1 + i}
+                for i, label in enumerate(labels)
+            ]
+        for box, label, score in zip(film.pred, film.pred_labels, film.pred_scores, strict=True):
+            results.append(
+                {"image_id": image, "category_id": LABELS.index(label), "bbox": xywh(box), "score": float(score)}
+            )
+    with contextlib.redirect_stdout(io.StringIO()):
+        gt = coco.COCO()
+        gt.dataset = {
+            "images": [{"id": image} for image in range(len(films))],
+            "annotations": truth,
+            "categories": [{"id": i, "name": name} for i, name in enumerate(LABELS)],
+        }
+        gt.createIndex()
+        evaluation = mask.COCOeval(gt, gt.loadRes(results), "bbox")
+        evaluation.params.iouThrs = np.asarray(thresholds)
+        evaluation.params.areaRng = [[area.low, area.high]]
+        evaluation.params.areaRngLbl = ["all"]
+        evaluation.params.maxDets = [max_detections]
+        evaluation.evaluate()
+        evaluation.accumulate()
+    precision = evaluation.eval["precision"][:, :, :, 0, 0].mean(axis=1)
+    return np.where(precision < 0, np.nan, precision)
+
+
+@pytest.mark.parametrize("area", ["all", "small", "medium", "large"])
+@pytest.mark.parametrize("seed", range(8))
+def test_equal_to_pycocotools_and_faster_coco_eval(seed: int, area: str) -> None:
+    # several labels, equal confidences, crowds, films without boxes; every second seed with whole numbers
+    films = random_films(seed, whole_numbers=seed % 2 == 0)
+    expected = of_pycocotools(films, COCO_THRESHOLDS, COCO_AREAS[area])
+    mine = mean_average_precision(films, COCO_THRESHOLDS, area=COCO_AREAS[area])
+    assert mine == pytest.approx(np.nanmean(expected), abs=1e-6)
+    for label, aps in zip(LABELS, expected.T, strict=True):
+        for t in (0, 5, 9):
+            own = average_precision(films, COCO_THRESHOLDS[t], label=label, area=COCO_AREAS[area])
+            assert own == pytest.approx(aps[t], abs=1e-6, nan_ok=True)
+    fast = coco_figures(films)
+    assert fast.average_precision(area=area) == pytest.approx(mine, abs=1e-6)
+    assert fast.average_precision(area=area, iou_threshold=0.5) == pytest.approx(
+        mean_average_precision(films, [0.5], area=COCO_AREAS[area]), abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("max_detections", [1, 3])
+def test_the_surest_boxes_are_those_of_pycocotools(max_detections: int) -> None:
+    films = random_films(100, whole_numbers=True)
+    expected = np.nanmean(of_pycocotools(films, [0.3], COCO_AREAS["all"], max_detections))
+    assert mean_average_precision(films, [0.3], max_detections=max_detections) == pytest.approx(expected, abs=1e-6)
+    assert coco_figures(films, [0.3], max_detections=max_detections).average_precision() == pytest.approx(expected)
+
+
+def of_all_points(films: list[AnsweredFilm], key: Any) -> tuple[float, float]:
+    """All-point and 11-point AP of one label without ignore regions: sums written out over a sorted list."""
+    boxes = sorted(
+        ((key(film, i), f, i) for f, film in enumerate(films) for i in range(len(film.pred))), key=lambda box: box[0]
+    )
+    free = [list(range(len(film.gt))) for film in films]
+    total = sum(len(film.gt) for film in films)
+    curve, right = [], 0
+    for seen, (_, f, i) in enumerate(boxes, start=1):
+        x1, y1, x2, y2 = films[f].pred[i]
+        best, chosen = 0.5, None
+        for j in free[f]:
+            u1, v1, u2, v2 = films[f].gt[j]
+            inter = max(0.0, min(x2, u2) - max(x1, u1)) * max(0.0, min(y2, v2) - max(y1, v1))
+            iou = inter / ((x2 - x1) * (y2 - y1) + (u2 - u1) * (v2 - v1) - inter)
+            if iou >= best:
+                best, chosen = iou, j
+        if chosen is not None:
+            free[f].remove(chosen)
+            right += 1
+        curve.append((right / total, right / seen))
+
+    def best_from(recall: float) -> float:
+        return max((precision for reached, precision in curve if reached >= recall), default=0.0)
+
+    levels = sorted({recall for recall, _ in curve})
+    area = sum((b - a) * best_from(b) for a, b in zip([0.0, *levels], levels, strict=False))
+    return area, sum(
+        best_from(level) for level in np.arange(0, 1.1, 0.1)
+    ) / 11  # 0.30000000000000004 in VOC's code, too
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_all_points_and_11_points_are_the_sums_written_out(seed: int) -> None:
+    films = [replace(film, ignore=np.zeros((0, 4))) for film in random_films(seed, 12)]
+    area, levels = of_all_points(films, lambda film, i: -film.pred_scores[i])
+    assert average_precision(films, interpolation="all-point") == pytest.approx(area, abs=1e-12)
+    assert average_precision(films, interpolation="11-point") == pytest.approx(levels, abs=1e-12)
+
+
+def two_films() -> list[AnsweredFilm]:
+    """By hand: film one has two findings and names hit, junk; film two has one and names junk, hit."""
+    return [
+        AnsweredFilm("one", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["mass", "mass"], pred=[HIT, JUNK]),
+        AnsweredFilm("two", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[JUNK, HIT]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ranking", "interpolation", "expected"),
+    [
+        # tied: precision 2/4 at recall 2/3
+        ("tied", "all-point", 2 / 4 * 2 / 3),
+        ("tied", "101-point", 67 / 101 * 2 / 4),  # levels 0.00 … 0.66
+        ("tied", "11-point", 7 / 11 * 2 / 4),  # levels 0.0 … 0.6
+        # first boxes: one right of two, recall 1/3; then two of four, recall 2/3: precision 1/2 at both
+        ("emission", "all-point", 1 / 2 * 2 / 3),
+        # no confidence is stated: as tied
+        ("score", "all-point", 2 / 4 * 2 / 3),
+    ],
+)
+def test_answers_without_confidences_by_hand(ranking: str, interpolation: str, expected: float) -> None:
+    films = two_films()
+    assert average_precision(films, ranking=ranking, interpolation=interpolation) == pytest.approx(expected)
+
+
+def test_boxes_without_a_confidence_come_after_all_others_as_one_group() -> None:
+    # by hand: a right box at 0.2, then one right of two: 1/3 at precision 1, 1/3 at precision 2/3
+    one = AnsweredFilm("one", 100, 100, gt=[HIT, HIT_TOO], gt_labels=["", ""], pred=[HIT_TOO], pred_scores=[0.2])
+    two = AnsweredFilm("two", 100, 100, gt=[HIT], gt_labels=[""], pred=[JUNK, HIT])
+    expected = 1 / 3 + 1 / 3 * 2 / 3
+    for films in ([one, two], [two, one]):
+        assert average_precision(films, interpolation="all-point") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("ranking", ["emission", "tied"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_order_of_films_changes_nothing_without_confidences(seed: int, ranking: str) -> None:
+    films = without_confidences(random_films(seed))
+    turned = films[::-1]
+    for thresholds in ([0.5], COCO_THRESHOLDS):
+        assert mean_average_precision(films, thresholds, ranking=ranking) == pytest.approx(
+            mean_average_precision(turned, thresholds, ranking=ranking), abs=1e-12
+        )
+
+
+@given(valid_box_lists(max_size=6), valid_box_lists(min_size=1, max_size=4), valid_box_lists(max_size=2))
+def test_tied_ap_of_one_film_is_the_reward_r1(
+    pred: list[list[float]], gt: list[list[float]], ignore: list[list[float]]
+) -> None:
+    film = AnsweredFilm("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred, ignore=ignore)
+    reward = AveragePrecisionReward(ranking="tied").score(
+        np.reshape(pred, (-1, 4)), gt, ignore=np.reshape(ignore, (-1, 4))
+    )
+    assert average_precision([film], ranking="tied", interpolation="all-point") == pytest.approx(reward, abs=1e-12)
+
+
+@given(valid_box_lists(max_size=6), valid_box_lists(min_size=1, max_size=4), st.randoms(use_true_random=False))
+def test_tied_ap_does_not_depend_on_the_order_of_boxes(
+    pred: list[list[float]], gt: list[list[float]], random: Any
+) -> None:
+    mixed = random.sample(pred, len(pred))
+    first, second = (AnsweredFilm("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=boxes) for boxes in (pred, mixed))
+    found = [average_precision([film], ranking="tied") for film in (first, second)]
+    # equal overlaps are settled by the order in which the answer names them, which may cost a match
+    ious = pairwise_iou(np.reshape(pred, (-1, 4)), gt).max(axis=1)
+    if len(set(ious.tolist())) == len(ious):
+        assert found[0] == found[1]
+
+
+def test_broken_boxes_count_as_false_ones() -> None:
+    film = AnsweredFilm("a", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[HIT], rejected={"wrong_count": 1})
+    assert average_precision([film], ranking="tied", interpolation="all-point") == 0.5
+
+
+def test_invalid_boxes_are_false_ones_here_and_in_coco() -> None:
+    broken = [[5.0, 5.0, 0.0, 0.0], [math.nan, 0, 1, 1], [0, 0, math.inf, 5], [3.0, 3.0, 3.0, 9.0]]
+    film = AnsweredFilm(
+        "a",
+        100,
+        100,
+        gt=[HIT],
+        gt_labels=["mass"],
+        pred=[*broken, HIT],
+        pred_labels=["mass"] * 5,
+        pred_scores=[0.9, 0.9, 0.9, 0.9, 0.1],
+    )
+    assert average_precision([film], label="mass") == pytest.approx(1 / 5)
+    assert coco_figures([film]).average_precision(iou_threshold=0.5) == pytest.approx(1 / 5)
+
+
+def test_synonyms_match_unless_their_sides_contradict() -> None:
+    film = AnsweredFilm(
+        "a",
+        100,
+        100,
+        gt=[HIT, HIT_TOO],
+        gt_labels=["left pleural effusion", "Cardiomegaly"],
+        pred=[HIT, HIT_TOO],
+        pred_labels=["Effusion", "enlarged heart"],
+        pred_scores=[0.5, 0.5],
+    )
+    assert mean_average_precision([film], [0.5], labels="synonyms") == 1.0
+    assert mean_average_precision([film], [0.5], labels="exact") == 0.0
+    contradicted = replace(film, pred_labels=("right effusion", "enlarged heart"))
+    found = average_precision_by_label([contradicted], [0.5], labels="synonyms", resamples=2)
+    assert {name: one.value for name, one in found.items()} == {"cardiomegaly": 1.0, "pleural effusion": 0.0}
+
+
+@pytest.mark.parametrize("ranking", ["score", "emission", "tied"])
+@pytest.mark.parametrize("interpolation", ["101-point", "all-point", "11-point"])
+def test_a_film_that_is_drawn_twice_is_there_twice(ranking: str, interpolation: str) -> None:
+    films = random_films(3, 8)
+    if ranking == "score":
+        # Of equal confidences COCO takes one film's after another's, so that two copies of a film don't come together.
+        places = iter(np.random.default_rng(0).permutation(100) / 100)
+        films = [replace(film, pred_scores=[next(places) for _ in film.pred]) for film in films]
+    else:
+        films = without_confidences(films)
+    kinds: dict[str, Any] = {"ranking": ranking, "interpolation": interpolation}
+    found = average_precision_estimate(
+        films, [0.3, 0.5], groups=[film.patient for film in films], resamples=20, **kinds
+    )
+    counts = resampling_counts(4, resamples=20)
+    for value, drawn in zip(found.resamples, counts.astype(int), strict=True):
+        again = [film for i, film in enumerate(films) for _ in range(drawn[i // 2])]
+        assert value == pytest.approx(mean_average_precision(again, [0.3, 0.5], **kinds), abs=1e-12, nan_ok=True)
+
+
+def test_two_runs_are_compared_resampling_by_resampling() -> None:
+    before = random_films(5, 30)
+    after = [
+        replace(film, pred=film.gt, pred_labels=film.gt_labels, pred_scores=np.ones(len(film.gt))) for film in before
+    ]
+    a, b = (average_precision_estimate(films, [0.5], resamples=200) for films in (before, after))
+    change = resampled_difference(a, b).estimate
+    assert b.value == 1.0
+    assert change.value == 1 - a.value
+    assert 0 < change.low < change.value < change.high < 1
+    with pytest.raises(ValueError, match="Expected as many resamples for `after` as for `before`, got 100 and 200"):
+        resampled_difference(a, average_precision_estimate(after, [0.5], resamples=100))
+
+
+def test_the_mean_of_the_curve_is_the_average_precision() -> None:
+    films = random_films(1)
+    curve = precision_recall_curve(films, label="mass", name="mass", resamples=50)
+    assert curve.name == "mass"
+    assert curve.y.mean() == pytest.approx(average_precision(films, label="mass"))
+    assert curve.low is not None
+    assert curve.high is not None
+    assert (curve.low <= curve.high).all()
+    assert (np.diff(curve.y) <= 0).all()
+    tied = precision_recall_curve(films, ranking="tied", resamples=50)
+    assert [len(part) for part in tied[1:] if part is not None] == [1, 1, 1, 1]
+
+
+def test_sizes_are_parts_of_the_film_or_pixels() -> None:
+    small, large = [0, 0, 9, 10], [40, 40, 90, 90]  # 0.9 % and 25 % of the film
+    film = AnsweredFilm("a", 100, 100, gt=[small, large], gt_labels=["", ""], pred=[large], pred_scores=[0.5])
+    assert [average_precision([film], area=area) for area in FILM_AREAS.values()] == pytest.approx(
+        [0.0, math.nan, 1.0], nan_ok=True
+    )
+
+
+@pytest.mark.parametrize(
+    "films",
+    [
+        [],
+        [AnsweredFilm("a", 10, 10)],  # normal, and said so
+        [AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], pred_scores=[0.5], pred_labels=["mass"])],  # normal, with a box
+    ],
+)
+def test_without_a_reference_box_there_is_no_figure(films: list[AnsweredFilm]) -> None:
+    assert math.isnan(average_precision(films))
+    assert math.isnan(mean_average_precision(films))
+    assert math.isnan(coco_figures(films).average_precision())
+    assert all(map(math.isnan, average_precision_estimate(films, resamples=5).estimate))
+    assert average_precision_by_label(films, resamples=5) == {}
+    assert len(precision_recall_curve(films).x) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"iou_threshold": 0.0}, r"numbers in \(0, 1\] for the IoU thresholds, got \[0.0\]"),
+        ({"ranking": "iou"}, "known word for `ranking`, got 'iou'. Use one of: score, emission, tied"),
+        ({"labels": "fuzzy", "label": "mass"}, "known word for `labels`, got 'fuzzy'"),
+        ({"labels": "ignore", "label": "mass"}, "label that is compared for `label`, got 'mass' with labels='ignore'"),
+        ({"interpolation": "7-point"}, "known word for `interpolation`, got '7-point'"),
+        ({"max_detections": 0}, "positive whole number for `max_detections`, got 0"),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=f"Expected a? ?{message}"):
+        average_precision(random_films(0, 2), **arguments)
+
+
+def test_a_blank_reference_label_is_refused_where_labels_are_compared() -> None:
+    film = AnsweredFilm("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=[" "])
+    assert average_precision([film]) == 0.0
+    for measure in (mean_average_precision, coco_figures):
+        with pytest.raises(ValueError, match="Expected a label for every reference box"):
+            measure([film])
+
+
+@pytest.mark.parametrize("source", ["nih_chestxray14", "chestx_det"])
+def test_equal_to_coco_on_real_annotations(source: str, shared_dir: Path) -> None:
+    """Real boxes and labels; predictions are the boxes moved by a tenth of their size, some left out, some invented."""
+    folder = shared_dir / "data" / "annotations" / source
+    rng = np.random.default_rng(0)
+    films = []
+    for name, (boxes, labels) in (_nih(folder) if source.startswith("nih") else _chestx_det(folder)).items():
+        gt = np.array(boxes, dtype=float).reshape(-1, 4)
+        side = np.tile(gt[:, 2:] - gt[:, :2], 2)
+        pred = np.concatenate([gt + rng.normal(0, 0.1, gt.shape) * side, rng.permutation(gt)[:1] * 0.9])
+        said = [*labels, *labels[:1]]
+        kept = rng.random(len(pred)) < 0.8
+        films.append(
+            AnsweredFilm(
+                name,
+                1024,
+                1024,
+                gt=gt,
+                gt_labels=labels,
+                pred=pred[kept],
+                pred_labels=[label for label, keep in zip(said, kept, strict=True) if keep],
+                pred_scores=rng.integers(0, 21, kept.sum()) / 20,
+            )
+        )
+    figures = coco_figures(films)
+    assert 0.05 < figures.average_precision() < 0.95
+    assert mean_average_precision(films) == pytest.approx(figures.average_precision(), abs=1e-6)
+    for label in figures.labels:
+        for threshold in (0.5, 0.75):
+            assert average_precision(films, threshold, label=label) == pytest.approx(
+                figures.average_precision(
+                    iou_threshold=min(figures.iou_thresholds, key=lambda one: abs(one - threshold)), label=label
+                ),
+                abs=1e-6,
+            )
+
+
+def _nih(folder: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
+    films: dict[str, tuple[list[list[float]], list[str]]] = defaultdict(lambda: ([], []))
+    with (folder / "BBox_List_2017.csv").open(encoding="utf-8") as file:
+        for row in list(csv.reader(file))[1:]:
+            x, y, w, h = map(float, row[2:6])
+            films[row[0]][0].append([x, y, x + w, y + h])
+            films[row[0]][1].append(row[1])
+    return films
+
+
+def _chestx_det(folder: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
+    records = json.loads((folder / "ChestX_Det_test.sample.json").read_text(encoding="utf-8"))
+    return {record["file_name"]: (record["boxes"], record["syms"]) for record in records}
+
+
+@pytest.mark.parametrize("labels", ["exact", "ignore"])
+def test_several_sets_of_thresholds_at_once(labels: str) -> None:
+    films, sets = random_films(4), {"0.3": (0.3,), "0.5": (0.5,), "0.5 to 0.95": COCO_THRESHOLDS}
+    found = average_precision_estimates(films, sets, labels=labels, groups=[f.patient for f in films], resamples=30)
+    for name, thresholds in sets.items():
+        alone = average_precision_estimate(
+            films, thresholds, labels=labels, groups=[film.patient for film in films], resamples=30
+        )
+        assert found[name].value == pytest.approx(alone.value, abs=1e-12)
+        assert found[name].resamples == pytest.approx(alone.resamples, abs=1e-12, nan_ok=True)
+
+
+def test_many_labels_of_one_film_each() -> None:
+    """The mean over labels is that of the labels one by one, in every resampling those that it has drawn."""
+    films = [
+        replace(film, gt_labels=tuple(f"{k} {one}" for one in film.gt_labels), pred_labels=film.gt_labels[:0])
+        for k, film in enumerate(random_films(8, 12))
+    ]
+    films = [
+        replace(film, pred=film.gt, pred_labels=film.gt_labels, pred_scores=np.ones(len(film.gt)))
+        if k % 2
+        else replace(film, pred=[], pred_labels=(), pred_scores=[])
+        for k, film in enumerate(films)
+    ]
+    found = average_precision_estimate(films, [0.5], resamples=40)
+    weights = resampling_counts(len(films), resamples=40)
+    number = np.array([len(set(film.gt_labels)) for film in films])
+    right = number * (np.arange(len(films)) % 2)
+    drawn = weights > 0
+    assert found.value == pytest.approx(right.sum() / number.sum())
+    assert found.resamples == pytest.approx((drawn @ right) / (drawn @ number))

@@ -1,0 +1,95 @@
+"""Answers that need no look at the film."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grounding_rewards.evaluation.run import Task, baselines
+from grounding_rewards.evaluation.summary import summarise
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.baselines import constant_answer, mean_boxes
+from grounding_rewards.metrics.film_figures import reference_ious
+from grounding_rewards.rewards.grounding import get_reward
+
+
+def row(*labels: str, width: int = 100) -> dict[str, Any]:
+    return {"boxes": [[0, 0, 10, 10]] * len(labels), "labels": list(labels), "width": width, "height": 100}
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([], set()),  # no films
+        ([row(), row()], set()),  # no boxes
+        ([row("heart"), row()], {"heart"}),  # half of the films is enough
+        ([row("heart"), row(), row()], set()),  # a third is not
+        ([row("mass", "mass"), row(), row()], set()),  # films are counted, not boxes
+        ([row("left", "right"), row("right")], {"left", "right"}),
+    ],
+)
+def test_labels_of_the_constant_answer(rows: list[dict[str, Any]], expected: set[str]) -> None:
+    assert set(mean_boxes(rows)) == expected
+
+
+def test_mean_box_is_a_mean_of_fractions() -> None:
+    # by hand: x2 is 0.1 of one film and 0.05 of the other
+    boxes = mean_boxes([row("heart"), row("heart", width=200)])
+    assert boxes["heart"] == pytest.approx([0, 0, 0.075, 0.1])
+
+
+def answered(film: dict[str, Any], common: dict[str, Any]) -> AnsweredFilm:
+    size = {"width": film["width"], "height": film["height"]}
+    boxes, labels = constant_answer(common, **size)
+    return AnsweredFilm(
+        film["file"], **size, gt=film["boxes"], gt_labels=film["labels"], pred=boxes, pred_labels=labels
+    )
+
+
+def test_constant_box_on_the_real_lungs(shared_dir: Path) -> None:
+    # Golden: shared data's own statement of what the mean training box earns on the test split.
+    lines = (shared_dir / "data/cxr_lungs/annotations.jsonl").read_text(encoding="utf-8").splitlines()
+    films = [json.loads(line) for line in lines]
+    common = mean_boxes(film for film in films if film["split"] == "train")
+    ious = reference_ious([answered(film, common) for film in films if film["split"] == "test"])
+    assert ious.mean() == pytest.approx(0.670, abs=5e-4)
+    assert (ious >= 0.5).mean() == pytest.approx(0.892, abs=5e-4)
+    assert (ious >= 0.75).mean() == pytest.approx(0.284, abs=5e-4)
+
+
+def test_baselines_of_a_run(films: Any) -> None:
+    answers = baselines(Task(films, films, get_reward("R3")))
+    # "mass" is on two films of four
+    assert list(answers) == ["constant box", "nothing found", "whole image"]
+    figures = {row.name: row.figures for row in summarise(answers)}
+    assert figures["nothing found"]["sampled_reward"].value == pytest.approx(0.1)
+    assert figures["nothing found"]["unparseable_share"].value == 0
+    assert figures["whole image"]["hallucination_rate"].value == 1
+    # the same answer however often it is asked for
+    assert figures["whole image"]["sampled_reward"].value == 0
+    # by hand: 0.25 on film one; on film two 0.25 for the larger box, nothing for the other
+    assert figures["whole image"]["mean_iou"].value == pytest.approx((0.25 + 0.25) / 3)
+
+
+def test_without_training_films_there_is_no_constant_box(films: Any) -> None:
+    assert list(baselines(Task(films, None, get_reward("R3")))) == ["nothing found", "whole image"]
+
+
+def test_where_films_share_no_label_there_is_no_constant_box(films: Any) -> None:
+    # one film of three has a mass
+    assert "constant box" not in baselines(Task(films, films.select([0, 2, 3]), get_reward("R3")))
+
+
+def test_another_reader_is_a_baseline_where_several_drew(films: Any) -> None:
+    # the second reader draws the left half of every box, and nothing that the first did not see
+    half = [[[x1, y1, (x1 + x2) / 2, y2] for x1, y1, x2, y2 in boxes] for boxes in films["boxes"]]
+    sets = [[boxes, other] for boxes, other in zip(films["boxes"], half, strict=True)]
+    labels = [[names, names] for names in films["labels"]]
+    read = films.add_column("reader_boxes", sets).add_column("reader_labels", labels)
+    answers = baselines(Task(read, None, get_reward("R3")))
+    figures = {row.name: row.figures for row in summarise(answers)}["another reader"]
+    assert figures["mean_iou"].value == pytest.approx(0.5, abs=0.01)
+    assert figures["hallucination_rate"].value == 0

@@ -1,0 +1,223 @@
+"""Everything that an evaluation says, from films by hand."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
+from grounding_rewards.metrics.average_precision import average_precision
+from grounding_rewards.metrics.bootstrap import percentile_interval, ratios, resampling_counts, sum_by_group
+from grounding_rewards.metrics.evaluation import READERS, Evaluation, Measures, evaluate, write_evaluation
+from grounding_rewards.metrics.film_figures import film_sums
+from grounding_rewards.metrics.ranking import COCO_AREAS
+from tests.metrics.random_films import random_films
+
+MEASURES = Measures("R3", resamples=50)
+
+
+def film(name: str, **changes: Any) -> AnsweredFilm:
+    given: dict[str, Any] = {"gt": [[0, 0, 40, 40]], "gt_labels": ["mass"], "pred": [[0, 0, 40, 32]]}
+    return AnsweredFilm(name, 100, 100, **{**given, "rewards": {"R1": 1.0, "R3": 0.8}, **changes})
+
+
+def test_the_first_figures_are_those_that_an_evaluation_is_quoted_by() -> None:
+    found = evaluate(
+        {"model": [film("a", pred_labels=["mass"]), AnsweredFilm("b", 9, 9, rewards={"R3": 0.2})]}, MEASURES
+    )
+    assert list(found.headings)[:5] == ["reward_R3", "mean_iou", "f1_50", "hallucination_rate", "map_50"]
+    assert found.headings["map_50"] == "mAP at IoU 0.5, boxes tied"
+    assert set(found.headings) == set(found.definitions) == set(found.systems["model"])
+    assert "hallucination_rate" in found.lower_is_better
+    assert found.unranked == ("count_bias",)
+
+
+def test_what_nobody_can_be_measured_by_is_left_out() -> None:
+    found = evaluate({"model": [film("a")]}, MEASURES)
+    # no normal film, no label, no confidence
+    assert {"hallucination_rate", "specificity", "label_accuracy", "map_50", "froc"}.isdisjoint(found.headings)
+    assert found.confusion is None
+    assert found.calibration is None
+
+
+def test_confidences_bring_the_figures_of_coco_and_froc() -> None:
+    films = random_films(0, 40)
+    found = evaluate({"model": films, "same, unsure": [unsure(one) for one in films]}, MEASURES)
+    figures = found.systems["model"]
+    assert found.headings["ap_50"] == "AP at IoU 0.5"
+    assert figures["ap_50"].low <= figures["ap_50"].value <= figures["ap_50"].high
+    assert found.systems["same, unsure"]["ap_50"].value != figures["ap_50"].value
+    assert figures["froc"].value == pytest.approx(
+        np.mean([figures[f"sensitivity_{rate:g}"].value for rate in (0.125, 0.25, 0.5, 1, 2, 4, 8)])
+    )
+    assert found.calibration is not None
+
+
+def unsure(one: AnsweredFilm) -> AnsweredFilm:
+    from dataclasses import replace
+
+    return replace(one, pred_scores=np.full(len(one.pred), np.nan))
+
+
+def test_average_precision_of_coco_is_cocos_own() -> None:
+    """Against pycocotools through its own files."""
+    pycocotools = pytest.importorskip("pycocotools", reason="needs the dev extra")
+    assert pycocotools
+    import contextlib
+    import io
+
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    films = random_films(3, 60)
+    names = sorted({label for one in films for label in one.gt_labels})
+    truth, answers = COCO(), []
+    truth.dataset = {"images": [], "annotations": [], "categories": [{"id": i, "name": n} for i, n in enumerate(names)]}
+    for image, one in enumerate(films, start=1):
+        truth.dataset["images"].append({"id": image, "width": one.width, "height": one.height})
+        for boxes, labels, crowd in ((one.gt, one.gt_labels, 0), (one.ignore, None, 1)):
+            for box, label in zip(boxes.tolist(), labels or [None] * len(boxes), strict=True):
+                x1, y1, x2, y2 = box
+                for category in [names.index(label)] if label else range(len(names)):
+                    truth.dataset["annotations"].append(
+                        {"id": len(truth.dataset["annotations"]) + 1, "image_id": image, "category_id": category,
+                         "bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": crowd}
+                    )  # fmt: skip
+        for (x1, y1, x2, y2), label, score in zip(one.pred.tolist(), one.pred_labels, one.pred_scores, strict=True):
+            if label in names:
+                answers.append(
+                    {"image_id": image, "category_id": names.index(label), "bbox": [x1, y1, x2 - x1, y2 - y1],
+                     "score": float(score)}
+                )  # fmt: skip
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth.createIndex()
+        judged = COCOeval(truth, truth.loadRes(answers), "bbox")
+        judged.evaluate()
+        judged.accumulate()
+        judged.summarize()
+    figures = evaluate({"model": films}, Measures("R3", resamples=2)).systems["model"]
+    assert figures["map_50_95"].value == pytest.approx(judged.stats[0], abs=1e-6)
+    assert figures["map_50"].value == pytest.approx(judged.stats[1], abs=1e-6)
+
+
+def test_intervals_are_over_patients() -> None:
+    films = [film(str(i), patient="p" if i < 6 else None, pred=[[0, 0, 40, 8 + 4 * i]]) for i in range(8)]
+    found = evaluate({"model": films}, Measures("R3", resamples=200, seed=5)).systems["model"]
+    sums = sum_by_group(film_sums(films)["mean_iou"], patients_of(films))
+    assert len(sums) == 3
+    low, high = percentile_interval(ratios(resampling_counts(3, resamples=200, seed=5) @ sums))
+    assert found["mean_iou"] == pytest.approx((ratios(sums.sum(axis=0)), low, high))
+
+
+def test_the_same_seed_gives_the_same_figures() -> None:
+    films = random_films(1, 30)
+    one, other = (evaluate({"model": films}, MEASURES).as_json() for _ in range(2))
+    assert one == other
+    assert evaluate({"model": films}, Measures("R3", resamples=50, seed=1)).as_json() != one
+
+
+def test_labels_of_answers_that_state_them() -> None:
+    films = [
+        film("a", pred_labels=["mass"]),
+        # a right place under another label is a false nodule and a missed mass
+        film("b", pred_labels=["nodule"]),
+        film("c", gt_labels=["nodule"], pred_labels=["nodule"]),
+    ]
+    rows = {group.row.name: group.figures for group in evaluate({"model": films}, MEASURES).per_label}
+    assert list(rows) == ["mass (2)", "nodule (1)"]
+    assert rows["mass (2)"]["recall_50"].value == 0.5
+    assert rows["nodule (1)"]["precision_50"].value == 0.5
+    assert rows["mass (2)"]["ap_50"].value == pytest.approx(51 / 101)  # recall 0.5 at precision 1, read at 51 levels
+
+
+def test_labels_of_answers_that_state_none_are_the_references() -> None:
+    films = [film("a"), film("b", gt_labels=["nodule"], pred=[[0, 0, 40, 12]])]
+    rows = {group.row.name: group.figures for group in evaluate({"model": films}, MEASURES).per_label}
+    assert rows["mass (1)"]["mean_iou"].value == pytest.approx(0.8)
+    assert rows["nodule (1)"]["recall_50"].value == 0
+    assert "precision_50" not in rows["nodule (1)"]
+
+
+def test_sizes_are_parts_of_the_film() -> None:
+    films = [film("a"), film("b", gt=[[0, 0, 5, 5]], pred=[[0, 0, 5, 5]])]
+    rows = {group.row.name: group.figures for group in evaluate({"model": films}, MEASURES).per_size}
+    assert list(rows) == ["below 1 % of the film (1)", "above 10 % of the film (1)"]
+    assert rows["below 1 % of the film (1)"]["mean_iou"].value == 1
+
+
+def test_sizes_of_coco_and_other_thresholds() -> None:
+    films = random_films(2, 40)
+    found = evaluate({"model": films}, Measures("R3", iou_thresholds=(0.2, 0.5), sizes="coco", resamples=2))
+    for group in found.per_size:
+        area = COCO_AREAS[group.name]
+        assert group.figures["ap_50"].value == average_precision(films, 0.5, area=area)
+    assert found.systems["model"]["ap_20"].value == pytest.approx(average_precision(films, 0.2), abs=1e-6)
+    assert {"ap_20", "ap_50", "ap_50_95", "map_20"} <= set(found.headings)
+    with pytest.raises(ValueError, match="Expected a known word for `sizes`, got 'yolo'"):
+        Measures("R3", sizes="yolo")
+
+
+def test_readers_are_a_row_of_the_table() -> None:
+    agreement = {"overall": {"f1": {"0.4": [0.5, 0.4, 0.6], "0.5": [0.45, 0.4, None]}, "mean_iou": [0.6, 0.5, 0.7]}}
+    found = evaluate({"model": [film("a")]}, MEASURES, agreement=agreement)
+    row = found.systems[READERS]
+    assert row["f1_50"][:2] == (0.45, 0.4)
+    assert math.isnan(row["f1_50"].high)
+    assert math.isnan(row["mean_iou"].value)
+    # measured at other thresholds alone there is nothing to compare with
+    other = evaluate({"model": [film("a")]}, MEASURES, agreement={"overall": {"f1": {"0.4": [0.5, 0.4, 0.6]}}})
+    assert math.isnan(other.systems[READERS]["f1_50"].value)
+
+
+@pytest.mark.parametrize(
+    "films",
+    [
+        [],
+        [AnsweredFilm("a", 9, 9, status="empty", rewards={"R3": 0.2})],
+        [AnsweredFilm("a", 9, 9, status="unparseable", rewards={"R3": 0.0})],
+        [AnsweredFilm("a", 9, 9, pred=[[5, 5, 1, 1]], rewards={"R3": 0.0})],
+        [AnsweredFilm("a", 9, 9, gt=[[1, 1, 2, 2]], gt_labels=["x"], status="empty", rewards={"R3": 0.0})],
+    ],
+    ids=["no film", "rightly empty", "not read", "an invalid box", "all missed"],
+)
+def test_nothing_to_measure_is_no_error(films: list[AnsweredFilm]) -> None:
+    found = evaluate({"model": films}, MEASURES)
+    assert json.dumps(found.as_json(), allow_nan=False)
+
+
+def test_figures_as_json(tmp_path: Any) -> None:
+    found: Evaluation = evaluate({"model": [film("a")]}, MEASURES, facts={"model": "m"})
+    write_evaluation(tmp_path / "evaluation.json", found)
+    read = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
+    assert read["systems"]["model"]["mean_iou"] == {"value": 0.8, "low": 0.8, "high": 0.8}
+    assert read["facts"] == {"model": "m"}
+    assert read["robustness"] == []
+
+
+def test_a_bootstrap_needs_resamples() -> None:
+    with pytest.raises(ValueError, match="Expected at least 1 for `resamples`, got 0"):
+        Measures("R3", resamples=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "measures", "expected"),
+    [
+        ({}, {}, r"by faster-coco-eval \d"),
+        # COCO knows no synonyms, and no other interpolation
+        ({}, {"labels": "synonyms"}, r"AP by faster-coco-eval \d.*, mAP by this package"),
+        ({}, {"interpolation": "all-point"}, "by this package"),
+        # without a box there is nothing that COCO could rank
+        ({"pred": [], "pred_labels": (), "pred_scores": []}, {}, "by this package"),
+    ],
+)
+def test_whose_code_worked_average_precision_out(changes: Any, measures: Any, expected: str) -> None:
+    from dataclasses import replace
+
+    films = [replace(one, **changes) for one in random_films(4)]
+    found = evaluate({"model": films}, Measures("R3", resamples=2, **measures))
+    assert re.fullmatch(f"{expected}.*", found.average_precision_by)

@@ -1,0 +1,165 @@
+"""What counts as right and as the same answer, and the figures against the specification's formulas written out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from grounding_rewards import get_reward
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.robustness import (
+    ROBUSTNESS_FIGURES,
+    AnswerPair,
+    is_right,
+    is_same_answer,
+    robustness_estimates,
+    robustness_sums,
+)
+from tests.conftest import box_lists
+
+R3 = get_reward("R3")
+LABELLED = get_reward("R3", label_matching="exact")
+A, B, C = [0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0], [30.0, 0.0, 40.0, 10.0]
+NEAR_A = [0.0, 0.0, 10.0, 8.0]  # IoU 0.8 with A
+FAR_A = [0.0, 0.0, 10.0, 4.0]  # IoU 0.4 with A
+INVERTED = [10.0, 10.0, 0.0, 0.0]
+
+
+def film(gt: list = (), pred: list = (), **others: Any) -> AnsweredFilm:
+    others.setdefault("status", "boxes" if pred else "empty")
+    others.setdefault("gt_labels", ["mass"] * len(gt))
+    return AnsweredFilm("a", 100, 100, gt=gt, pred=pred, **others)
+
+
+@pytest.mark.parametrize(
+    ("answered", "right"),
+    [
+        (film([A], [NEAR_A]), True),
+        (film([A], [FAR_A]), False),  # below the reward's threshold
+        (film([A, B], [B, A]), True),  # in any order
+        (film([A, B], [A]), False),  # one is missing
+        (film([A], [A, B]), False),  # one is too many
+        (film([A], [A, A]), False),  # twice the same
+        (film([A], [A, INVERTED]), False),  # an invalid box is one too many
+        (film([A], [A], rejected={"not_a_number": 1}), False),  # something broken stands for a box
+        (film([A], [A], rejected={"unclosed": 1}, status="truncated"), True),  # cut off after all was said
+        (film([A], [A, B], ignore=[[45, 45, 65, 65]]), True),  # B lies where nothing counts
+        (film([A]), False),
+        (film(), True),  # says that there is nothing
+        (film(status="unparseable"), False),  # says nothing at all
+        (film(status="truncated"), False),
+        (film(pred=[A]), False),
+        (film(pred=[B], ignore=[[45, 45, 65, 65]]), True),
+        (film([A], [A], pred_labels=["nodule"]), True),  # R3 compares no labels
+    ],
+)
+def test_right(answered: AnsweredFilm, right: bool) -> None:
+    assert is_right(answered, R3) is right
+
+
+@pytest.mark.parametrize(("label", "right"), [("mass", True), ("nodule", False), (None, False)])
+def test_right_needs_the_label_where_the_reward_compares_labels(label: str | None, right: bool) -> None:
+    assert is_right(film([A], [A], pred_labels=[label]), LABELLED) is right
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        (film(pred=[A]), film(pred=[NEAR_A]), True),
+        (film(pred=[A]), film(pred=[FAR_A]), False),
+        (film(pred=[A, B]), film(pred=[B, A]), True),
+        (film(pred=[A, B]), film(pred=[A]), False),
+        (film(pred=[A]), film(pred=[A, B]), False),
+        (film(pred=[A]), film(), False),
+        (film(), film(), True),
+        (film(), film(status="unparseable"), False),  # from "nothing there" to nothing said
+        (film(status="unparseable"), film(status="truncated"), True),  # neither says anything
+        (film(pred=[INVERTED]), film(pred=[INVERTED]), True),
+        (film(pred=[A, INVERTED]), film(pred=[A]), False),
+        (film(pred=[A], rejected={"quad": 1}), film(pred=[A]), False),
+        (film([A], [A]), film([A], [A], ignore=[A]), True),  # the reference plays no part
+    ],
+)
+def test_the_same_answer(before: AnsweredFilm, after: AnsweredFilm, same: bool) -> None:
+    assert is_same_answer(AnswerPair.unmoved(before, after), R3) is same
+
+
+def test_the_same_answer_has_the_same_labels_where_the_reward_compares_them() -> None:
+    mass, nodule, unnamed = (film(pred=[A], pred_labels=[label]) for label in ("mass", "nodule", None))
+    pairs = [(mass, mass), (unnamed, unnamed), (mass, nodule), (mass, unnamed)]
+    same = [is_same_answer(AnswerPair.unmoved(*pair), LABELLED) for pair in pairs]
+    assert same == [True, True, False, False]
+    assert all(is_same_answer(AnswerPair.unmoved(*pair), R3) for pair in pairs)
+
+
+def test_the_same_answer_moves_with_the_film() -> None:
+    before = film(pred=[A, C])
+    # A was moved to B, and C off the film but for a rest, which may be marked or not.
+    pair = AnswerPair(before, film(pred=[B]), np.array([B, [95.0, 0.0, 100.0, 10.0]]), np.array([True, False]))
+    assert is_same_answer(pair, R3)
+    assert is_same_answer(replace(pair, after=film(pred=[B, [96, 0, 100, 10]])), R3)
+    assert not is_same_answer(replace(pair, after=film(pred=[A])), R3)
+    assert not is_same_answer(replace(pair, after=film(pred=[B, A])), R3)
+
+
+@given(boxes=box_lists(), status=st.sampled_from(["boxes", "empty", "truncated", "unparseable"]))
+def test_every_answer_is_the_same_as_itself(boxes: list, status: str) -> None:
+    answered = film(pred=boxes, status=status)
+    assert is_same_answer(AnswerPair.unmoved(answered, answered), R3)
+
+
+@given(boxes=box_lists(), others=box_lists())
+def test_sameness_has_no_direction(boxes: list, others: list) -> None:
+    # Where boxes of one list overlap each other, greedy matching depends on which list is asked for which.
+    matching = get_reward("R3", matching="thresholded_hungarian")
+    one, other = film(pred=boxes), film(pred=others)
+    there = is_same_answer(AnswerPair.unmoved(one, other), matching)
+    assert there == is_same_answer(AnswerPair.unmoved(other, one), matching)
+
+
+def test_the_figures_are_the_specifications() -> None:
+    films = [
+        (film([A], [A]), film([A], [A])),  # right, and still so
+        (film([A], [A]), film([A], [B])),  # right, and lost
+        (film([A], [A]), film([A], [A, C])),  # right, and lost
+        (film([A], [B]), film([A], [C])),  # wrong in another way
+        (film([A], [B]), film([A], [A])),  # becomes right
+        (film([A], [B]), film([A], [B])),  # stays wrong
+        (film(), film()),  # stays right, without a finding
+    ]
+    pairs = [AnswerPair.unmoved(*pair) for pair in films]
+    figures = robustness_estimates(pairs, R3, resamples=100)
+    # Robust accuracy = 1/N Σ 1[f(x_adv) = y]: films 1, 5 and 7
+    assert figures["robust_accuracy"].value == pytest.approx(3 / 7)
+    # ASR = 1/N Σ 1[f(x_adv) ≠ f(x)]: films 2, 3, 4 and 5
+    assert figures["attack_success_rate"].value == pytest.approx(4 / 7)
+    # of the four that were right, two were lost
+    assert figures["broken_share"].value == pytest.approx(2 / 4)
+    # six reference boxes, of which three are still marked exactly
+    assert figures["mean_iou"].value == pytest.approx(3 / 6)
+
+
+def test_without_a_right_answer_there_is_none_to_lose() -> None:
+    pair = AnswerPair.unmoved(film([A], [B]), film([A], [B]))
+    assert math.isnan(robustness_estimates([pair], R3, resamples=10)["broken_share"].value)
+
+
+def test_the_films_of_a_patient_are_drawn_together() -> None:
+    good, bad = film([A], [A]), film([A], [B])
+    pairs = [AnswerPair.unmoved(good, good)] * 10 + [AnswerPair.unmoved(good, bad)] * 10
+    by_patient = robustness_estimates(pairs, R3, groups=["a"] * 10 + ["b"] * 10)["robust_accuracy"]
+    by_film = robustness_estimates(pairs, R3)["robust_accuracy"]
+    assert by_patient == (0.5, 0.0, 1.0)
+    assert 0.2 < by_film.low < by_film.high < 0.8
+
+
+def test_the_sums_have_a_row_per_film_also_without_films() -> None:
+    assert {key: value.shape for key, value in robustness_sums([], R3).items()} == dict.fromkeys(
+        ROBUSTNESS_FIGURES, (0, 2)
+    )

@@ -1,0 +1,197 @@
+"""The shipped model under changes: what it costs, and that nothing happens where nothing is changed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from grounding_rewards import get_reward
+from grounding_rewards.evaluation.run import Films, load_model, prepare_task
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.models.generate import generate
+from grounding_rewards.models.robustness.corruptions import corrupt
+from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor
+from grounding_rewards.models.robustness.run import Changes, CorruptedFilms, robustness
+from grounding_rewards.models.vllm_backend import VllmModel
+from tests.conftest import REPOSITORY
+
+SETTINGS: dict[str, Any] = {"max_new_tokens": 24, "batch_size": 24, "resamples": 200}
+
+
+@pytest.fixture(scope="module")
+def shipped() -> tuple[Any, Any, Any]:
+    """The shipped model, its processor, and 24 drawn films with a reward."""
+    model, processor = load_model(REPOSITORY / "assets" / "tiny_vlm")
+    return model, processor, prepare_task(model, processor, Films(count=24, train_split=None), reward="R3")
+
+
+def test_accuracy_falls_with_epsilon_and_is_unchanged_at_0(shipped: tuple[Any, Any, Any]) -> None:
+    model, processor, task = shipped
+    changes = Changes(
+        families=("corruptions", "pgd"), corruptions=("noise",), strengths=(1,), epsilons=(0, 8 / 255, 0.1)
+    )
+    still, _, *attacked = robustness(model, processor, task.dataset, task.reward, changes, **SETTINGS)
+    zero, middle, large = attacked
+    assert [point.strength for point in attacked] == [0, 8 / 255, 0.1]
+    assert {point.family for point in attacked} == {"pgd"}
+    # The attack at ε = 0 answers the films anew, and says the same.
+    assert zero.accuracy == still.accuracy
+    assert zero.mean_iou == still.mean_iou
+    assert zero.attack_success_rate == (0, 0, 0)
+    # 24 films: what docs/robustness.md shows is far beyond chance.
+    assert zero.accuracy[0] > middle.accuracy[0] + 0.2
+    assert middle.accuracy[0] >= large.accuracy[0]
+    assert zero.attack_success_rate[0] < middle.attack_success_rate[0] <= large.attack_success_rate[0]
+    assert zero.mean_iou[0] > middle.mean_iou[0] > large.mean_iou[0]
+    assert all(low <= value <= high for value, low, high in (middle.accuracy, middle.broken_share))
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_noise_of_the_same_size_harms_less_than_an_attack(shipped: tuple[Any, Any, Any]) -> None:
+    # What the attack finds is no mere noise: its gradient points somewhere.
+    model, processor, task = shipped
+    start = PGD(8 / 255, steps=1, step_size=1e-9)
+    attack = replace(start, steps=5, step_size=None)
+    gold = ['[{"bbox_2d": [0, 0, 9, 9], "label": "mass"}]'] * len(task.dataset)
+    settings: dict[str, Any] = {"temperature": 0, "max_new_tokens": 24, "batch_size": 24}
+    plain, noisy, attacked = (
+        generate(model, of, task.dataset, **settings)
+        for of in (processor, *(AttackingProcessor(processor, model, gold, one) for one in (start, attack)))
+    )
+    noise, harm = (sum(a != b for a, b in zip(plain, said, strict=True)) for said in (noisy, attacked))
+    assert noise < harm
+
+
+def test_every_corruption_gives_a_point_for_each_strength(shipped: tuple[Any, Any, Any]) -> None:
+    model, processor, task = shipped
+    changes = Changes(families=("corruptions",), corruptions=("crop", "laterality_flip"), strengths=(1, 5))
+    points = robustness(model, processor, task.dataset, task.reward, changes, **SETTINGS)
+    assert [(point.name, point.strength) for point in points] == [
+        ("crop", 0),
+        ("crop", 1),
+        ("crop", 5),
+        ("laterality_flip", 0),
+        ("laterality_flip", 1),
+        ("laterality_flip", 5),
+    ]
+    assert points[0].accuracy == points[3].accuracy
+    assert points[0].attack_success_rate == points[3].attack_success_rate == (0, 0, 0)
+    # The model was taught films with the heart on one side, in one frame.
+    assert points[2].accuracy[0] < points[0].accuracy[0] - 0.2
+    assert points[5].accuracy[0] < points[4].accuracy[0] < points[3].accuracy[0]
+
+
+def test_a_model_that_moves_its_boxes_along_is_perfectly_robust(monkeypatch: pytest.MonkeyPatch) -> None:
+    # In the place of a model: who marks all bright rectangles exactly, wherever they are.
+    rng = np.random.default_rng(0)
+    boxes = [[], [[20, 30, 60, 90]], [[10, 10, 40, 30], [60, 50, 90, 110]], [[0, 40, 50, 70]]]
+    images = []
+    for film in boxes:
+        grey = rng.integers(0, 60, (120, 100), dtype=np.uint8)
+        for x1, y1, x2, y2 in film:
+            grey[y1:y2, x1:x2] = 255
+        images.append(Image.fromarray(grey))
+    from datasets import Dataset
+    from datasets import Image as ImageColumn
+
+    dataset = Dataset.from_dict(
+        {
+            "prompt": [[{"role": "user", "content": "?"}]] * 4,
+            "image": images,
+            "boxes": boxes,
+            "labels": [["mass"] * len(film) for film in boxes],
+            "width": [100] * 4,
+            "height": [120] * 4,
+            "patient_id": ["a", "a", "b", "c"],
+        }
+    ).cast_column("image", ImageColumn())
+
+    def answer(model: Any, processor: Any, films: Any, **settings: Any) -> list[list[str]]:
+        from scipy.ndimage import find_objects, label
+
+        assert settings["temperature"] == 0
+        said = []
+        for i in range(len(films)):
+            found = find_objects(label(np.asarray(films[i]["image"]) > 127)[0])
+            said.append([json.dumps([{"bbox_2d": [x.start, y.start, x.stop, y.stop]} for y, x in found])])
+        return said
+
+    monkeypatch.setattr("grounding_rewards.models.generate.generate", answer)
+    reward = get_reward("R3", box_format={"syntax": "json", "space": "pixel"}, iou_threshold=0.7)
+    changes = Changes(families=("corruptions",), corruptions=("rotation", "crop", "laterality_flip"), strengths=(2, 5))
+    for point in robustness(None, None, dataset, reward, changes, resamples=50):
+        assert point.accuracy[0] == 1, point
+        assert point.attack_success_rate[0] == point.broken_share[0] == 0, point
+        assert point.mean_iou[0] > 0.8, point
+
+
+def test_films_and_answers_move_together() -> None:
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (50, 100), dtype=np.uint8))
+    films = CorruptedFilms([{"image": image, "id": "a"}] * 2, "crop", 5, seed=1)
+    assert len(films) == 2
+    first, second = films[0], films[1]
+    assert first["id"] == "a"
+    assert first["image"].tobytes() == corrupt(image, [], "crop", 5, seed=(1, 0)).image.tobytes()
+    assert first["image"].tobytes() != second["image"].tobytes()
+
+    before = AnsweredFilm(
+        "a", 100, 50, gt=[[0, 0, 3, 50], [30, 10, 60, 40]], gt_labels=["tube", "mass"], pred=[[30, 10, 60, 40]]
+    )
+    (pair,) = CorruptedFilms([{"image": image}], "crop", 5, seed=1).pairs([before], [before])
+    moved = corrupt(image, before.gt, "crop", 5, seed=(1, 0))
+    assert moved.kept.tolist() == [False, True]
+    assert pair.before is before
+    assert pair.after.gt.tolist() == moved.boxes[1:].tolist()
+    assert pair.after.gt_labels == ("mass",)
+    # What is left of the tube may be marked or not.
+    assert pair.after.ignore.tolist() == moved.boxes[:1].tolist()
+    assert pair.moved.tolist() == moved.boxes[1:].tolist()
+    assert pair.kept.tolist() == [True]
+
+
+def test_the_generators_of_the_caller_are_left_alone(shipped: tuple[Any, Any, Any]) -> None:
+    model, processor, task = shipped
+    state, drawn = torch.random.get_rng_state(), np.random.get_state()[1].tolist()
+    changes = Changes(corruptions=("noise",), strengths=(1,), epsilons=(0.01,), steps=1)
+    few = task.dataset.select(range(2))
+    first, again = (robustness(model, processor, few, task.reward, changes, **SETTINGS) for _ in range(2))
+    assert first == again
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert np.random.get_state()[1].tolist() == drawn
+
+
+def test_the_seed_also_draws_the_films_of_the_intervals(shipped: tuple[Any, Any, Any]) -> None:
+    model, processor, task = shipped
+    few = task.dataset.select(range(12))
+    one, other = (
+        robustness(model, processor, few, task.reward, Changes(("pgd",), epsilons=(0.0,), seed=seed), **SETTINGS)[0]
+        for seed in (0, 1)
+    )
+    assert one.mean_iou[0] == other.mean_iou[0]
+    assert one.mean_iou != other.mean_iou
+
+
+def test_a_model_that_vllm_runs_is_refused(shipped: tuple[Any, Any, Any]) -> None:
+    model, processor, task = shipped
+    with pytest.raises(ValueError, match="Expected a model that transformers runs for `model`, got one that vLLM runs"):
+        robustness(VllmModel("a", None, model.config, None), processor, task.dataset, task.reward)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"families": ("fgsm",)}, "Expected some of corruptions, pgd for `families`, got 'fgsm'"),
+        ({"corruptions": ("fog",)}, "Expected some of window_level, .* for `corruptions`, got 'fog'"),
+        ({"strengths": (0, 1)}, "Expected some of 1, 2, 3, 4, 5 for `strengths`, got 0"),
+        ({"epsilons": (4,)}, "Expected a part of the range of intensities for `epsilon`, got 4"),
+    ],
+)
+def test_wrong_changes_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Changes(**arguments)

@@ -1,0 +1,82 @@
+"""Generation with an untrained model: what it says is noise, but the same noise every time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.models.generate import generate
+
+SETTINGS = {"max_new_tokens": 6}
+
+
+@pytest.fixture(scope="module")
+def films() -> Any:
+    """Six films, with a longer prompt on every other one so that batches are padded."""
+    dataset = synthetic_dataset("test", 6)
+    longer = [{"type": "image"}, {"type": "text", "text": "Find every mass, please, and say where it is."}]
+    prompts = [[{"role": "user", "content": longer}] if i % 2 else dataset[i]["prompt"] for i in range(6)]
+    return [{"prompt": prompts[i], "image": dataset[i]["image"]} for i in range(6)]
+
+
+def test_greedy_answers_do_not_depend_on_the_batch(tiny_model: tuple[Any, Any], films: Any) -> None:
+    together = generate(*tiny_model, films, temperature=0, **SETTINGS)
+    alone = generate(*tiny_model, films, temperature=0, batch_size=1, **SETTINGS)
+    assert together == alone
+    assert [len(answers) for answers in together] == [1] * 6
+
+
+def test_samples_repeat_with_their_seed_and_leave_the_generator_alone(tiny_model: tuple[Any, Any], films: Any) -> None:
+    state = torch.random.get_rng_state()
+    first = generate(*tiny_model, films, samples=3, seed=1, **SETTINGS)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert [len(answers) for answers in first] == [3] * 6
+    assert first == generate(*tiny_model, films, samples=3, seed=1, **SETTINGS)
+    assert first != generate(*tiny_model, films, samples=3, seed=2, **SETTINGS)
+    assert any(len(set(answers)) > 1 for answers in first)
+
+
+def test_answers_end_before_the_end_token(tiny_model: tuple[Any, Any], films: Any) -> None:
+    model, processor = tiny_model
+    end = processor.tokenizer.eos_token
+    # Force the end as the second token of every answer.
+    stop = model.generation_config.eos_token_id
+    calls: list[int] = []
+
+    def forced(module: Any, args: Any, output: Any) -> Any:
+        calls.append(1)
+        if len(calls) % 6 != 1:
+            output.logits[:, :, stop] = 1e4
+        return output
+
+    handle = model.register_forward_hook(forced)
+    try:
+        answers = generate(model, processor, films[:1], temperature=0, skip_special_tokens=False, **SETTINGS)
+    finally:
+        handle.remove()
+    assert end not in answers[0][0]
+    assert len(processor.tokenizer(answers[0][0])["input_ids"]) == 1
+
+
+def test_the_model_is_left_in_its_mode(tiny_model: tuple[Any, Any], films: Any) -> None:
+    model, processor = tiny_model
+    model.train()
+    generate(model, processor, films[:1], temperature=0, **SETTINGS)
+    assert model.training
+    model.eval()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"samples": 0}, "Expected at least 1 for `samples`, got 0"),
+        ({"temperature": -1}, "Expected a number from 0 up for `temperature`, got -1"),
+        ({"temperature": 0, "samples": 2}, "Expected 1 for `samples` at temperature 0, got 2"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        generate(None, None, [], **settings)

@@ -1,0 +1,148 @@
+"""Checkpoints, adapters over them, and the choice of what generates."""
+
+from __future__ import annotations
+
+import json
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.models import load as models
+from grounding_rewards.models.generate import generate
+from grounding_rewards.models.load import choose_backend, load_model, process_state
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tiny_model: tuple[Any, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("checkpoint")
+    for part in tiny_model:
+        part.save_pretrained(folder)
+    return folder
+
+
+def adapted(checkpoint: Path, folder: Path, config: Any) -> Any:
+    """Save an adapter with weights that change the answers, and give the adapted model."""
+    from peft import get_peft_model
+
+    base, _ = load_model(checkpoint)
+    model = get_peft_model(base, config)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if weight.requires_grad:
+                weight.copy_(torch.randn_like(weight) * (0.5 if "lora" in name else 3.0))
+    model.save_pretrained(folder)
+    return model.eval()
+
+
+def logits(model: Any, processor: Any) -> torch.Tensor:
+    inputs = processor.tokenizer("where is the mass", return_tensors="pt")
+    with torch.no_grad():
+        return model(**inputs).logits
+
+
+def test_a_checkpoint_is_loaded(checkpoint: Path, tiny_model: tuple[Any, Any]) -> None:
+    model, processor = load_model(checkpoint)
+    films = synthetic_dataset("test", 2)
+    settings: dict[str, Any] = {"temperature": 0, "max_new_tokens": 4}
+    assert generate(model, processor, films, **settings) == generate(*tiny_model, films, **settings)
+    assert model.dtype == torch.float32
+
+
+@pytest.mark.parametrize("own_processor", [True, False])
+def test_a_low_rank_adapter_is_merged(
+    checkpoint: Path, tiny_model: tuple[Any, Any], tmp_path: Path, own_processor: bool
+) -> None:
+    from peft import LoraConfig, PeftModel
+
+    expected = adapted(checkpoint, tmp_path, LoraConfig(r=4, target_modules=["q_proj", "v_proj"]))
+    if own_processor:
+        tiny_model[1].save_pretrained(tmp_path)
+    else:
+        # A tokenizer alone is no processor.
+        tiny_model[1].tokenizer.save_pretrained(tmp_path)
+    model, processor = load_model(tmp_path)
+    assert not isinstance(model, PeftModel)
+    assert type(processor) is type(tiny_model[1])
+    torch.testing.assert_close(logits(model, processor), logits(expected, processor), rtol=1e-3, atol=1e-3)
+    assert not torch.allclose(logits(model, processor), logits(tiny_model[0], processor), atol=1e-2)
+
+
+@pytest.mark.filterwarnings("ignore:Position ids are not supported")
+def test_an_adapter_that_cannot_be_merged_stays_over_the_model(checkpoint: Path, tmp_path: Path) -> None:
+    from peft import PeftModel, PromptTuningConfig
+
+    # Its vectors stand before the prompt: there is no weight to add them to.
+    adapted(checkpoint, tmp_path, PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4))
+    model, processor = load_model(tmp_path)
+    assert isinstance(model, PeftModel)
+    assert len(generate(model, processor, synthetic_dataset("test", 1), temperature=0, max_new_tokens=3)) == 1
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ("/nowhere/at/all", r"Expected the model under the adapter '.*' at '/nowhere/at/all', got none"),
+        (None, "Expected `base_model_name_or_path` in adapter_config.json of '.*', got None"),
+    ],
+)
+def test_an_adapter_without_its_model_is_refused(tmp_path: Path, base: str | None, message: str) -> None:
+    config = {"base_model_name_or_path": base, "peft_type": "LORA"}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(ValueError, match=message):
+        load_model(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["nothing", "spaces in it", "runs/r4/chekpoint"])
+def test_a_folder_that_is_not_there_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ValueError, match=r"Expected a folder, or a name on the hub .*, got '.*', which is neither"):
+        load_model(tmp_path / name)
+
+
+def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
+    """Such as the folder of a run, in which the checkpoint has one of its own."""
+    (tmp_path / "checkpoint").mkdir()
+    with pytest.raises(ValueError, match=r"Expected config.json or adapter_config.json .*, got neither in '.*'\. Give"):
+        load_model(tmp_path)
+
+
+def test_no_model_of_this_name_is_an_error_of_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(OSError, match="couldn't connect"):
+        load_model("nobody/nothing")
+
+
+@pytest.mark.parametrize(
+    ("backend", "installed", "gpu", "chosen"),
+    [
+        ("transformers", True, True, "transformers"),
+        ("vllm", True, False, "vllm"),
+        ("auto", True, True, "vllm"),
+        # nothing for vLLM to run on
+        ("auto", True, False, "transformers"),
+        ("auto", False, True, "transformers"),
+    ],
+)
+def test_the_backend(monkeypatch: pytest.MonkeyPatch, backend: str, installed: bool, gpu: bool, chosen: str) -> None:
+    monkeypatch.setattr(models, "find_spec", lambda name: types.SimpleNamespace() if installed else None)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    assert choose_backend(backend) == chosen
+
+
+def test_a_backend_that_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(models, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="Expected vLLM to be installed for `backend`, got none"):
+        choose_backend("vllm")
+    with pytest.raises(ValueError, match=r"Expected a known word for `backend`, got 'tgi'. Use one of: transformers"):
+        choose_backend("tgi")
+
+
+def test_processes_that_do_not_know_of_each_other_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert process_state().num_processes == 1
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(RuntimeError, match="Expected 2 processes, as the launcher started, got 1"):
+        process_state()

@@ -1,0 +1,305 @@
+"""Answers that are kept as they come: stops of every kind, several processes, other settings."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from grounding_rewards.data.score_file import score_file
+from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.models import resumable
+from grounding_rewards.models.generate import generate
+from grounding_rewards.models.resumable import generate_to_file
+from grounding_rewards.rewards.grounding import get_reward
+
+ASSET = Path(__file__).parents[2] / "assets" / "tiny_vlm"
+GREEDY: dict[str, Any] = {"max_new_tokens": 6, "batch_size": 2}
+SAMPLED: dict[str, Any] = {"max_new_tokens": 6, "batch_size": 4, "samples": 2, "temperature": 1.0, "seed": 3}
+
+
+@pytest.fixture(scope="module")
+def dataset() -> Any:
+    return synthetic_dataset("test", 7)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run [1]" / "completions.jsonl"
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def in_a_process_that_is_killed(function: Callable[[], object]) -> None:
+    """Run a function that kills itself; a fork, so that torch is not loaded again."""
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+        finally:
+            # Reached only where nothing killed it.
+            os._exit(7)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+
+
+def dies_at_batch(number: int, monkeypatch: pytest.MonkeyPatch, path: Path, half: str = "") -> None:
+    """Kill the process as it is about to generate that batch, in the middle of a line where one is given."""
+    true = resumable.generate_batch
+    calls: list[int] = []
+
+    def dying(*arguments: Any, **settings: Any) -> Any:
+        calls.append(1)
+        if len(calls) == number:
+            if half:
+                with path.with_suffix(".part-0.jsonl").open("a", encoding="utf-8") as file:
+                    file.write(half)
+            os.kill(os.getpid(), signal.SIGKILL)
+        return true(*arguments, **settings)
+
+    monkeypatch.setattr(resumable, "generate_batch", dying)
+
+
+def test_greedy_answers_are_those_of_generate(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    answers = generate_to_file(*tiny_model, dataset, path, **GREEDY)
+    assert answers == generate(*tiny_model, dataset, temperature=0, **GREEDY)
+    assert [row["id"] for row in lines(path)] == dataset["id"]
+    assert [[row["completion"]] for row in lines(path)] == answers
+    assert lines(path)[0]["boxes"] == dataset[0]["boxes"]
+    # Nothing else is left behind.
+    assert sorted(file.name for file in path.parent.iterdir()) == ["completions.jsonl", "completions.settings.json"]
+
+
+@pytest.mark.parametrize("settings", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize(
+    "half",
+    [
+        "",
+        '{"id": "test-2000',
+        # a whole object, of which nobody knows whether it was meant to end there
+        '{"id": "test-20000005", "sample": 0, "completion": "x"}',
+        "\0\0\0",
+    ],
+    ids=["between batches", "half a line", "without its end", "zeros"],
+)
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_run_goes_on(
+    tiny_model: tuple[Any, Any],
+    dataset: Any,
+    path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: dict[str, Any],
+    half: str,
+) -> None:
+    expected = generate_to_file(*tiny_model, dataset, path.parent / "whole" / path.name, **settings)
+    with monkeypatch.context() as patch:
+        dies_at_batch(3, patch, path, half)
+        in_a_process_that_is_killed(lambda: generate_to_file(*tiny_model, dataset, path, **settings))
+    assert not path.is_file()
+    part = path.with_suffix(".part-0.jsonl").read_text(encoding="utf-8")
+    assert part.count("\n") == 2 * settings["batch_size"]
+    asked: list[int] = []
+    true = resumable.generate_batch
+
+    def counting(model: Any, processor: Any, rows: Any, *arguments: Any, **more: Any) -> Any:
+        asked.append(len(rows))
+        return true(model, processor, rows, *arguments, **more)
+
+    monkeypatch.setattr(resumable, "generate_batch", counting)
+    assert generate_to_file(*tiny_model, dataset, path, **settings) == expected
+    # Only what was missing was generated.
+    assert asked == [2, 1]
+    assert path.read_bytes() == (path.parent / "whole" / path.name).read_bytes()
+
+
+def test_a_part_of_a_batch_is_completed(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    expected = generate_to_file(*tiny_model, dataset, path, **SAMPLED)
+    written = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    # The second sample of the first film, and all of the last one, out of two processes.
+    path.with_suffix(".part-0.jsonl").write_text("".join(written[:1]), encoding="utf-8")
+    path.with_suffix(".part-1.jsonl").write_text("".join(written[2:-2]), encoding="utf-8")
+    path.unlink()
+    assert generate_to_file(*tiny_model, dataset, path, **SAMPLED) == expected
+    assert path.read_text(encoding="utf-8").splitlines(keepends=True) == written
+
+
+def test_parts_that_were_merged_and_not_removed(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    expected = generate_to_file(*tiny_model, dataset, path, **GREEDY)
+    part = path.with_suffix(".part-1.jsonl")
+    part.write_bytes(path.read_bytes())
+    assert generate_to_file(*tiny_model, dataset, path, **GREEDY) == expected
+    assert not part.exists()
+
+
+def test_a_finished_run_is_only_read(
+    tiny_model: tuple[Any, Any], dataset: Any, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = generate_to_file(*tiny_model, dataset, path, **SAMPLED)
+    before = path.stat()
+    monkeypatch.setattr(resumable, "generate_batch", None)
+    assert generate_to_file(*tiny_model, dataset, path, **SAMPLED) == expected
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+
+
+@pytest.mark.parametrize(
+    ("begun", "changed", "difference"),
+    [
+        (GREEDY, {"max_new_tokens": 5}, "max_new_tokens 5 instead of 6"),
+        (GREEDY, {"temperature": 0.5}, "temperature 0.5 instead of 0.0, seed 0 instead of None"),
+        (SAMPLED, {"seed": 4}, "seed 4 instead of 3"),
+        (SAMPLED, {"samples": 4}, "samples 4 instead of 2"),
+        (SAMPLED, {"batch_size": 2}, "batch_size 2 instead of 4"),
+    ],
+)
+def test_other_settings_are_refused(
+    tiny_model: tuple[Any, Any],
+    dataset: Any,
+    path: Path,
+    begun: dict[str, Any],
+    changed: dict[str, Any],
+    difference: str,
+) -> None:
+    films = dataset.select(range(2))
+    generate_to_file(*tiny_model, films, path, **begun)
+    with pytest.raises(ValueError, match=f"was begun with, got {difference}"):
+        generate_to_file(*tiny_model, films, path, **{**begun, **changed})
+
+
+def test_greedy_answers_go_on_in_batches_of_another_size(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    expected = generate_to_file(*tiny_model, dataset, path, **GREEDY)
+    kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:3]
+    path.unlink()
+    path.with_suffix(".part-0.jsonl").write_text("".join(kept), encoding="utf-8")
+    # As after running out of memory.
+    assert generate_to_file(*tiny_model, dataset, path, **{**GREEDY, "batch_size": 1}) == expected
+
+
+def test_another_model_or_dataset_is_refused(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    model, processor = tiny_model
+    films = dataset.select(range(2))
+    generate_to_file(model, processor, films, path, **GREEDY)
+    with pytest.raises(ValueError, match="got another dataset"):
+        generate_to_file(model, processor, dataset, path, **GREEDY)
+    weight = next(model.parameters())
+    with torch.no_grad():
+        weight += 1e-3
+        try:
+            with pytest.raises(ValueError, match="got another model"):
+                generate_to_file(model, processor, films, path, **GREEDY)
+        finally:
+            weight -= 1e-3
+
+
+@pytest.mark.parametrize("name", ["completions.jsonl", "completions.part-0.jsonl"])
+def test_a_file_of_somebody_else_is_refused(tiny_model: tuple[Any, Any], dataset: Any, path: Path, name: str) -> None:
+    path.parent.mkdir()
+    path.with_name(name).write_text("{}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"Expected '.*completions.settings.json' beside"):
+        generate_to_file(*tiny_model, dataset, path, **GREEDY)
+
+
+def test_a_broken_line_in_the_middle_is_named(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    generate_to_file(*tiny_model, dataset, path, **GREEDY)
+    path.write_text("{}\n" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(ValueError, match=r"Expected an answer in line 1 of '.*completions.jsonl', got '\{\}"):
+        generate_to_file(*tiny_model, dataset, path, **GREEDY)
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "message"),
+    [
+        (["a", "b", "a"], {}, "Expected a different `id` in every row, got 'a' in rows 0 and 2"),
+        (["a"], {"batch_size": 0}, "Expected at least 1 for `batch_size`, got 0"),
+        (["a"], {"samples": 2}, "Expected 1 for `samples` at temperature 0, got 2"),
+        (["a"], {"max_new_tokens": 0}, "Expected at least 1 for `max_new_tokens`, got 0"),
+        (["a"], {"backend": "tgi"}, "Expected a known word for `backend`, got 'tgi'"),
+    ],
+)
+def test_wrong_arguments_are_refused(path: Path, rows: list[str], settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        generate_to_file(None, None, [{"id": name} for name in rows], path, **settings)
+
+
+def test_another_kind_of_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Expected a file that ends in .jsonl for `path`"):
+        generate_to_file(None, None, [], tmp_path / "completions.json")
+
+
+def test_no_films_give_an_empty_file(tiny_model: tuple[Any, Any], path: Path) -> None:
+    assert generate_to_file(*tiny_model, [], path) == []
+    assert path.read_bytes() == b""
+
+
+def test_a_bar_shows_the_rates(
+    tiny_model: tuple[Any, Any], dataset: Any, path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generate_to_file(*tiny_model, dataset.select(range(2)), path, progress="tiny", **GREEDY)
+    shown = capsys.readouterr().err
+    assert "tiny" in shown
+    assert "films/s" in shown
+    assert "tokens/s" in shown
+
+
+def test_the_file_can_be_scored_by_itself(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    generate_to_file(*tiny_model, dataset, path, **SAMPLED)
+    summary = score_file(path, path.with_name("scored.jsonl"), [get_reward("R3", box_format="qwen2.5-vl")])
+    assert summary.completions == 14
+
+
+def test_the_patient_stands_beside_the_answer(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    """So that an evaluation of the file draws patients, as one of the model does."""
+    patients = [f"patient {k // 2}" for k in range(dataset.num_rows)]
+    generate_to_file(*tiny_model, dataset.add_column("patient_id", patients), path, max_new_tokens=2)
+    assert [line["patient_id"] for line in lines(path)] == patients
+
+
+_SCRIPT = """
+import sys
+from pathlib import Path
+from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.models.load import load_model, process_state
+from grounding_rewards.models.resumable import generate_to_file
+
+model, processor = load_model(sys.argv[1])
+answers = generate_to_file(model, processor, synthetic_dataset("test", 7), Path(sys.argv[2]),
+                           samples=2, temperature=1.0, max_new_tokens=6, batch_size=4, seed=3)
+assert len(answers) == 7
+assert process_state().num_processes == 2
+"""
+
+
+@pytest.mark.training
+def test_two_processes_share_the_films(dataset: Any, path: Path, tmp_path: Path) -> None:
+    """Also where a run of three processes was stopped before."""
+    from grounding_rewards.models.load import load_model
+
+    whole = tmp_path / "whole" / "completions.jsonl"
+    generate_to_file(*load_model(ASSET), dataset, whole, **SAMPLED)
+    path.parent.mkdir()
+    path.with_suffix(".settings.json").write_bytes(whole.with_suffix(".settings.json").read_bytes())
+    stopped = whole.read_text(encoding="utf-8").splitlines(keepends=True)[4:7]
+    path.with_suffix(".part-2.jsonl").write_text("".join(stopped) + '{"id"', encoding="utf-8")
+    script = tmp_path / "script.py"
+    script.write_text(_SCRIPT, encoding="utf-8")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    ended = subprocess.run(
+        [*launcher, str(script), str(ASSET), str(path)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert path.read_bytes() == whole.read_bytes()
+    assert sorted(file.name for file in path.parent.iterdir()) == ["completions.jsonl", "completions.settings.json"]

@@ -1,0 +1,121 @@
+"""The tiny model is a Qwen2.5-VL like any other, and writes boxes in few tokens."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from PIL import Image
+from transformers import AutoModelForImageTextToText, AutoProcessor, Qwen2_5_VLForConditionalGeneration
+
+from grounding_rewards.data.prompts import gold_answer, prompt_messages
+from grounding_rewards.data.synthetic import LABELS
+from grounding_rewards.models.tiny_vlm import (
+    BOX_FORMAT,
+    IMAGE_SIZE,
+    build_model,
+    build_processor,
+    build_tokenizer,
+    save_tiny_vlm,
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    torch.set_num_threads(1)
+    return build_tokenizer([LABELS])
+
+
+@pytest.fixture(scope="module")
+def folder(tokenizer, tmp_path_factory):
+    path = tmp_path_factory.mktemp("tiny")
+    save_tiny_vlm(build_model(tokenizer), build_processor(tokenizer), path)
+    return path
+
+
+def answer(boxes, labels):
+    side = dict.fromkeys(("width", "height", "resized_width", "resized_height"), IMAGE_SIZE)
+    return gold_answer({"boxes": boxes, "labels": labels, **side}, BOX_FORMAT)
+
+
+@pytest.mark.parametrize(
+    ("boxes", "labels", "tokens"),
+    [
+        ([], [], 1),  # the stated negative
+        ([[1, 20, 34, 112]], ["mass"], 6),  # opening, four numbers, label and closing
+        ([[1, 20, 34, 112], [0, 5, 9, 99]], ["mass", "effusion"], 11),  # five more for a box
+    ],
+)
+def test_answers_are_short(tokenizer, boxes, labels, tokens):
+    assert len(tokenizer.tokenize(answer(boxes, labels))) == tokens
+
+
+def test_every_coordinate_of_a_film_is_one_token(tokenizer):
+    for value in range(IMAGE_SIZE + 1):
+        assert len(tokenizer.tokenize(answer([[value] * 4], ["mass"]))) == 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        answer([[1, 20, 34, 112]], ["mass"]),
+        '```json\n[\n\t{"bbox_2d": [1, 2',  # cut off
+        "a label nobody named, 3.25 and 4711",
+        "Überlänge ≤ 5 µm \U0001fac1\n",  # bytes that no merge has seen
+    ],
+)
+def test_any_text_survives(tokenizer, text):
+    assert tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) == text
+
+
+def test_building_twice_gives_the_same():
+    tokenizers = [build_tokenizer([LABELS]) for _ in range(2)]
+    assert tokenizers[0].backend_tokenizer.to_str() == tokenizers[1].backend_tokenizer.to_str()
+    weights = [build_model(tokenizers[0], seed=seed).state_dict() for seed in (0, 0, 1)]
+    name = "model.language_model.layers.0.mlp.up_proj.weight"
+    assert torch.equal(weights[0][name], weights[1][name])
+    assert not torch.equal(weights[0][name], weights[2][name])
+
+
+def test_is_a_qwen_2_5_vl_of_about_a_million_parameters(folder):
+    model = AutoModelForImageTextToText.from_pretrained(folder)
+    assert isinstance(model, Qwen2_5_VLForConditionalGeneration)
+    assert 0.8e6 < model.num_parameters() < 1.5e6
+    text = model.config.text_config
+    # Time, rows and columns share the rotary pairs of a head.
+    head = text.hidden_size // text.num_attention_heads
+    assert sum(text.rope_parameters["mrope_section"]) == head // 2
+
+
+def test_loads_and_generates(folder):
+    processor = AutoProcessor.from_pretrained(folder)
+    model = AutoModelForImageTextToText.from_pretrained(folder)
+    text = processor.apply_chat_template(prompt_messages(LABELS), add_generation_prompt=True, tokenize=False)
+    inputs = processor(images=[Image.new("L", (112, 112))], text=[text], return_tensors="pt")
+    out = model.generate(**inputs, max_new_tokens=4, do_sample=False)
+    assert inputs["input_ids"].shape[1] < out.shape[1] <= inputs["input_ids"].shape[1] + 4
+    assert model.generation_config.eos_token_id == processor.tokenizer.eos_token_id
+    assert processor.tokenizer.pad_token_id != processor.tokenizer.eos_token_id
+
+
+@pytest.mark.parametrize(
+    ("size", "grid"),
+    [
+        ((112, 112), (8, 8)),  # stays as it is
+        ((512, 409), (8, 10)),  # keeps its shape as far as whole tokens allow
+        ((409, 512), (10, 8)),
+        ((20, 20), (8, 8)),  # enlarged
+    ],
+)
+def test_films_of_any_size_fit(folder, size, grid):
+    processor = AutoProcessor.from_pretrained(folder)
+    inputs = processor.image_processor(images=[Image.new("L", size)], return_tensors="pt")
+    assert tuple(inputs["image_grid_thw"][0].tolist()) == (1, *grid)
+
+
+def test_chat_markup_takes_text_and_blocks(folder):
+    processor = AutoProcessor.from_pretrained(folder)
+    blocks = [{"type": "image"}, {"type": "text", "text": "Where?"}]
+    messages = [{"role": "user", "content": blocks}, {"role": "assistant", "content": "[]"}]
+    assert processor.apply_chat_template(messages, tokenize=False) == (
+        "<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Where?<|im_end|>\n<|im_start|>assistant\n[]<|im_end|>\n"
+    )

@@ -1,0 +1,212 @@
+"""Diagrams: what they show is what they were given, and they fit any page and any name."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+pytest.importorskip("matplotlib", reason="needs the train extra")
+pytest.importorskip("PIL", reason="needs the train extra")
+
+from grounding_rewards.metrics.parts import Confusion, Curve, RobustnessPoint
+from grounding_rewards.report.evaluation_diagrams import (
+    MOST_CURVES,
+    MOST_LABELS,
+    Diagram,
+    diagrams,
+    robustness_rows,
+    themed_svg,
+    write_diagrams,
+)
+from grounding_rewards.report.tables import Row
+from tests.report.evaluations import HOSTILE, page
+
+ALL = [
+    "systems",
+    "precision_recall",
+    "froc",
+    "calibration",
+    "iou_histogram",
+    "per_label",
+    "per_size",
+    "confusion",
+    "robustness_corruptions",
+    "robustness_pgd",
+]
+NOTHING: dict = {
+    "headline": (),
+    "pr_curves": (),
+    "froc_curves": (),
+    "calibration": None,
+    "ious": np.zeros(0),
+    "per_label": (),
+    "per_size": (),
+    "confusion": None,
+    "robustness": (),
+}
+
+
+def one(name: str, **change: object) -> Diagram:
+    return next(diagram for diagram in diagrams(page(**change)) if diagram.name == name)
+
+
+def words(diagram: Diagram) -> list[str]:
+    return [node.text or "" for node in ElementTree.fromstring(diagram.svg()).iter("text")]
+
+
+def test_there_is_a_diagram_for_every_kind_of_figure_and_none_without() -> None:
+    assert [diagram.name for diagram in diagrams(page())] == ALL
+    assert diagrams(page(**NOTHING)) == []
+
+
+def test_every_diagram_is_written_as_png_and_pdf_and_twice_the_same(tmp_path) -> None:
+    small = page(**{**NOTHING, "ious": page().ious, "confusion": page().confusion})
+    first, second = write_diagrams(small, tmp_path / "a"), write_diagrams(small, tmp_path / "b")
+    assert [path.name for path in first] == [f"{n}.{e}" for n in ("iou_histogram", "confusion") for e in ("png", "pdf")]
+    for path, again in zip(first, second, strict=True):
+        start = path.read_bytes()[:5]
+        assert start in (b"\x89PNG\r", b"%PDF-")
+        assert path.read_bytes() == again.read_bytes()
+
+
+def test_on_the_page_a_diagram_takes_colours_and_font_from_it_and_shares_no_id() -> None:
+    names: set[str] = set()
+    for diagram in diagrams(page()):
+        svg = diagram.svg()
+        # Colours other than the page's would be unreadable on one of its two grounds; styles are refused by its policy.
+        assert not re.findall(r"#[0-9a-f]{6}\b", svg), diagram.name
+        assert " style=" not in svg
+        assert "<style" not in svg
+        assert "font-family" not in svg
+        ids = re.findall(r' id="([^"]+)"', svg)
+        assert len(set(ids)) == len(ids)
+        assert names.isdisjoint(ids)
+        names.update(ids)
+        assert set(re.findall(r"""(?:url\(#|href="#)([\w.-]+)""", svg)) <= set(ids)
+
+
+@pytest.mark.parametrize(
+    ("style", "attributes"),
+    [
+        # origin: what releases of matplotlib write
+        ("fill: #0072b2; stroke-width: 1.5", 'fill="var(--series-0)" stroke-width="1.5"'),
+        ("font: 700 10px 'DejaVu Sans', sans-serif; text-anchor: middle", 'font-size="10px" font-weight="700"'),
+        ("font-size: 9px; font-family: 'DejaVu Sans'", 'font-size="9px"'),
+        ("fill: none", 'fill="none"'),
+    ],
+)
+def test_styles_become_attributes(style: str, attributes: str) -> None:
+    assert attributes in themed_svg(f'<svg><path style="{style}"/></svg>', prefix="x", label="")
+
+
+def test_names_that_no_xml_may_hold_and_names_that_look_like_mathematics_are_drawn() -> None:
+    confusion = Confusion([HOSTILE, "nothing"], ["$\\frac{a$", "nothing"], np.array([[3, 1], [1, 0]]))
+    shown = words(one("confusion", confusion=confusion))
+    assert "$\\frac{a$" in shown
+    assert any(word.startswith("</script>") for word in shown)
+    rows = [Row("\x00\ud800\uffff漢字", {"f1": (0.5, 0.4, 0.6)})]
+    assert "���漢字" in words(one("per_label", per_label=rows))
+
+
+def test_what_is_left_out_is_said() -> None:
+    x = np.linspace(0, 1, 5)
+    curves = [Curve(f"label {k}", x, x) for k in range(MOST_CURVES + 3)]
+    assert f"The first {MOST_CURVES} of {MOST_CURVES + 3} curves." in one("precision_recall", pr_curves=curves).note
+    n = MOST_LABELS + 4
+    names = [*(f"label {k}" for k in range(n)), "nothing"]
+    counts = np.diag(np.arange(1, n + 2))
+    diagram = one("confusion", confusion=Confusion(names, names, counts))
+    assert "The 4 rarest labels are left out." in diagram.note
+    shown = words(diagram)
+    assert "label 3" not in shown
+    assert "label 4" in shown
+    assert shown.count("nothing") == 2
+
+
+def test_figures_that_are_no_shares_stay_out_of_diagrams_of_shares() -> None:
+    shown = words(one("systems"))
+    assert "F1 at IoU 0.5" in shown
+    assert "box count error" not in shown
+
+
+def test_the_histogram_says_what_it_holds() -> None:
+    # by hand: of 0, 0.2, 0.5 and 0.8, two are from 0.5 up, one from 0.75 up, one has no partner; mean 1.5 / 4
+    note = one("iou_histogram").note
+    assert note == "4 reference boxes: 50.0 % from 0.5 up, 25.0 % from 0.75 up; 25.0 % have no partner. Mean 0.375."
+
+
+def test_a_single_point_is_an_operating_point() -> None:
+    assert "A single mark is an operating point" in one("precision_recall").note
+    assert "A single mark" not in one("froc").note
+
+
+def test_where_no_answer_states_a_confidence_there_is_no_order_and_no_band() -> None:
+    points = [Curve(f"IoU {at}", x[:1], x[:1], x[:1], x[:1]) for at, x in ((0.3, np.ones(3)), (0.5, np.zeros(3)))]
+    note = one("precision_recall", pr_curves=points).note
+    assert "order of their confidence" not in note
+    assert note.endswith("Bars: 95 % intervals.")
+    assert "order of their confidence" in one("precision_recall").note
+
+
+def test_long_names_of_curves_stand_below_each_other() -> None:
+    x = np.linspace(0, 8, 5)
+    curves = [Curve(f"a name of thirty letters or so {k}", x, x / 8) for k in range(3)]
+    figure = one("froc", froc_curves=curves).figure()
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert legend.get_window_extent().x1 <= figure.bbox.x1
+
+
+def test_the_histogram_has_room_for_both_names_at_its_left_end() -> None:
+    figure = one("iou_histogram").figure()
+    figure.draw_without_rendering()
+    none, zero = (label.get_window_extent() for label in figure.axes[0].get_xticklabels()[:2])
+    assert none.x1 < zero.x0
+
+
+def test_every_change_begins_with_the_film_as_it_is() -> None:
+    share = (0.5, 0.4, 0.6)
+
+    def point(name: str, strength: float, accuracy: float) -> RobustnessPoint:
+        return RobustnessPoint("corruptions", name, strength, (accuracy, accuracy, accuracy), share, share)
+
+    # one start for all, or one for each
+    for start in ([point("none", 0, 0.9)], [point("noise", 0, 0.9), point("blur", 0, 0.9)]):
+        robustness = [*start, point("noise", 2, 0.4), point("noise", 1, 0.6), point("blur", 1, 0.8)]
+        axes = one("robustness_corruptions", robustness=robustness).figure().axes
+        drawn = {axis.get_title(loc="left"): axis.lines[0].get_xydata().tolist() for axis in axes}
+        assert drawn == {"noise": [[0, 0.9], [1, 0.6], [2, 0.4]], "blur": [[0, 0.9], [1, 0.8]]}
+
+
+def test_epsilon_is_counted_in_grey_values() -> None:
+    (axis,) = one("robustness_pgd").figure().axes
+    assert axis.lines[0].get_xdata().tolist() == pytest.approx([0, 1, 4])
+
+
+def test_right_answers_that_were_lost_are_drawn_and_explained() -> None:
+    share, lost = (0.5, 0.4, 0.6), (0.3, 0.2, 0.4)
+    points = [RobustnessPoint("pgd", "pgd", e / 255, share, share, share, lost) for e in (0, 1)]
+    diagram = one("robustness_pgd", robustness=points)
+    drawn = {line.get_label(): line.get_ydata().tolist() for line in diagram.figure().axes[0].lines}
+    assert drawn["right answers lost"] == [0.3, 0.3]
+    assert "Right answers lost: share of the answers that were right before." in diagram.note
+
+
+def test_the_table_of_robustness_has_the_film_as_it_is_once() -> None:
+    share = (0.5, 0.4, 0.6)
+    points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
+    rows, _ = robustness_rows(points)
+    assert [row.name for row in rows] == ["the film as it is", "noise, strength 1", "blur, strength 1"]
+
+
+def test_a_long_curve_keeps_its_ends_and_what_lies_left_of_the_axis_is_one_point() -> None:
+    x = np.linspace(0, 10, 5000)
+    (axis,) = one("froc", froc_curves=[Curve("long", x, x / 10)]).figure().axes
+    drawn = axis.lines[0].get_xydata()
+    assert len(drawn) <= 400
+    assert drawn[-1].tolist() == [10, 1]
+    assert drawn[0, 0] == 1 / 16
+    assert np.sum(drawn[:, 0] <= 1 / 16) == 1

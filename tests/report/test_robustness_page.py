@@ -1,0 +1,31 @@
+"""docs/robustness.md says what the corruptions do, and has a line for everything that is measured."""
+
+from __future__ import annotations
+
+import runpy
+from typing import Any
+
+import pytest
+
+from grounding_rewards.models.robustness import CORRUPTIONS, EPSILONS, STRENGTHS
+from tests.conftest import REPOSITORY
+
+
+@pytest.fixture(scope="module")
+def script() -> dict[str, Any]:
+    return runpy.run_path(str(REPOSITORY / "scripts" / "measure_robustness.py"))
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return (REPOSITORY / "docs" / "robustness.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_corruptions_is_up_to_date(script: dict[str, Any], page: str) -> None:
+    assert script["replace_table"](page, "what corruptions do", script["meanings"]()) == page
+
+
+def test_every_change_was_measured(page: str) -> None:
+    lines = [f"| {name} | {strength} |" for name in CORRUPTIONS for strength in (0, *STRENGTHS)]
+    lines += [f"| pgd | {round(epsilon * 255)}/255 |" for epsilon in EPSILONS]
+    assert [line for line in lines if page.count(line) != 1] == []

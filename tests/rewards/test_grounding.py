@@ -1,0 +1,490 @@
+"""The callable that TRL takes: texts and columns in, numbers, metrics and reasons out."""
+
+import dataclasses
+import json
+import math
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import grounding_rewards as gr
+from grounding_rewards.parsing import get_box_format
+from grounding_rewards.rewards.grounding import METRIC_KEYS, completion_text
+from tests.conftest import box_lists, valid_box_lists
+
+GT = [[0, 0, 50, 50]]
+RIGHT = '[{"bbox_2d": [0, 0, 500, 500], "label": "nodule"}]'
+CUT_OFF = '[{"bbox_2d": [0, 0, 500, 500], "label": "nodule"}, {"bbox_2d": [0, 10'
+
+
+def score(completions, boxes, name="R3", box_format="qwen3-vl", size=100, columns=None, **params):
+    n = len(completions)
+    sizes = {"width": [size] * n, "height": [size] * n} if size else {}
+    return gr.get_reward(name, box_format=box_format, **params)(completions, boxes=boxes, **sizes, **(columns or {}))
+
+
+@pytest.mark.parametrize(
+    ("text", "boxes", "expected"),
+    [
+        (RIGHT, GT, 1.0),
+        ('[{"bbox_2d": [0, 0, 500, 400]}]', GT, 0.8),
+        (RIGHT, [], 0.0),  # a hallucination
+        ("[]", [], 0.2),  # a stated negative
+        ("[]", GT, 0.0),  # a miss
+        ("", [], 0.0),  # silence is no negative
+        ("Sorry.", [], 0.0),
+        ("Sorry.", GT, 0.0),
+        (CUT_OFF, GT, 1.0),  # what is complete counts
+        (CUT_OFF, [], 0.0),
+        ('[{"bbox_2d": [0, 0, 5', [], 0.0),  # cut off before any box: no bonus
+        ('[{"bbox_2d": [0, 0, 0, 500]}]', [], 0.0),  # an invalid box is a box
+        ('[{"bbox_2d": [0, 0, 500]}]', [], 0.0),  # a rejected one is no negative
+        # and does not void the others: a false positive, F1.5 = 3.25 · 1/2 / (2.25 / 2 + 1)
+        ('[{"bbox_2d": [0, 0, 500]}, {"bbox_2d": [0, 0, 500, 500]}]', GT, 1.625 / 2.125),
+    ],
+)
+def test_texts(text, boxes, expected):
+    assert score([text], [boxes]) == [pytest.approx(expected, abs=1e-15)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [0.0, 0.0, 1.0]),
+        ({"on_unparseable": "empty"}, [0.2, 0.0, 1.0]),  # specification §9.1 to the letter
+        ({"on_truncated": "zero"}, [0.0, 0.0, 0.0]),
+    ],
+)
+def test_options(options, expected):
+    assert score(["Sorry.", "Sorry.", CUT_OFF], [[], GT, GT], **options) == expected
+
+
+def test_on_unparseable_empty_counts_a_broken_box_as_no_box():
+    broken = '[{"bbox_2d": [0, 0, 500]}]'
+    assert score([broken, broken], [[], GT], on_unparseable="empty") == [0.2, 0.0]
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        RIGHT,
+        [{"role": "assistant", "content": RIGHT}],
+        {"role": "assistant", "content": RIGHT},
+        [{"role": "assistant", "content": [{"type": "text", "text": RIGHT}]}],
+        # tool calls in between: the last assistant message counts
+        [
+            {"role": "assistant", "content": "Let me look."},
+            {"role": "tool", "content": "[]"},
+            {"role": "assistant", "content": RIGHT},
+        ],
+        [{"type": "text", "text": RIGHT[:20]}, {"type": "text", "text": RIGHT[20:]}],
+    ],
+)
+def test_all_shapes_of_a_completion(completion):
+    assert completion_text(completion) == RIGHT
+    assert score([completion], [GT]) == [1.0]
+
+
+@pytest.mark.parametrize(
+    "completion",
+    [
+        None,
+        3,
+        [],
+        {},
+        [{"role": "assistant"}],
+        [{"role": "assistant", "content": None}],
+        [{"role": "user", "content": "[]"}],  # nobody but the assistant answers
+        b"[]",
+    ],
+)
+def test_what_is_no_text_earns_nothing(completion):
+    assert score([completion], [[]]) == [0.0]
+
+
+def test_box_format_per_row():
+    answers = ["<answer>[0, 0, 0.5, 0.5]</answer>", RIGHT]
+    columns = {"box_format": ["answer-list", "qwen3-vl"]}
+    assert score(answers, [GT, GT], box_format=None, columns=columns) == [1.0, 1.0]
+    for missing in (None, {"box_format": [None, None]}, {"box_format": ["answer-list", None]}):
+        with pytest.raises(ValueError, match=r"get_reward.*`box_format` column"):
+            score(answers, [GT, GT], box_format=None, columns=missing)
+
+
+def test_the_reward_overrides_the_row():
+    assert score([RIGHT], [GT], columns={"box_format": ["answer-list"]}) == [1.0]
+
+
+def test_every_format_in_one_batch_is_converted_as_it_is_alone():
+    formats = gr.list_box_formats()
+    # Wide films and high ones, of odd and even differences of their sides
+    sizes = [
+        {"width": 401 + 30 * k, "height": 700, "resized_width": 392, "resized_height": 28 * (k + 1)}
+        for k in range(len(formats))
+    ]
+    boxes = [[[size["width"] / 2 - 90, 270, size["width"] / 2 + 60, 400.5]] for size in sizes]
+    texts = [
+        gr.format_boxes(box, box_format, **size) for box, box_format, size in zip(boxes, formats, sizes, strict=True)
+    ]
+    columns = {side: [size[side] for size in sizes] for side in sizes[0]}
+    batch = gr.get_reward("R3").details(texts, boxes=boxes, box_format=formats, **columns)
+    for scored, text, box_format, size, box in zip(batch, texts, formats, sizes, boxes, strict=True):
+        alone = gr.parse_boxes(text, box_format, **size)
+        assert scored.parsed.boxes.tolist() == alone.boxes.tolist(), box_format
+        assert scored.reward > 0.8, (box_format, alone.boxes, box)
+
+
+def test_a_size_that_only_another_format_needs_may_be_missing():
+    columns = {"box_format": ["qwen3-vl", "qwen2.5-vl"], "resized_width": [None, 200], "resized_height": [None, 200]}
+    answers = [RIGHT, '[{"bbox_2d": [0, 0, 100, 100]}]']
+    assert score(answers, [GT, GT], box_format=None, columns=columns) == [1.0, 1.0]
+    columns["resized_height"] = [None, 0]
+    with pytest.raises(ValueError, match=r"`resized_height`, got 0.0 in row 1"):
+        score(answers, [GT, GT], box_format=None, columns=columns)
+
+
+def test_resized_pixels():
+    text = '[{"bbox_2d": [0, 0, 14, 28]}]'
+    columns = {"resized_width": [28], "resized_height": [56]}
+    assert score([text], [GT], box_format="qwen2.5-vl", columns=columns) == [1.0]
+
+
+def test_sizes_from_the_image():
+    class Image:
+        size = (100, 100)
+
+    assert score([RIGHT], [GT], size=None, columns={"image": [Image()]}) == [1.0]
+
+
+def test_one_json_string_instead_of_columns():
+    row = json.dumps({"boxes": GT, "labels": ["nodule"], "width": 100, "height": 100, "box_format": "qwen3-vl"})
+    assert gr.rewards.R3([RIGHT, "[]"], ground_truth=[row, row]) == [1.0, 0.0]
+
+
+def test_ready_rewards_take_the_format_from_the_row():
+    for reward in (gr.rewards.R1, gr.rewards.R2, gr.rewards.R3, gr.rewards.R4, gr.rewards.R5):
+        columns = {
+            "boxes": [GT, []],
+            "width": [100, 100],
+            "height": [100, 100],
+            "box_format": ["qwen3-vl"] * 2,
+        }
+        # what TRL passes besides
+        trl = {
+            "prompts": ["", ""],
+            "completion_ids": [[1], [2]],
+            "trainer_state": None,
+            "labels": [["nodule"], []],
+        }
+        assert reward(completions=[RIGHT, "[]"], **columns, **trl) == [1.0, 0.2]
+        assert pickle.loads(pickle.dumps(reward)) == reward
+
+
+def test_numpy_columns():
+    columns = {"width": np.array([100, 100]), "height": np.array([100, 100])}
+    boxes = [np.array(GT), np.zeros((0, 4))]
+    assert score([RIGHT, "[]"], boxes, size=None, columns=columns) == [1.0, 0.2]
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({"width": [100], "height": [100]}, "`boxes`"),
+        ({"boxes": [GT], "height": [100]}, "`width`"),
+        ({"boxes": [GT], "width": [100]}, "`height`"),
+        ({"boxes": [GT], "width": [100], "height": [0]}, "`height`"),
+        ({"boxes": [GT], "width": [-5], "height": [100]}, "`width`"),
+        ({"boxes": [GT], "width": ["a"], "height": [100]}, "`width`"),
+        ({"boxes": [GT], "width": [None], "height": [None]}, "`width`"),
+        ({"boxes": [GT], "image": [None]}, "`width`"),
+        ({"boxes": [GT], "image": [np.zeros((4, 4))]}, "`image`"),
+        ({"boxes": [["1234"]], "width": [100], "height": [100]}, "row 0"),  # four letters are no box
+        ({"boxes": [GT, GT], "width": [100], "height": [100]}, "`boxes`"),  # another length
+        (
+            {"boxes": [[0, 0, 50, 50]], "width": [100], "height": [100]},
+            "row 0",
+        ),  # one box, not a list of boxes
+        ({"boxes": [[[0, 0, 50]]], "width": [100], "height": [100]}, "row 0"),
+        ({"boxes": [[[0, 0, 50, "a"]]], "width": [100], "height": [100]}, "row 0"),
+        ({"boxes": [[[0, 0, 50, math.nan]]], "width": [100], "height": [100]}, "row 0"),
+        ({"boxes": [[[50, 50, 0, 0]]], "width": [100], "height": [100]}, "x1 < x2"),
+        ({"boxes": "text", "width": [100], "height": [100]}, "`boxes`"),
+        ({"ground_truth": ["no json"]}, "`ground_truth`"),
+        ({"ground_truth": ["{}"]}, "`ground_truth`"),
+    ],
+)
+@pytest.mark.parametrize("text", [RIGHT, "[]", "junk"])
+def test_a_wrong_dataset_is_refused_whatever_the_text(columns, named, text):
+    with pytest.raises(ValueError, match="Expected") as error:
+        gr.get_reward("R3", box_format="qwen3-vl")([text], **columns)
+    assert named in str(error.value)
+
+
+def test_the_row_of_a_bad_size_is_named():
+    boxes = '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [0, 0, 9, 9]}]'
+    columns = {"width": [100, 100, 0], "height": [100] * 3}
+    with pytest.raises(ValueError, match="row 2"):
+        score([boxes] * 3, [GT] * 3, size=None, columns=columns)
+
+
+def test_sizes_from_the_image_where_trl_filled_the_columns_with_none():
+    class Image:
+        size = (100, 100)
+
+    columns = {"image": [Image()], "width": [None], "height": [None], "resized_width": [None]}
+    assert score([RIGHT], [GT], size=None, columns=columns) == [1.0]
+
+
+def test_the_row_of_a_bad_box_is_named():
+    with pytest.raises(ValueError, match="row 2"):
+        score([RIGHT] * 4, [GT, [], [[9, 9, 9, 9]], GT])
+
+
+def logged(completions, boxes):
+    seen = []
+    score(completions, boxes, columns={"log_metric": lambda key, value: seen.append((key, value))})
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("completions", "boxes"),
+    [([], []), ([RIGHT], [GT]), (["[]", "junk", CUT_OFF], [[], [], GT]), ([RIGHT] * 9, [[]] * 9)],
+)
+def test_the_same_metrics_in_the_same_order_on_every_call(completions, boxes):
+    seen = logged(completions, boxes)
+    assert [key for key, _ in seen] == [f"R3/{key}" for key in METRIC_KEYS]
+    assert all(isinstance(value, float) for _, value in seen)
+    assert all(math.isfinite(value) for key, value in seen if not key.endswith("hallucination_rate"))
+
+
+def test_metrics_by_hand():
+    values = dict(logged([RIGHT, '[{"bbox_2d": [0, 0, 500]}]', RIGHT, "[]"], [GT, GT, [], []]))
+    expected = {
+        "boxes": 2 / 4,
+        "precision": 1 / 4,
+        "recall": 1 / 4,
+        "mean_iou": 1 / 4,
+        "status/boxes": 2 / 4,
+        "status/empty": 1 / 4,
+        "status/unparseable": 1 / 4,
+        "rejected/wrong_count": 1 / 4,
+        "negatives": 2 / 4,
+        "hallucinated": 1 / 4,
+        "hallucination_rate": 1 / 2,
+    }
+    assert {key: values[f"R3/{key}"] for key in expected} == expected
+
+
+def test_a_rate_without_negatives_is_not_a_number():
+    assert math.isnan(dict(logged([RIGHT], [GT]))["R3/hallucination_rate"])
+
+
+def test_extra_columns_have_one_entry_per_completion():
+    seen = {}
+    score([RIGHT, "junk"], [GT, []], columns={"log_extra": seen.setdefault})
+    assert seen["R3/status"] == ["boxes", "unparseable"]
+    assert len(seen["R3/reason"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "boxes", "reason"),
+    [
+        (RIGHT, GT, "1 of 1 found, mean IoU 1.00"),
+        (
+            '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [600, 600, 700, 700]}]',
+            GT,
+            "1 of 1 found, 1 false box, mean IoU 1.00",
+        ),
+        ('[{"bbox_2d": [600, 600, 700, 700]}]', GT, "0 of 1 found, 1 false box"),
+        (
+            '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [1, 2]}, {"bbox_2d": [1, 2, 3]}]',
+            GT,
+            "1 of 1 found, 1 broken box, mean IoU 1.00",
+        ),
+        (RIGHT, [], "1 box where there is nothing to find"),
+        ("[]", [], "nothing to find, and says so"),
+        ("[]", GT, "says there is nothing, misses 1"),
+        ('[{"bbox_2d": [0, 0, 500]}]', GT, "unparseable: 1 × wrong_count"),
+        ('[{"bbox_2d": [0, 0, 5', GT, "truncated: 1 × unclosed"),
+    ],
+)
+def test_reasons(text, boxes, reason):
+    reward = gr.get_reward("R3", box_format="qwen3-vl")
+    (scored,) = reward.details([text], boxes=[boxes], width=[100], height=[100])
+    assert scored.reason == reason
+    assert scored.reward == reward([text], boxes=[boxes], width=[100], height=[100])[0] == scored.explanation.reward
+
+
+def test_details_carry_boxes_in_original_pixels():
+    reward = gr.get_reward("R3", box_format="qwen3-vl")
+    texts = ["[]", RIGHT, RIGHT]
+    first, second, third = reward.details(texts, boxes=[GT] * 3, width=[100, 100, 200], height=[100, 100, 50])
+    assert first.parsed.boxes.shape == (0, 4)
+    assert second.parsed.boxes.tolist() == GT
+    assert third.parsed.boxes.tolist() == [[0, 0, 100, 25]]
+    assert third.parsed.labels == ("nodule",)
+
+
+def test_ranking_by_the_confidence_that_the_text_states():
+    boxes = '{"bbox_2d": [600, 600, 700, 700], "score": 0.1}, {"bbox_2d": [0, 0, 500, 500], "score": 0.9}'
+    assert score([f"[{boxes}]"], [GT], name="R1", ranking="emission") == [0.5]
+    assert score([f"[{boxes}]"], [GT], name="R1", ranking="score") == [1.0]
+
+
+class Tokenizer:
+    """One token for each character, and `L` for the four of a box."""
+
+    eos_token_id, pad_token_id = ord("$"), ord("_")
+
+    def decode(self, ids, skip_special_tokens):
+        assert not skip_special_tokens
+        return "".join(map(chr, ids)).replace("L", "<loc_10><loc_20><loc_60><loc_80>")
+
+
+FLORENCE = {"boxes": [[[10.5, 20.5, 60.5, 80.5]]], "width": [1000], "height": [1000]}
+
+
+class TestTokenizer:
+    """With real tokenizers and for every format: tests/training/test_special_tokens.py."""
+
+    reward = gr.get_reward("R3", box_format="florence-2", tokenizer=Tokenizer())
+
+    @pytest.mark.parametrize("ids", ["massL", "massL$", "massL$___", "__massL"])
+    def test_the_end_and_the_padding_are_left_out(self, ids):
+        (scored,) = self.reward.details(["mass"], completion_ids=[list(map(ord, ids))], **FLORENCE)
+        assert scored.reward == 1.0
+        assert scored.parsed.labels == ("mass",)
+
+    def test_further_tokens_that_are_no_part_of_an_answer(self):
+        more = dataclasses.replace(self.reward, stop_ids=frozenset([ord("#")]))
+        for reward, label in ((self.reward, "#mass"), (more, "mass")):
+            (scored,) = reward.details(["mass"], completion_ids=[list(map(ord, "#massL"))], **FLORENCE)
+            assert scored.parsed.labels == (label,)
+
+    def test_without_token_ids_the_text_counts(self):
+        assert self.reward(["mass<loc_10><loc_20><loc_60><loc_80>"], **FLORENCE) == [1.0]
+
+    def test_formats_without_special_tokens_have_no_use_for_it(self):
+        reward = gr.get_reward("R3", box_format="qwen3-vl", tokenizer=Tokenizer())
+        assert reward([RIGHT], completion_ids=[[0]], boxes=[GT], width=[100], height=[100]) == [1.0]
+
+    def test_only_the_rows_that_need_it_are_decoded(self):
+        reward = gr.get_reward("R3", tokenizer=Tokenizer())
+        columns = {"boxes": [GT, GT], "width": [100] * 2, "height": [100] * 2, "box_format": ["qwen3-vl", "florence-2"]}
+        assert reward([RIGHT, ""], completion_ids=[[0], [ord("L")]], **columns)[0] == 1.0
+        (_, second) = reward.details([RIGHT, ""], completion_ids=[[0], [ord("L")]], **columns)
+        assert second.parsed.status == "boxes"
+
+    def test_of_a_processor(self):
+        class Processor:
+            tokenizer = Tokenizer()
+
+        reward = gr.get_reward("R3", box_format="florence-2", tokenizer=Processor())
+        assert reward.tokenizer is Processor.tokenizer
+
+    def test_the_name_of_a_model_is_none(self):
+        with pytest.raises(ValueError, match=r"`decode` for `tokenizer`, got 'florence'.*processor or tokenizer"):
+            gr.get_reward("R3", tokenizer="florence")
+
+    def test_as_many_token_ids_as_texts(self):
+        with pytest.raises(ValueError, match="one entry per completion"):
+            self.reward(["mass"], completion_ids=[[1], [2]], **FLORENCE)
+
+
+MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm100"}
+
+
+class TestDeclaredFormat:
+    @pytest.mark.parametrize("declared", [MINE, get_box_format(MINE)])
+    def test_is_what_counts(self, declared):
+        assert score(['[{"where": [0, 0, 40, 50]}]'], [GT], box_format=declared) == [0.8]
+
+    def test_makes_a_frozen_value(self):
+        mapping = {**MINE, "keys": ["where"]}
+        reward = gr.get_reward("R3", box_format=mapping)
+        mapping["keys"].append("there")
+        mapping["space"] = "norm1"
+        assert reward == gr.get_reward("R3", box_format=MINE)
+        copy = pickle.loads(pickle.dumps(reward))
+        assert copy == reward
+        assert hash(copy) == hash(reward)
+        assert copy(['[{"where": [0, 0, 40, 50]}]'], boxes=[GT], width=[100], height=[100]) == [0.8]
+
+    @pytest.mark.parametrize(
+        ("declared", "legal"),
+        [
+            ("qwen9", "qwen3-vl"),
+            ({**MINE, "order": "zyx"}, "xyxy, yxyx, xywh, cxcywh"),
+            ({**MINE, "space": "norm10"}, "norm1000"),
+            ({**MINE, "scope": "thinking"}, "answer, after_think, all"),
+            ({**MINE, "colour": "red"}, "space, order, keys, scope, decimals"),
+            ({"keys": ["where"]}, "json, brackets"),
+            (7, "qwen3-vl"),
+        ],
+    )
+    def test_wrong_ones_are_refused_when_made(self, declared, legal):
+        with pytest.raises(ValueError, match="Expected") as error:
+            gr.get_reward("R3", box_format=declared)
+        assert legal in str(error.value)
+
+    def test_a_column_holds_names_only(self):
+        with pytest.raises(ValueError, match=r"the name of a box format for column `box_format`, got \{'syntax'"):
+            score([RIGHT], [GT], box_format=None, columns={"box_format": [MINE]})
+
+
+@given(
+    st.text(max_size=200),
+    st.sampled_from(gr.list_box_formats()),
+    st.sampled_from(["R1", "R2", "R3", "R4", "R5"]),
+)
+def test_any_text_earns_a_number(text, box_format, name):
+    sizes = {"resized_width": [112], "resized_height": [84]}
+    for boxes in (GT, []):
+        (reward,) = score([text], [boxes], name=name, box_format=box_format, columns=sizes)
+        assert 0 <= reward <= 1
+
+
+@given(
+    st.lists(st.sampled_from([RIGHT, "[]", "junk", CUT_OFF, ""]), max_size=8),
+    st.randoms(use_true_random=False),
+)
+def test_a_completion_is_scored_alike_in_any_company(texts, random):
+    boxes = [random.choice([GT, []]) for _ in texts]
+    alone = [score([text], [truth])[0] for text, truth in zip(texts, boxes, strict=True)]
+    assert score(texts, boxes) == alone
+
+
+@pytest.mark.parametrize("name", ["R1", "R2", "R3", "R4", "R5", "tests.rewards.test_grounding.HalfReward"])
+@given(st.lists(st.tuples(box_lists(), valid_box_lists(max_size=3), valid_box_lists(max_size=1)), max_size=4))
+def test_many_films_score_as_each_does(name, films):
+    reward = gr.get_reward(name)
+    pred, gt, ignore = (list(part) for part in zip(*films, strict=True)) if films else ([], [], [])
+    expected = [reward.score(*film[:2], ignore=film[2]) for film in films]
+    assert reward.score_many(pred, gt, ignore=ignore) == pytest.approx(expected)
+
+
+class HalfReward:
+    """Somebody's own reward."""
+
+    def score(self, pred, gt):
+        return 0.5 if len(pred) == len(gt) else 0.0
+
+
+def test_many_films_with_labels():
+    reward = gr.get_reward("R3", label_matching="exact")
+    boxes = [[[0, 0, 9, 9]], [[0, 0, 9, 9], [20, 20, 30, 30]], []]
+    said, true = [["mass"], ["mass", None], []], [["mass"], ["nodule", "mass"], []]
+    expected = [
+        reward.score(box, box, pred_labels=one, gt_labels=other)
+        for box, one, other in zip(boxes, said, true, strict=True)
+    ]
+    assert reward.score_many(boxes, boxes, pred_labels=said, gt_labels=true) == expected
+
+
+@pytest.mark.parametrize(("pred", "gt"), [(2, 1), (1, 2), (0, 1)])
+def test_films_of_other_numbers_are_refused(pred, gt):
+    with pytest.raises(ValueError, match=f"Expected as many films for `gt` as for `pred`, got {gt} and {pred}"):
+        gr.get_reward("R3").score_many([[]] * pred, [[]] * gt)

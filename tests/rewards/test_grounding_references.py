@@ -1,0 +1,333 @@
+"""What the columns beside `boxes` say of the reference: ignore regions, several readers, labels."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import grounding_rewards as gr
+from grounding_rewards.parsing import get_box_format
+from grounding_rewards.rewards.grounding import METRIC_KEYS, has_labels
+from tests.conftest import valid_box_lists
+
+NAMES = ["R1", "R2", "R3", "R4", "R5"]
+GT = [[0, 0, 50, 50]]
+LONE = [[60, 60, 80, 80]]
+BROKEN = '{"bbox_2d": [1, 2, 3]}'
+
+
+def item(box, label="nodule"):
+    """A box in pixels of a film of 100 x 100, in thousandths."""
+    return json.dumps({"bbox_2d": [10 * value for value in box], "label": label})
+
+
+def answer(*items):
+    return f"[{', '.join(items)}]"
+
+
+HIT, ASIDE, JUNK = item(GT[0]), item(LONE[0]), item([85, 5, 95, 15])
+
+
+def details(texts, name="R3", box_format="qwen3-vl", params=None, **columns):
+    reward = gr.get_reward(name, box_format=box_format, **(params or {}))
+    scored = reward.details(texts, width=[100] * len(texts), height=[100] * len(texts), **columns)
+    called = reward(texts, width=[100] * len(texts), height=[100] * len(texts), **columns)
+    assert called == [one.reward for one in scored] == [one.explanation.reward for one in scored]
+    return scored
+
+
+def rewards(texts, **options):
+    return [one.reward for one in details(texts, **options)]
+
+
+class TestIgnore:
+    @pytest.mark.parametrize(
+        ("text", "boxes", "expected", "reason"),
+        [
+            (answer(HIT, ASIDE), GT, 1.0, "1 of 1 found, 1 box ignored, mean IoU 1.00"),
+            (answer(ASIDE), GT, 0.0, "0 of 1 found, 1 box ignored"),
+            # no findings, and nothing that counts: what saying nothing earns, and no more
+            (answer(ASIDE), [], 0.2, "nothing to find, 1 box ignored"),
+            (answer(ASIDE, ASIDE), [], 0.2, "nothing to find, 2 boxes ignored"),
+            ("[]", [], 0.2, "nothing to find, and says so"),
+            # anything else beside it is a hallucination
+            (answer(ASIDE, JUNK), [], 0.0, "1 box where there is nothing to find, 1 box ignored"),
+            (answer(ASIDE, BROKEN), [], 0.0, "1 broken box where there is nothing to find, 1 box ignored"),
+            # what does not end is no stated negative, with an ignored box or without
+            (answer(ASIDE)[:-1], [], 0.0, "truncated, 1 box ignored"),
+            # F1.5 of one hit and one false positive: 3.25 · 1/2 / (2.25 / 2 + 1)
+            (answer(HIT, ASIDE, JUNK), GT, 1.625 / 2.125, "1 of 1 found, 1 false box, 1 box ignored, mean IoU 1.00"),
+            (answer(HIT, ASIDE, BROKEN), GT, 1.625 / 2.125, "1 of 1 found, 1 broken box, 1 box ignored, mean IoU 1.00"),
+        ],
+    )
+    def test_texts(self, text, boxes, expected, reason):
+        (scored,) = details([text], boxes=[boxes], ignore_boxes=[LONE])
+        assert scored.reward == pytest.approx(expected, abs=1e-15)
+        assert scored.reason == reason
+
+    def test_rows_without_regions(self):
+        texts = [answer(HIT, ASIDE)] * 4
+        plain, *others = rewards(texts, boxes=[GT] * 4, ignore_boxes=[None, [], LONE, np.array(LONE)])
+        assert others == [plain, 1.0, 1.0]
+        assert rewards(texts, boxes=[GT] * 4, ignore_boxes=[None] * 4) == [plain] * 4
+
+    def test_metrics(self):
+        seen = {}
+        reward = gr.get_reward("R3", box_format="qwen3-vl")
+        sizes = {"width": [100] * 2, "height": [100] * 2}
+        columns = {"boxes": [GT, []], "ignore_boxes": [LONE, LONE]}
+        reward([answer(HIT, ASIDE), answer(ASIDE)], **columns, **sizes, log_metric=seen.__setitem__)
+        assert list(seen) == [f"R3/{key}" for key in METRIC_KEYS]
+        assert seen["R3/precision"] == 1 / 2  # 1 of the one that counts; 0 without any
+        assert seen["R3/boxes"] == 3 / 2  # what is written
+        assert seen["R3/hallucination_rate"] == 0.0
+
+    @given(
+        st.lists(st.sampled_from([HIT, ASIDE, JUNK, BROKEN, item([55, 55, 90, 90])]), max_size=4),
+        st.sampled_from(["[{}]", "[{}", "no idea {}"]),
+        st.sampled_from([[], GT, [*GT, [85, 5, 95, 16]]]),
+        valid_box_lists(max_size=2),
+        st.sampled_from([[LONE[0]], [[0, 0, 100, 100]], [[84, 4, 96, 16]]]),
+        st.sampled_from(NAMES),
+        st.sampled_from(["zero", "empty"]),
+        st.sampled_from(["keep", "zero"]),
+    )
+    def test_another_region_never_lowers_a_reward(self, items, frame, boxes, ignore, more, name, silent, truncated):
+        options = {"params": {"on_unparseable": silent, "on_truncated": truncated}, "name": name, "boxes": [boxes]}
+        text = [frame.format(", ".join(items))]
+        (before,) = rewards(text, ignore_boxes=[ignore], **options)
+        (after,) = rewards(text, ignore_boxes=[[*ignore, *more]], **options)
+        assert after >= before - 1e-12
+        if not boxes:
+            assert after <= rewards(["[]"], ignore_boxes=[ignore], **options)[0]
+
+
+class TestReaders:
+    A, B = GT, [[0, 0, 50, 40], *LONE]
+
+    @pytest.mark.parametrize(
+        ("text", "readers", "expected", "reader"),
+        [
+            (answer(HIT), [A, B], 1.0, 0),
+            (answer(item(B[0]), ASIDE), [A, B], 1.0, 1),
+            (answer(HIT), [B, A], 1.0, 1),
+            ("[]", [A, []], 0.2, 1),  # one of them drew nothing
+            ("[]", [A, B], 0.0, 0),  # none did
+            (answer(JUNK), [[], A], 0.0, 0),  # the first of equals
+            (answer(HIT), [[], A], 1.0, 1),
+            (answer(HIT), [A, A], 1.0, 0),
+            ("no idea", [A, []], 0.0, 0),  # silence is no negative, for no reader
+            (answer(HIT), [A], 1.0, 0),
+        ],
+    )
+    def test_by_hand(self, text, readers, expected, reader):
+        # the column `boxes` plays no part beside it
+        for columns in ({}, {"boxes": [LONE]}, {"boxes": [None]}):
+            (scored,) = details([text], reader_boxes=[readers], **columns)
+            assert scored.reward == pytest.approx(expected, abs=1e-15)
+            assert scored.reader == reader
+
+    def test_explanation_metrics_and_reason_are_those_of_the_best(self):
+        seen = {}
+        reward = gr.get_reward("R3", box_format="qwen3-vl")
+        texts = [answer(item(self.B[0]), ASIDE), "[]"]
+        columns = {"reader_boxes": [[self.A, self.B], [self.A, []]], "width": [100] * 2, "height": [100] * 2}
+        first, second = reward.details(texts, **columns)
+        assert first.explanation == reward.explain(self.B, self.B)
+        assert first.reason == "2 of 2 found, mean IoU 1.00"
+        assert second.explanation == reward.explain([], [])
+        assert second.reason == "nothing to find, and says so"
+        reward(texts, **columns, log_metric=seen.__setitem__)
+        assert list(seen) == [f"R3/{key}" for key in METRIC_KEYS]
+        assert (seen["R3/recall"], seen["R3/negatives"], seen["R3/hallucinated"]) == (1 / 2, 1 / 2, 0)
+
+    def test_rows_with_and_without_readers(self):
+        boxes, readers = [GT, LONE, GT], [None, [self.A, self.B], [[], self.A]]
+        scored = details([answer(HIT)] * 3, boxes=boxes, reader_boxes=readers)
+        assert [one.reward for one in scored] == [1.0, 1.0, 1.0]
+        assert [one.reader for one in scored] == [None, 0, 1]
+
+    def test_rows_that_have_none_at_all(self):
+        (scored,) = details([answer(HIT)], boxes=[GT], reader_boxes=[None])
+        assert (scored.reward, scored.reader) == (1.0, None)
+
+    def test_in_one_json_string(self):
+        row = {"boxes": LONE, "reader_boxes": [[], GT], "width": 100, "height": 100, "box_format": "qwen3-vl"}
+        texts = [answer(HIT), "[]", answer(ASIDE)]
+        assert gr.rewards.R3(texts, ground_truth=[json.dumps(row)] * 3) == [1.0, 0.2, 0.0]
+        row["ignore_boxes"] = LONE
+        assert gr.rewards.R3(texts, ground_truth=[json.dumps(row)] * 3) == [1.0, 0.2, 0.2]
+
+    def test_an_empty_batch(self):
+        assert rewards([], boxes=[], reader_boxes=[], ignore_boxes=[]) == []
+
+
+@st.composite
+def read_films(draw):
+    """A completion, each reader's labelled boxes, and ignore regions, on a film of 100 x 100."""
+    label = st.sampled_from(["mass", "nodule", None])
+    pred = [item([5 * value for value in box], draw(label)) for box in draw(valid_box_lists(max_size=4))]
+    frame = draw(st.sampled_from(["[{}]", "[{}", "no idea {}"]))
+    readers = [
+        [[5 * value for value in box] for box in boxes]
+        for boxes in draw(st.lists(valid_box_lists(max_size=3), min_size=1, max_size=4))
+    ]
+    labels = [[draw(label) or "mass" for _ in boxes] for boxes in readers]
+    ignore = [[5 * value for value in box] for box in draw(valid_box_lists(max_size=2))]
+    return frame.format(", ".join([*pred, *draw(st.sampled_from([[], [BROKEN]]))])), readers, labels, ignore
+
+
+@given(
+    st.lists(read_films(), min_size=1, max_size=4),
+    st.sampled_from(NAMES),
+    st.sampled_from(["ignore", "exact", "synonyms"]),
+    st.sampled_from(["zero", "empty"]),
+)
+def test_any_of_is_the_maximum_over_readers(films, name, label_matching, silent):
+    texts, readers, labels, ignore = (list(column) for column in zip(*films, strict=True))
+    options = {"name": name, "params": {"label_matching": label_matching, "on_unparseable": silent}}
+    got = details(texts, reader_boxes=readers, reader_labels=labels, ignore_boxes=ignore, **options)
+    for text, boxes, names, regions, scored in zip(texts, readers, labels, ignore, got, strict=True):
+        each = [
+            details([text], boxes=[one], labels=[own], ignore_boxes=[regions], **options)[0]
+            for one, own in zip(boxes, names, strict=True)
+        ]
+        best = max(range(len(each)), key=lambda k: each[k].reward)
+        assert scored.reward == each[best].reward
+        assert scored.reader == best
+        assert scored.explanation == each[best].explanation
+        assert scored.reason == each[best].reason
+
+
+EXACT = {"params": {"label_matching": "exact"}}
+
+
+class TestLabels:
+    def test_the_labels_of_the_text_and_of_the_column(self):
+        texts = [answer(item(GT[0], label)) for label in ("nodule", "Nodule ", "mass", None, "")]
+        texts.append(answer('{"bbox_2d": [0, 0, 500, 500]}'))
+        got = details(texts, boxes=[GT] * 6, labels=[["nodule"]] * 6, **EXACT)
+        assert [one.reward for one in got] == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+        assert [(one.label, one.tp, one.fp, one.fn) for one in got[2].explanation.per_label] == [
+            ("nodule", 0, 0, 1),
+            ("mass", 0, 1, 0),
+        ]
+
+    def test_a_broken_box_beside_it_has_no_label(self):
+        (scored,) = details([answer(BROKEN, HIT, HIT)], boxes=[GT], labels=[["nodule"]], **EXACT)
+        assert [(one.label, one.tp, one.fp) for one in scored.explanation.per_label] == [("nodule", 1, 1), (None, 0, 1)]
+
+    def test_a_film_without_findings_needs_no_label(self):
+        assert rewards(["[]", answer(HIT)], boxes=[[], []], labels=[[], []], **EXACT) == [0.2, 0.0]
+
+    def test_mean_average_precision(self):
+        params = {"label_matching": "exact", "per_label": True}
+        text = answer(HIT, item(LONE[0], "mass"), item([85, 5, 95, 15], "cyst"))
+        columns = {"boxes": [[*GT, *LONE]], "labels": [["nodule", "mass"]]}
+        assert rewards([text], name="R1", params=params, **columns) == [2 / 3]
+
+    @pytest.mark.parametrize("name", gr.list_box_formats())
+    def test_formats_that_have_labels(self, name):
+        without = {"glm-4v", "cogvlm", "llava", "visual-rft", "univg-r1", "answer-list", "radvlm"}
+        assert has_labels(get_box_format(name)) == (name not in without)
+
+    @pytest.mark.parametrize(
+        "name", ["llava", "answer-list", {"syntax": "brackets", "space": "norm1", "order": "xyxy"}]
+    )
+    def test_a_format_without_labels_is_refused_when_made(self, name):
+        if has_labels(get_box_format(name)):
+            gr.get_reward("R4", label_matching="exact", box_format=name)
+        else:
+            with pytest.raises(ValueError, match=r"with labels for label_matching='exact', got .*no box would match"):
+                gr.get_reward("R4", label_matching="exact", box_format=name)
+
+    def test_a_format_without_labels_in_the_column_is_refused_at_the_first_call(self):
+        columns = {"boxes": [GT] * 2, "labels": [["nodule"]] * 2, "width": [100] * 2, "height": [100] * 2}
+        with pytest.raises(ValueError, match=r"with labels .* got llava"):
+            gr.get_reward("R4", label_matching="exact")(["[]"] * 2, box_format=["qwen3-vl", "llava"], **columns)
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({"ignore_boxes": [[50, 50, 60, 60]]}, "`ignore_boxes`, got [50, 50, 60, 60] in row 0"),  # one box
+        ({"ignore_boxes": [[[60, 60, 50, 50]]]}, "x1 < x2 and y1 < y2 for `ignore_boxes`"),
+        ({"ignore_boxes": [LONE, LONE]}, "(1) for column `ignore_boxes`, got 2"),
+        ({"reader_boxes": [[]]}, "one per reader, for `reader_boxes`, got [] in row 0"),
+        ({"reader_boxes": [GT]}, "`reader_boxes`"),  # one list of boxes, not one per reader
+        ({"reader_boxes": [[GT, None]]}, "`reader_boxes`, got None in row 0"),
+        ({"reader_boxes": [[GT, [[9, 9, 9, 9]]]]}, "`reader_boxes`, got [[9, 9, 9, 9]] in row 0"),
+        ({"reader_boxes": [[GT, [[9, 9, math.nan, 9]]]]}, "`reader_boxes`"),
+        ({"reader_boxes": ["ab"]}, "`reader_boxes`, got 'ab' in row 0"),
+    ],
+)
+@pytest.mark.parametrize("text", [answer(HIT), "[]", "junk"])
+def test_wrong_boxes_are_refused_whatever_the_text(columns, named, text):
+    with pytest.raises(ValueError, match="Expected") as error:
+        rewards([text], boxes=[GT], **columns)
+    assert named in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "named"),
+    [
+        ({"labels": [["nodule", "mass"]]}, "each of 1 boxes for `labels`, got ['nodule', 'mass'] in row 0"),
+        ({"labels": [[None]]}, "`labels`, got [None] in row 0"),
+        ({"labels": [[" "]]}, "`labels`, got [' '] in row 0"),
+        ({"labels": ["a"]}, "`labels`, got 'a' in row 0"),
+        ({"labels": [None]}, "column `labels`"),
+        ({"reader_boxes": [[GT, GT]], "reader_labels": [None]}, "`reader_labels`, got None in row 0"),
+        ({}, "column `labels`"),
+        ({"reader_boxes": [[GT, GT]], "labels": [["nodule"]]}, "`reader_labels`, got None in row 0"),
+        ({"reader_boxes": [[GT, GT]], "reader_labels": [[["nodule"]]]}, "(2) for `reader_labels`"),
+        ({"reader_boxes": [[GT, GT]], "reader_labels": [[["nodule"], []]]}, "`reader_labels`, got [] in row 0"),
+    ],
+)
+@pytest.mark.parametrize("text", [answer(HIT), "[]", "junk"])
+def test_wrong_labels_are_refused_whatever_the_text(columns, named, text):
+    with pytest.raises(ValueError, match="Expected") as error:
+        rewards([text], boxes=[GT], **EXACT, **columns)
+    assert named in str(error.value)
+
+
+def test_the_row_of_a_bad_reader_is_named():
+    with pytest.raises(ValueError, match="row 2"):
+        rewards(["[]"] * 3, reader_boxes=[[GT, GT], [GT], [GT, [[5, 5, 1, 1]]]])
+    with pytest.raises(ValueError, match=r"y2\] for `boxes`, got 7 in row 1"):
+        rewards(["[]"] * 2, reader_boxes=[[GT, GT], None], boxes=[GT, 7])
+    with pytest.raises(ValueError, match=r"each of 1 boxes for `labels`, got None in row 1"):
+        rewards(["[]"] * 2, reader_boxes=[[[]], None], reader_labels=[[[]], None], boxes=[GT, GT], **EXACT)
+    with pytest.raises(ValueError, match=r"`reader_boxes` or `boxes`, got none in row 1"):
+        rewards(["[]"] * 2, reader_boxes=[[GT], None])
+
+
+class Found:
+    """Somebody's own reward, which knows nothing of ignore regions: the share of the boxes in the left half."""
+
+    def score(self, pred, gt):
+        return float((np.asarray(pred).reshape(-1, 4)[:, 2] <= 50).mean()) if len(pred) and len(gt) else 0.25
+
+
+OWN = {"name": f"{__name__}.Found"}
+
+
+class TestRewardsOfOthers:
+    def test_ignored_boxes_are_taken_out_before_it_is_asked(self):
+        texts = [answer(HIT, ASIDE), answer(HIT, ASIDE, JUNK), answer(ASIDE)]
+        assert rewards(texts, boxes=[GT] * 3, **OWN) == [1 / 2, 1 / 3, 0.0]
+        assert rewards(texts, boxes=[GT] * 3, ignore_boxes=[LONE] * 3, **OWN) == [1.0, 1 / 2, 0.25]
+        reward = gr.get_reward(**OWN)
+        assert reward.score([GT[0], LONE[0]], GT, ignore=LONE) == 1.0
+        assert reward.explain([GT[0], LONE[0]], GT, ignore=LONE).ignored == (1,)
+
+    def test_any_of_is_the_maximum_of_it(self):
+        (scored,) = details([answer(ASIDE, HIT, JUNK)], reader_boxes=[[[], GT, LONE]], **OWN)
+        assert (scored.reward, scored.reader) == (1 / 3, 1)
+
+    def test_it_has_no_labels_to_compare(self):
+        with pytest.raises(ValueError, match="label_matching"):
+            gr.get_reward(**OWN, label_matching="exact")
+        assert rewards([answer(HIT)], boxes=[GT], labels=[["mass"]], **OWN) == [1.0]

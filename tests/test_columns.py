@@ -1,0 +1,138 @@
+"""Many completions by several rewards at once: the same numbers and words as completion by completion."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from grounding_rewards.rewards.grounding import get_reward, score_columns
+from grounding_rewards.space_check import SpaceWarning
+
+TEXTS = (
+    '[{"bbox_2d": [0, 0, 500, 400], "label": "mass"}]',
+    # two of one finding, and one broken box
+    '[{"bbox_2d": [0, 0, 500, 400]}, {"bbox_2d": [0, 0, 480, 500]}, {"bbox_2d": [1, 2, 3]}]',
+    '[{"bbox_2d": [600, 600, 900, 900], "label": "effusion"}, {"bbox_2d": [0, 0, 50',
+    "[]",
+    "I am not sure.",
+    "",
+    '[{"bbox_2d": [9, 9, 1, 1]}]',
+    # lies in an ignored region
+    '[{"bbox_2d": [810, 810, 890, 890]}]',
+)
+REFERENCES: tuple[list[list[int]], ...] = ([], [[0, 0, 50, 50]], [[0, 0, 50, 50], [60, 60, 90, 90]])
+NAMES = ("R1", "R2", "R3", "R4", "R5")
+
+rows = st.lists(st.tuples(st.sampled_from(TEXTS), st.sampled_from(REFERENCES)), min_size=1, max_size=8)
+
+
+def columns_of(references: list[Any], **others: Any) -> dict[str, Any]:
+    n = len(references)
+    labels = [["mass", "effusion"][: len(boxes)] for boxes in references]
+    return {"boxes": references, "labels": labels, "width": [100] * n, "height": [100] * n, **others}
+
+
+@given(rows, st.sampled_from(["ignore", "exact", "synonyms"]), st.sampled_from(["keep", "zero"]), st.booleans())
+@settings(deadline=None)
+def test_the_same_as_details(rows: Any, label_matching: str, on_truncated: str, with_ignored: bool) -> None:
+    texts, references = map(list, zip(*rows, strict=True))
+    columns = columns_of(references)
+    if with_ignored:
+        columns["ignore_boxes"] = [[[80, 80, 90, 90]]] * len(texts)
+    made = [
+        get_reward(name, box_format="qwen3-vl", label_matching=label_matching, on_truncated=on_truncated)
+        for name in NAMES
+    ]
+    found = score_columns(made, texts, **columns)
+    for reward in made:
+        name = reward.__name__
+        assert found[name] == reward(texts, **columns)
+        for k, one in enumerate(reward.details(texts, **columns)):
+            explained = one.explanation
+            for part in ("f_beta", "quality", "precision", "recall", "tp", "fp", "fn"):
+                assert found[f"{name}/{part}"][k] == getattr(explained, part)
+            ious = explained.ious
+            assert found[f"{name}/mean_iou"][k] == pytest.approx(sum(ious) / len(ious) if ious else 0.0)
+            assert found[f"{name}/reason"][k] == one.reason
+            assert found["status"][k] == one.parsed.status
+            assert found["rejected"][k] == one.parsed.rejected
+            assert found["boxes"][k] == len(one.parsed.boxes)
+
+
+def test_the_best_reader_may_differ_from_reward_to_reward() -> None:
+    rewards = [get_reward("R3", box_format="qwen3-vl"), get_reward("R5", box_format="qwen3-vl")]
+    columns = {"reader_boxes": [[[[0, 0, 50, 50]], []]], "width": [100], "height": [100]}
+    found = score_columns(rewards, ["[]"], **columns)
+    assert found["R3/reason"] == found["R5/reason"] == ["nothing to find, and says so"]
+    assert found["R3/fn"] == [0]
+
+
+def test_rewards_that_compare_labels_beside_some_that_do_not() -> None:
+    strict = get_reward("R3", box_format="qwen3-vl", label_matching="exact")
+    found = score_columns([get_reward("R2", box_format="qwen3-vl"), strict], [TEXTS[2]], **columns_of([REFERENCES[2]]))
+    assert (found["R2/tp"], found["R3/tp"]) == ([1], [1])
+    wrong = TEXTS[2].replace("effusion", "mass")
+    found = score_columns([get_reward("R2", box_format="qwen3-vl"), strict], [wrong], **columns_of([REFERENCES[2]]))
+    assert (found["R2/tp"], found["R3/tp"]) == ([1], [0])
+
+
+def test_somebodys_own_reward() -> None:
+    class Half:
+        def score(self, pred: Any, gt: Any) -> float:
+            return 0.5
+
+    from dataclasses import replace
+
+    own = replace(get_reward("R3", box_format="qwen3-vl"), name="half", box_reward=Half())
+    found = score_columns([own], [TEXTS[0]], **columns_of([REFERENCES[1]]))
+    assert found["half"] == [0.5]
+    assert found["half/tp"] == [1]
+
+
+def test_no_completions() -> None:
+    found = score_columns([get_reward("R3", box_format="qwen3-vl")], [], boxes=[], width=[], height=[])
+    assert set(map(len, found.values())) == {0}
+
+
+def test_a_wrong_space_is_noticed() -> None:
+    # Pixels of films of 2000 by 2000, in a format that says thousandths.
+    gt = [[100 + 90 * k, 200 + 70 * k, 700 + 90 * k, 900 + 70 * k] for k in range(12)]
+    texts = [f'[{{"bbox_2d": {box}}}]' for box in gt]
+    columns = {"boxes": [[box] for box in gt], "width": [2000] * 12, "height": [2000] * 12}
+    with pytest.warns(SpaceWarning, match=r"^R3: "):
+        score_columns([get_reward(name, box_format="qwen3-vl") for name in ("R3", "R4")], texts, **columns)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        score_columns([get_reward("R3", box_format="qwen2-vl")], texts[:1], **{k: v[:1] for k, v in columns.items()})
+
+
+@pytest.mark.parametrize(
+    ("rewards", "message"),
+    [
+        ([], "Expected one or more rewards of different names for `rewards`, got none"),
+        ([{}, {}], "Expected one or more rewards of different names for `rewards`, got R3, R3"),
+        (
+            [{}, {"name": "R4", "box_format": "qwen2-vl"}],
+            "Expected one `box_format` for all rewards, got 'qwen3-vl' for R3 and 'qwen2-vl' for R4",
+        ),
+        (
+            [{}, {"name": "R4", "on_truncated": "zero"}],
+            "Expected one `on_truncated` for all rewards, got 'keep' for R3",
+        ),
+    ],
+)
+def test_what_is_refused(rewards: list[dict[str, Any]], message: str) -> None:
+    made = [get_reward(**{"name": "R3", "box_format": "qwen3-vl", **one}) for one in rewards]
+    with pytest.raises(ValueError, match=message):
+        score_columns(made, TEXTS[:1], **columns_of([REFERENCES[1]]))
+
+
+def test_a_format_of_the_dataset_without_labels_is_refused_for_the_reward_that_needs_them() -> None:
+    made = [get_reward("R3"), get_reward("R4", label_matching="exact")]
+    columns = columns_of([REFERENCES[1]], box_format=["llava"])
+    with pytest.raises(ValueError, match="Expected a box format with labels"):
+        score_columns(made, TEXTS[:1], **columns)

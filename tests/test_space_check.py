@@ -1,0 +1,411 @@
+"""The auditor finds real mix-ups of space and order, and is silent about models that are merely poor."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import grounding_rewards as gr
+from grounding_rewards.boxes import SPACES
+from grounding_rewards.parsing import RawBoxes, format_boxes, get_box_format, read_boxes
+from grounding_rewards.space_check import Reading, SpaceAuditor, SpaceWarning, audit_boxes, film_sizes
+
+SIZES = {
+    # a square film, the usual radiograph, and a landscape one that reaches the model much smaller
+    "square": {"width": 1400, "height": 1400, "resized_width": 700, "resized_height": 700},
+    "tall": {"width": 2021, "height": 2513, "resized_width": 420, "resized_height": 532},
+    "wide": {"width": 1500, "height": 900, "resized_width": 644, "resized_height": 392},
+}
+
+
+def declared(space: str, order: str = "xyxy") -> dict[str, str]:
+    return {"syntax": "json", "space": space, "order": order}
+
+
+def truth(rng: np.random.Generator, size: dict[str, int], films: int, *, prior: bool = False) -> list[np.ndarray]:
+    """One to five boxes a film, anywhere; or, as an anatomical prior has it, in about the same place on all films."""
+    films_boxes = []
+    for _ in range(films):
+        count = int(rng.integers(1, 6))
+        side = rng.uniform(0.08, 0.35, (count, 2)) if not prior else 0.3 + rng.normal(0, 0.03, (count, 2))
+        corner = rng.uniform(0.02, 0.98 - side) if not prior else rng.normal([0.35, 0.55], 0.03, (count, 2))
+        films_boxes.append(np.concatenate([corner, corner + side], axis=1) * sides(size))
+    return films_boxes
+
+
+def sides(size: dict[str, int]) -> np.ndarray:
+    return np.array([size["width"], size["height"]] * 2)
+
+
+def jitter(rng: np.random.Generator, boxes: np.ndarray, amount: float) -> np.ndarray:
+    """Noise on every edge, in parts of the box's own side."""
+    moved = boxes + rng.normal(0, amount, boxes.shape) * np.tile(boxes[:, 2:] - boxes[:, :2], 2)
+    return np.concatenate([np.minimum(moved[:, :2], moved[:, 2:]), np.maximum(moved[:, :2], moved[:, 2:]) + 1], axis=1)
+
+
+def resize(boxes: np.ndarray, factor: float) -> np.ndarray:
+    centre, half = (boxes[:, :2] + boxes[:, 2:]) / 2, (boxes[:, 2:] - boxes[:, :2]) / 2 * factor
+    return np.concatenate([centre - half, centre + half], axis=1)
+
+
+def anywhere(rng: np.random.Generator, size: dict[str, int], count: int) -> np.ndarray:
+    return np.sort(rng.uniform(0, 1, (count, 2, 2)), axis=1).reshape(-1, 4) * sides(size)
+
+
+def read(preds, written: dict[str, str], size: dict[str, int], as_format: dict[str, str]) -> list[RawBoxes]:
+    """What a reader of one format makes of answers in another."""
+    return [read_boxes(format_boxes(boxes, written, **size), get_box_format(as_format)) for boxes in preds]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected_space", "shapes"),
+    [
+        # (space and order that the model writes), (what was declared), the films that show it
+        (("pixel", "xyxy"), ("norm1", "xyxy"), "square tall wide"),
+        (("norm1", "xyxy"), ("pixel", "xyxy"), "square tall wide"),
+        (("norm1000", "xyxy"), ("norm1", "xyxy"), "square tall wide"),
+        (("norm1", "xyxy"), ("norm1000", "xyxy"), "square tall wide"),
+        (("norm1000", "xyxy"), ("norm100", "xyxy"), "square tall wide"),
+        (("norm1000", "xyxy"), ("resized_pixel", "xyxy"), "square tall wide"),
+        (("resized_pixel", "xyxy"), ("norm1000", "xyxy"), "square tall wide"),
+        (("resized_pixel", "xyxy"), ("pixel", "xyxy"), "square tall wide"),
+        (("pixel", "xyxy"), ("resized_pixel", "xyxy"), "square tall wide"),
+        (("norm1000", "yxyx"), ("norm1000", "xyxy"), "square tall wide"),
+        (("norm1000", "xyxy"), ("norm1000", "yxyx"), "square tall wide"),
+        (("norm1000", "xywh"), ("norm1000", "xyxy"), "square tall wide"),
+        (("norm1000", "cxcywh"), ("norm1000", "xyxy"), "square tall wide"),
+        (("norm1000", "xyxy"), ("norm1000", "xywh"), "square tall wide"),
+        (("pixel", "xywh"), ("norm1", "xyxy"), "square tall wide"),
+        # the same on a square film
+        (("pad1", "xyxy"), ("norm1", "xyxy"), "tall wide"),
+        (("norm1", "xyxy"), ("pad1", "xyxy"), "tall wide"),
+        (("pad999", "xyxy"), ("norm999", "xyxy"), "tall wide"),
+        (("crop100", "xyxy"), ("norm100", "xyxy"), "tall wide"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, tuple) else None,
+)
+def test_a_mix_up_is_found_and_named(written, expected_space, shapes):
+    rng = np.random.default_rng(0)
+    for shape in shapes.split():
+        size = SIZES[shape]
+        gt = truth(rng, size, 40)
+        raws = read([jitter(rng, boxes, 0.08) for boxes in gt], declared(*written), size, declared(*expected_space))
+        audit = audit_boxes(raws, declared(*expected_space), gt, **size)
+        assert audit.likely == written, (shape, audit)
+        assert audit.declared == expected_space
+        assert audit.likely_iou > audit.declared_iou + 0.15
+        assert f"{audit.declared_iou:.2f}" in audit.message
+        assert f"{audit.likely_iou:.2f}" in audit.message
+
+
+@pytest.mark.parametrize(
+    ("written", "expected_space"),
+    [
+        # what is plain on each of a few films
+        (("pixel", "xyxy"), ("norm1", "xyxy")),
+        (("pixel", "xyxy"), ("norm1000", "xyxy")),
+        (("norm1000", "xyxy"), ("norm1", "xyxy")),
+        (("norm1000", "xywh"), ("norm1", "xyxy")),
+    ],
+)
+@pytest.mark.parametrize("with_references", [True, False], ids=["references", "bare"])
+def test_a_few_films_show_what_is_plain(written, expected_space, with_references):
+    rng, size = np.random.default_rng(6), SIZES["tall"]
+    gt = truth(rng, size, 5)
+    raws = read([jitter(rng, boxes, 0.03) for boxes in gt], declared(*written), size, declared(*expected_space))
+    audit = audit_boxes(raws, declared(*expected_space), gt if with_references else None, **size)
+    if with_references:
+        assert audit.likely == written, audit
+    elif expected_space[0] == "norm1":
+        assert audit.likely is not None, audit
+    else:
+        # Some pixels of every film are thousandths of it as well.
+        assert audit.likely is None, audit
+
+
+POOR_MODELS = {
+    "right": lambda rng, size, gt: [jitter(rng, boxes, 0.1) for boxes in gt],
+    "far off (IoU about 0.1)": lambda rng, size, gt: [jitter(rng, boxes, 0.9) for boxes in gt],
+    "random": lambda rng, size, gt: [anywhere(rng, size, int(rng.integers(1, 6))) for _ in gt],
+    "the same box": lambda rng, size, gt: [anywhere(rng, size, 1)] * len(gt),
+    "nearly the same box": lambda rng, size, gt: [
+        jitter(rng, box, 0.1) for box in [anywhere(rng, size, 1)] for _ in gt
+    ],
+    "the whole film": lambda rng, size, gt: [sides(size)[None] * [0, 0, 1, 1]] * len(gt),
+    "too small": lambda rng, size, gt: [resize(boxes, 0.3) for boxes in gt],
+    "too large": lambda rng, size, gt: [resize(boxes, 2.5) for boxes in gt],
+    "shifted": lambda rng, size, gt: [boxes + 0.02 * sides(size) for boxes in gt],
+}
+
+
+@pytest.mark.parametrize("model", POOR_MODELS)
+@pytest.mark.parametrize("with_references", [True, False], ids=["references", "bare"])
+def test_a_poor_model_is_no_mix_up(model, with_references):
+    rng = np.random.default_rng(1)
+    for size in SIZES.values():
+        for prior in (False, True):
+            for reading in (("norm1000", "xyxy"), ("norm1", "xyxy"), ("resized_pixel", "xyxy"), ("norm1000", "yxyx")):
+                for films in (4, 10, 30):
+                    gt = truth(rng, size, films, prior=prior)
+                    raws = read(POOR_MODELS[model](rng, size, gt), declared(*reading), size, declared(*reading))
+                    audit = audit_boxes(raws, declared(*reading), gt if with_references else None, **size)
+                    assert audit.likely is None, audit
+
+
+@pytest.mark.parametrize(
+    ("written", "as_declared", "sized"),
+    [
+        (("pixel", "xyxy"), ("norm1", "xyxy"), True),
+        (("norm1000", "xyxy"), ("norm1", "xyxy"), False),
+        (("norm1", "xyxy"), ("norm1000", "xyxy"), False),
+        (("norm1", "xyxy"), ("pixel", "xyxy"), False),
+        (("norm1", "xyxy"), ("resized_pixel", "xyxy"), False),
+        (("norm1000", "xywh"), ("norm1000", "xyxy"), False),
+        (("pixel", "xyxy"), ("norm1000", "xyxy"), False),
+    ],
+    ids=str,
+)
+def test_numbers_that_do_not_fit_on_the_films_need_no_references(written, as_declared, sized):
+    rng = np.random.default_rng(2)
+    # so large that pixels are beyond every other range
+    size = {side: 2 * value for side, value in SIZES["tall"].items()}
+    raws = read(truth(rng, size, 30), declared(*written), size, declared(*as_declared))
+    audit = audit_boxes(raws, declared(*as_declared), **(size if sized else {}))
+    assert audit.likely == written, audit.message
+    assert np.isnan(audit.likely_iou)
+
+
+def test_a_poor_model_that_writes_beyond_the_range_is_told_so_all_the_same():
+    rng, size = np.random.default_rng(3), SIZES["tall"]
+    gt = truth(rng, size, 40)
+    raws = read([anywhere(rng, size, 2) for _ in gt], declared("norm1000"), size, declared("norm1"))
+    audit = audit_boxes(raws, declared("norm1"), gt, **size)
+    assert audit.likely == ("norm1000", "xyxy")
+    assert audit.likely_iou < 0.25
+
+
+def test_samples_of_one_film_are_one_piece_of_evidence():
+    rng, size = np.random.default_rng(4), SIZES["tall"]
+    gt = truth(rng, size, 3) * 8
+    raws = read(gt, declared("norm1000", "yxyx"), size, declared("norm1000"))
+    audit = audit_boxes(raws, declared("norm1000"), gt, **size)
+    assert audit.likely is None
+    assert audit.films == 3
+    assert audit.message.startswith("Too little to judge norm1000, order xyxy by: 3 films")
+
+
+def test_equal_readings_are_named_by_the_most_common_that_changes_least():
+    rng = np.random.default_rng(5)
+    # pixels of a film of 1000 a side are thousandths, and resized pixels where nothing is resized are pixels
+    size = dict.fromkeys(SIZES["tall"], 1000)
+    gt = truth(rng, size, 20)
+    for as_declared, likely in [
+        (("norm1", "xyxy"), ("norm1000", "xyxy")),
+        (("pixel", "yxyx"), ("pixel", "xyxy")),
+    ]:
+        raws = read(gt, declared("pixel"), size, declared(*as_declared))
+        assert audit_boxes(raws, declared(*as_declared), gt, **size).likely == likely
+
+
+@pytest.mark.parametrize(
+    ("box_format", "written", "suggestion"),
+    [
+        # another family of the same syntax, by its name
+        ("qwen3-vl", declared("resized_pixel"), "qwen2.5-vl"),
+        ("qwen2.5-vl", declared("norm1000"), "qwen3-vl"),
+        ("qwen3-vl", declared("norm1000", "yxyx"), "gemini"),
+        ("qwen3-vl", declared("norm1"), "{syntax: qwen3-vl, space: norm1, order: xyxy}"),
+        # a format of the user's own keeps what is right about it
+        (
+            {"syntax": "json", "keys": ["bbox_2d"], "scope": "all", "space": "norm1"},
+            declared("norm100"),
+            "{syntax: json, keys: [bbox_2d], scope: all, space: norm100, order: xyxy}",
+        ),
+    ],
+)
+def test_the_message_says_what_to_declare(box_format, written, suggestion):
+    rng, size = np.random.default_rng(6), SIZES["tall"]
+    gt = truth(rng, size, 20)
+    raws = read(gt, written, size, box_format)
+    audit = audit_boxes(raws, box_format, gt, **size)
+    assert audit.message.endswith(f"declare `box_format: {suggestion}`.")
+    yaml = pytest.importorskip("yaml")
+    named = get_box_format(yaml.safe_load(suggestion))
+    assert (named.space.name, named.order) == audit.likely
+
+
+@pytest.mark.parametrize("order", ["xyxy", "yxyx", "xywh", "cxcywh"])
+@pytest.mark.parametrize("space", SPACES)
+def test_the_right_declaration_is_never_doubted(space, order):
+    rng = np.random.default_rng(7)
+    for size in SIZES.values():
+        gt = truth(rng, size, 12)
+        raws = read(gt, declared(space, order), size, declared(space, order))
+        audit = audit_boxes(raws, declared(space, order), gt, **size)
+        assert audit.likely is None
+        assert audit.declared_iou > 0.8
+        assert audit_boxes(raws, declared(space, order), **size).likely is None
+
+
+def test_films_of_unknown_size_are_left_out_beside_others():
+    rng, size = np.random.default_rng(8), SIZES["tall"]
+    gt = truth(rng, size, 30)
+    raws = read(gt, declared("norm1000", "yxyx"), size, declared("norm1000"))
+    width = [size["width"] if k % 2 else None for k in range(30)]
+    audit = audit_boxes(raws, declared("norm1000"), gt, width=width, height=size["height"])
+    assert (audit.films, audit.likely) == (15, ("norm1000", "yxyx"))
+
+
+def test_pixels_are_compared_with_references_without_a_size():
+    rng, size = np.random.default_rng(9), SIZES["tall"]
+    gt = truth(rng, size, 20)
+    raws = read(gt, declared("pixel", "yxyx"), size, declared("pixel"))
+    audit = audit_boxes(raws, declared("pixel"), gt)
+    assert audit.likely == ("pixel", "yxyx")
+    assert audit.likely_iou > 0.9
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"boxes": [[]]}, r"Expected one list of reference boxes per completion \(2\) for `boxes`, got 1\."),
+        ({"width": "wide", "height": 1}, r"Expected a number, or 2 of them, for `width`, got 'wide'\."),
+        ({"width": [1, 2, 3], "height": 1}, r"for `width`, got \[1, 2, 3\]\."),
+    ],
+)
+def test_wrong_arguments_are_refused(arguments, message):
+    raw = read_boxes("[]", get_box_format("qwen3-vl"))
+    with pytest.raises(ValueError, match=message):
+        audit_boxes([raw, raw], "qwen3-vl", **arguments)
+
+
+_coordinate = st.floats(-1e9, 1e9) | st.sampled_from([0.0, 1.0, 500.0, 1000.0])
+_raw = st.lists(_coordinate, min_size=4, max_size=20).map(
+    lambda numbers: RawBoxes(
+        numbers[: len(numbers) // 4 * 4], [None] * (len(numbers) // 4), [None] * (len(numbers) // 4), "boxes", {}
+    )
+)
+
+
+@given(
+    st.lists(_raw, max_size=14),
+    st.sampled_from(sorted(SPACES)),
+    st.sampled_from(["xyxy", "yxyx", "xywh", "cxcywh"]),
+    st.booleans(),
+)
+def test_no_numbers_raise_or_warn(raws, space, order, referenced):
+    gt = [[[k, k, k + 50.0, k + 60.0]] for k in range(len(raws))] if referenced else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        audit = audit_boxes(raws, declared(space, order), gt, width=200, height=100)
+    assert audit.message
+
+
+class TestReward:
+    """The callable that TRL takes warns once, and is otherwise what it was."""
+
+    def batch(self, films: int, *, seed: int = 0, written=("norm1000", "yxyx"), generations: int = 1):
+        rng, size = np.random.default_rng(seed), SIZES["tall"]
+        gt = [boxes for boxes in truth(rng, size, films) for _ in range(generations)]
+        texts = [format_boxes(jitter(rng, boxes, 0.05), declared(*written), **size) for boxes in gt]
+        columns = {side: [value] * len(gt) for side, value in size.items()}
+        return texts, {"boxes": [boxes.tolist() for boxes in gt], **columns}
+
+    def warned(self, reward, texts, columns) -> list[str]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            reward(texts, **columns)
+        return [str(warning.message) for warning in caught if issubclass(warning.category, SpaceWarning)]
+
+    def test_it_warns_once_with_the_right_declaration(self):
+        reward = gr.get_reward("R4", box_format="qwen3-vl")
+        assert self.warned(reward, *self.batch(3)) == []
+        (message,) = self.warned(reward, *self.batch(6, seed=1))
+        assert message.startswith("R4: Expected boxes in norm1000, order xyxy")
+        assert "`box_format: gemini`" in message
+        assert self.warned(reward, *self.batch(40, seed=2)) == []
+
+    def test_it_says_nothing_about_the_right_declaration(self):
+        reward = gr.get_reward("R4", box_format="gemini")
+        for seed in range(4):
+            assert self.warned(reward, *self.batch(100, seed=seed)) == []
+        assert not reward._auditor.wants([get_box_format("gemini")])
+
+    def test_every_format_of_a_mixed_dataset_is_watched(self):
+        texts, columns = self.batch(40)
+        columns["box_format"] = ["qwen3-vl" if k % 2 else "gemini" for k in range(40)]
+        (message,) = self.warned(gr.get_reward("R4"), texts, columns)
+        assert "over 20 films" in message
+
+    def test_generations_of_few_films_are_no_evidence(self):
+        assert self.warned(gr.get_reward("R4", box_format="qwen3-vl"), *self.batch(3, generations=16)) == []
+
+    def test_a_small_dataset_is_not_watched_for_ever(self):
+        reward = gr.get_reward("R4", box_format="gemini")
+        texts, columns = self.batch(64, generations=16)
+        for _ in range(4):
+            self.warned(reward, texts, columns)
+        assert not reward._auditor.wants([get_box_format("gemini")])
+
+    def test_columns_packed_into_ground_truth_are_unpacked(self):
+        texts, columns = self.batch(20)
+        packed = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        reward = gr.get_reward("R4", box_format="qwen3-vl")
+        assert len(self.warned(reward, texts, {"ground_truth": packed})) == 1
+
+    def test_sizes_that_the_format_does_not_need_may_be_anything(self):
+        texts, columns = self.batch(20, written=("pixel", "xyxy"))
+        columns |= {"width": ["wide"] * 20, "height": [None] * 20}
+        pixels = {"syntax": "json", "space": "pixel", "order": "xyxy"}
+        assert self.warned(gr.get_reward("R4", box_format=pixels), texts, columns) == []
+
+    def test_watching_changes_neither_equality_nor_copies(self):
+        reward, other = (gr.get_reward("R4", box_format="qwen3-vl") for _ in range(2))
+        assert len(self.warned(reward, *self.batch(20))) == 1
+        assert reward == other
+        assert hash(reward) == hash(other)
+        assert repr(reward) == repr(other)
+        for fresh in (pickle.loads(pickle.dumps(reward)), copy.deepcopy(reward)):
+            assert fresh == reward
+            assert len(self.warned(fresh, *self.batch(20))) == 1
+        # what a reward has seen does not travel with it
+        assert len(pickle.dumps(reward)) == len(pickle.dumps(other))
+
+    def test_rewards_do_not_share_what_they_saw(self):
+        for _ in range(2):
+            assert len(self.warned(gr.get_reward("R4", box_format="qwen3-vl"), *self.batch(20))) == 1
+
+
+def test_an_auditor_takes_any_batch():
+    auditor, fmt = SpaceAuditor(), get_box_format("qwen3-vl")
+    assert auditor.wants([fmt])
+    assert not auditor.wants([])
+    assert auditor.watch([], [], [], film_sizes(0)) == []
+    raw = read_boxes("no box", fmt)
+    assert auditor.watch([raw], [fmt], [np.zeros((0, 4))], film_sizes(1, 100, 100)) == []
+
+
+def test_a_reading_is_a_pair_of_names():
+    assert Reading("norm1", "xyxy") == ("norm1", "xyxy")
+
+
+def test_what_hardly_matters_is_not_reported():
+    """Bins of 1024 read as thousandths cost a good model a little IoU, and that in every film."""
+    rng, size = np.random.default_rng(10), SIZES["tall"]
+    gt = [resize(boxes, 1.5) for boxes in truth(rng, size, 40)]
+    raws = read(gt, declared("bin1024"), size, declared("norm1000"))
+    audit = audit_boxes(raws, declared("norm1000"), gt, **size)
+    assert audit.likely is None
+    assert 0.8 < audit.declared_iou < 0.95
+
+
+def test_one_box_for_all_films_shows_no_range():
+    """An untrained model that always writes the whole film as thousandths, whatever it is asked for."""
+    whole = read_boxes('[{"bbox_2d": [0, 0, 1000, 1000]}]', get_box_format(declared("norm1")))
+    assert audit_boxes([whole] * 40, declared("norm1")).likely is None
