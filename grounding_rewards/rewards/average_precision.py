@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch, check_choice, ratio, row_sums
+from grounding_rewards.arithmetic import ratio, row_sums
+from grounding_rewards.legal import check_word
+from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch
 from grounding_rewards.rewards.f_beta import f_beta_score
 
 RANKINGS = ("emission", "score", "iou", "tied")
@@ -62,8 +64,8 @@ class AveragePrecisionReward(BoxReward):
         super().__post_init__()
         # YAML reads 101 and 11 as numbers.
         object.__setattr__(self, "interpolation", str(self.interpolation))
-        check_choice(self, "ranking", RANKINGS)
-        check_choice(self, "interpolation", INTERPOLATIONS)
+        check_word("ranking", self.ranking, RANKINGS)
+        check_word("interpolation", self.interpolation, INTERPOLATIONS)
         if not isinstance(self.per_label, bool):
             raise ValueError(f"Expected true or false for `per_label`, got {self.per_label!r}. Use one of them.")
         if self.per_label and self.label_matching == "ignore":

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.boxes import Boxes, as_box_array
+from grounding_rewards.arithmetic import ratio, row_sums
+from grounding_rewards.box_batch import BoxBatch, pad
+from grounding_rewards.boxes import Boxes
+from grounding_rewards.legal import SHARE, SOME_SHARE, Interval, check_number, check_word
 from grounding_rewards.matching import MATCHERS, match_batch
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
@@ -54,58 +56,6 @@ class Explanation:
     ious: tuple[float, ...]
     ignored: tuple[int, ...] = ()
     per_label: tuple[LabelCounts, ...] = ()
-
-
-@dataclass(frozen=True)
-class BoxBatch:
-    """The boxes of many completions, one after the other: ``flat`` is (total, 4), ``counts`` says whose they are."""
-
-    flat: Boxes
-    counts: NDArray[np.int64]
-
-    @staticmethod
-    def of(box_arrays: Sequence[ArrayLike], argument: str) -> BoxBatch:
-        arrays = [as_box_array(boxes, argument) for boxes in box_arrays]
-        counts = np.array([len(array) for array in arrays], dtype=np.int64)
-        return BoxBatch(np.concatenate([np.zeros((0, 4)), *arrays]), counts)
-
-    def padded(self, rows: NDArray[np.intp]) -> Boxes:
-        """Return (len(rows), most boxes, 4), filled up with NaN boxes, which overlap nothing."""
-        return pad(self.flat, self.counts, rows)
-
-    def take(self, rows: NDArray[np.intp]) -> BoxBatch:
-        """Return the boxes of the chosen rows, which may repeat."""
-        return BoxBatch(self.flat[positions(self.counts, rows)], self.counts[rows])
-
-
-def positions(counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Where the values of the chosen rows stand among the values of all rows, one after the other.
-
-    Example:
-        >>> positions(np.array([2, 0, 1]), np.array([2, 0, 0]))
-        array([2, 0, 1, 0, 1])
-    """
-    taken = counts[rows]
-    starts = (np.cumsum(counts) - counts)[rows]
-    return np.arange(taken.sum()) + np.repeat(starts - (np.cumsum(taken) - taken), taken)
-
-
-def pad(flat: Array, counts: NDArray[np.int64], rows: NDArray[np.intp]) -> Array:
-    """Lay the values of the chosen rows side by side, NaN where a row has fewer than the longest.
-
-    Example:
-        >>> pad(np.array([1.0, 2.0, 3.0]), np.array([2, 0, 1]), np.array([0, 2]))
-        array([[ 1.,  2.],
-               [ 3., nan]])
-    """
-    kept = counts[rows]
-    longest = int(kept.max(initial=0))
-    starts = (np.cumsum(counts) - counts)[rows]
-    slots = np.arange(longest)
-    dense = np.full((len(rows), longest, *flat.shape[1:]), np.nan)
-    filled = slots < kept[:, None]
-    dense[filled] = flat[(starts[:, None] + slots)[filled]]
-    return dense
 
 
 @dataclass(frozen=True)
@@ -244,10 +194,14 @@ class BoxReward(ABC):
     label_matching: str = "ignore"
 
     def __post_init__(self) -> None:
-        check_number(self, "iou_threshold", above=0.0, at_most=1.0)
-        check_number(self, "no_box_bonus", at_least=0.0, at_most=1.0)
-        check_choice(self, "matching", MATCHERS)
-        check_choice(self, "label_matching", LABEL_MATCHING)
+        self._check_number("iou_threshold", SOME_SHARE)
+        self._check_number("no_box_bonus", SHARE)
+        check_word("matching", self.matching, MATCHERS)
+        check_word("label_matching", self.label_matching, LABEL_MATCHING)
+
+    def _check_number(self, name: str, legal: Interval) -> None:
+        """Refuse a parameter that is no number in the interval, and store it as a float."""
+        object.__setattr__(self, name, check_number(name, getattr(self, name), legal))
 
     @abstractmethod
     def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
@@ -522,61 +476,3 @@ def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.i
             stop += 1
         yield rows[start:stop]
         start = stop
-
-
-def row_sums(values: Array) -> Array:
-    """Sum each row from left to right, so that padding with zeros cannot change the last bit, as `sum` may.
-
-    Example:
-        >>> row_sums(np.array([[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]]))
-        array([3., 7.])
-    """
-    return values.cumsum(axis=1)[:, -1] if values.shape[1] else np.zeros(len(values))
-
-
-def ratio(part: ArrayLike, whole: ArrayLike) -> Array:
-    """Divide elementwise; 0 / 0 is 0.
-
-    Example:
-        >>> ratio([1, 0], [2, 0])
-        array([0.5, 0. ])
-    """
-    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
-    return np.divide(part, whole, out=np.zeros(np.broadcast(part, whole).shape), where=whole != 0)
-
-
-def check_number(
-    owner: object,
-    name: str,
-    *,
-    above: float | None = None,
-    at_least: float = 0.0,
-    at_most: float,
-) -> None:
-    """Refuse a field that is not a number in (above, at_most] or [at_least, at_most], and store it as a float."""
-    value = getattr(owner, name)
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else float("nan")
-    high_enough = number > above if above is not None else number >= at_least
-    if not (high_enough and number <= at_most):
-        interval = f"({above:g}, {at_most:g}]" if above is not None else f"[{at_least:g}, {at_most:g}]"
-        raise ValueError(f"Expected a number in {interval} for `{name}`, got {value!r}. Choose one in that range.")
-    object.__setattr__(owner, name, number)
-
-
-def check_numbers(owner: object, name: str) -> None:
-    """Refuse a field that is not a row of numbers, and store it as a tuple of floats."""
-    value = getattr(owner, name)
-    try:
-        numbers = None if isinstance(value, str) else tuple(float(number) for number in value)
-    except (TypeError, ValueError):
-        numbers = None
-    if numbers is None:
-        raise ValueError(f"Expected a list of numbers for `{name}`, got {value!r}. Write it as [0.3, 0.5, 0.7].")
-    object.__setattr__(owner, name, numbers)
-
-
-def check_choice(owner: object, name: str, legal: Collection[str]) -> None:
-    """Refuse a field that is not one of the legal words."""
-    value = getattr(owner, name)
-    if not isinstance(value, str) or value not in legal:
-        raise ValueError(f"Expected a known word for `{name}`, got {value!r}. Use one of: {', '.join(legal)}.")

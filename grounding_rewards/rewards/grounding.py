@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.box_batch import BoxBatch, positions
 from grounding_rewards.boxes import Frame, frame_to_pixel
 from grounding_rewards.columns import (
     References,
@@ -27,6 +28,7 @@ from grounding_rewards.columns import (
     read_references,
     with_ground_truth,
 )
+from grounding_rewards.legal import check_word
 from grounding_rewards.parsing import (
     BROKEN_BOXES,
     REJECT_REASONS,
@@ -38,7 +40,7 @@ from grounding_rewards.parsing import (
     get_box_format,
     read_boxes,
 )
-from grounding_rewards.rewards.base import BoxBatch, Explanation, Outcomes, check_choice, positions
+from grounding_rewards.rewards.base import Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.label_matching import LabelCodes
 from grounding_rewards.rewards.registry import make_box_reward
@@ -121,8 +123,8 @@ class GroundingReward:
             self._refuse_lost_labels([made])
         if self.tokenizer is not None:
             object.__setattr__(self, "tokenizer", _tokenizer_of(self.tokenizer))
-        check_choice(self, "on_unparseable", ("zero", "empty"))
-        check_choice(self, "on_truncated", ("keep", "zero"))
+        check_word("on_unparseable", self.on_unparseable, ("zero", "empty"))
+        check_word("on_truncated", self.on_truncated, ("keep", "zero"))
 
     @property
     def __name__(self) -> str:
