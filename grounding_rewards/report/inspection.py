@@ -24,10 +24,11 @@ from grounding_rewards.parsing import (
 from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.parsing.scope import find_answer
 from grounding_rewards.report.tables import NOTHING
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import completion_text, get_reward
 from grounding_rewards.space_check import SpaceAudit, SpaceWarning, audit_boxes, film_sizes
 
-REWARDS = ("R1", "R2", "R3", "R4", "R5")
+REWARDS = SPECIFICATION_REWARDS
 #: A log with a larger share of unparseable completions is one to look into.
 MOST_UNPARSEABLE = 0.1
 

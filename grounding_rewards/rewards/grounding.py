@@ -46,22 +46,6 @@ from grounding_rewards.rewards.label_matching import LabelCodes
 from grounding_rewards.rewards.registry import make_box_reward
 from grounding_rewards.space_check import SpaceAuditor, SpaceWarning
 
-#: What every call logs, each under the reward's name (``"R4/mean_iou"``): means over the completions of the call.
-#: ``hallucination_rate`` alone is a mean over the completions on films without findings, NaN where there is none.
-METRIC_KEYS: tuple[str, ...] = (
-    "f_beta",
-    "quality",
-    "precision",
-    "recall",
-    "mean_iou",
-    "boxes",
-    *(f"status/{status}" for status in STATUSES),
-    *(f"rejected/{reason}" for reason in REJECT_REASONS),
-    "negatives",
-    "hallucinated",
-    "hallucination_rate",
-)
-
 
 @dataclass(frozen=True)
 class ScoredCompletion:
@@ -144,14 +128,7 @@ class GroundingReward:
         pred_labels: Sequence[str | None] | None = None,
         gt_labels: Sequence[str] | None = None,
     ) -> float:
-        """Reward of predicted boxes ``(n, 4)`` against ground truth ``(m, 4)``, in one common space.
-
-        Args:
-            pred: ``(n, 4)`` xyxy.
-            gt: ``(m, 4)`` xyxy.
-            ignore: ``(k, 4)`` xyxy: regions in which a prediction that matches nothing does not count.
-            pred_labels: n labels, None where a box has none; for a reward that compares labels.
-            gt_labels: m labels; for a reward that compares labels.
+        """Reward of predicted boxes ``(n, 4)`` against ground truth ``(m, 4)``, as :meth:`BoxReward.score`.
 
         Example:
             >>> get_reward("R3").score([[0, 0, 10, 8]], [[0, 0, 10, 10]])
@@ -171,14 +148,7 @@ class GroundingReward:
         pred_labels: Sequence[Sequence[str | None]] | None = None,
         gt_labels: Sequence[Sequence[str]] | None = None,
     ) -> list[float]:
-        """:meth:`score` of n films at once, which takes far less time than one by one.
-
-        Args:
-            pred: for each film ``(n, 4)`` xyxy.
-            gt: for each film ``(m, 4)`` xyxy.
-            ignore: for each film ``(k, 4)`` xyxy.
-            pred_labels: for each film n labels; for a reward that compares labels.
-            gt_labels: for each film m labels; for a reward that compares labels.
+        """:meth:`score` of n films at once, with one entry per film in every argument; far faster than one by one.
 
         Raises:
             ValueError: ``pred`` and ``gt`` differ in length, or hold something that is no box array.
@@ -198,7 +168,7 @@ class GroundingReward:
         pred_labels: Sequence[str | None] | None = None,
         gt_labels: Sequence[str] | None = None,
     ) -> Explanation:
-        """Like :meth:`score`, with the matches and the parts that led to the number.
+        """Like :meth:`score`, with the matches and the parts that led to the number, as :meth:`BoxReward.explain`.
 
         Example:
             >>> explained = get_reward("R3").explain([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]])
@@ -220,7 +190,7 @@ class GroundingReward:
                 f"Expected as many films for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
                 "Give an entry for each film, empty where it has no box."
             )
-        said, true = (
+        of_pred, of_gt = (
             None if labels is None else list(chain.from_iterable(labels)) for labels in (pred_labels, gt_labels)
         )
         return _score_boxes(
@@ -228,7 +198,7 @@ class GroundingReward:
             BoxBatch.of(pred, "pred"),
             BoxBatch.of(gt, "gt"),
             ignore=None if ignore is None else BoxBatch.of(ignore, "ignore"),
-            labels=self.box_reward.label_codes(said, true) if self.compares_labels else None,
+            labels=self.box_reward.label_codes(of_pred, of_gt) if self.compares_labels else None,
         )
 
     def __call__(
@@ -277,8 +247,8 @@ class GroundingReward:
         batch = self._score(completions, columns)
         self._notice_wrong_space(batch)
         if log_metric is not None:
-            for key, value in _metrics(batch).items():
-                log_metric(f"{self.name}/{key}", value)
+            for key, metric in _METRICS.items():
+                log_metric(f"{self.name}/{key}", metric(batch))
         if log_extra is not None:
             log_extra(f"{self.name}/status", [raw.status for raw in batch.raws])
             log_extra(f"{self.name}/reason", [batch.reason(k) for k in range(len(batch.raws))])
@@ -757,26 +727,44 @@ def _without_boxes(raw: RawBoxes) -> RawBoxes:
     return raw._replace(coords=[], labels=[], scores=[])
 
 
-def _metrics(batch: _ScoredBatch) -> dict[str, float]:
-    """The numbers behind :data:`METRIC_KEYS`, in that order, for an empty batch as well."""
-    out, raws = batch.outcomes, batch.raws
-    n = max(len(raws), 1)
-    negative = out.m == 0
-    written = batch.pred.counts
-    hallucinated = int((negative & (out.n > 0)).sum())
-    negatives = int(negative.sum())
-    rejected = [reason for raw in raws for reason in raw.rejected]
-    statuses = [raw.status for raw in raws]
-    return {
-        "f_beta": float(out.f_beta.sum()) / n,
-        "quality": float(out.quality.sum()) / n,
-        "precision": float(out.precision.sum()) / n,
-        "recall": float(out.recall.sum()) / n,
-        "mean_iou": float(out.mean_iou.sum()) / n,
-        "boxes": float(written.sum()) / n,
-        **{f"status/{status}": statuses.count(status) / n for status in STATUSES},
-        **{f"rejected/{reason}": rejected.count(reason) / n for reason in REJECT_REASONS},
-        "negatives": negatives / n,
-        "hallucinated": hallucinated / n,
-        "hallucination_rate": hallucinated / negatives if negatives else float("nan"),
-    }
+_Metric = Callable[[_ScoredBatch], float]
+
+
+def _mean(values: Callable[[_ScoredBatch], NDArray[Any]]) -> _Metric:
+    return lambda batch: float(values(batch).sum()) / max(len(batch.raws), 1)
+
+
+def _part(name: str) -> _Metric:
+    return _mean(lambda batch: getattr(batch.outcomes, name))
+
+
+def _with_status(status: str) -> _Metric:
+    return _mean(lambda batch: np.array([raw.status == status for raw in batch.raws]))
+
+
+def _with_rejected(reason: str) -> _Metric:
+    return _mean(lambda batch: np.array([reason in raw.rejected for raw in batch.raws]))
+
+
+def _hallucinated(batch: _ScoredBatch) -> NDArray[np.bool_]:
+    return (batch.outcomes.m == 0) & (batch.outcomes.n > 0)
+
+
+def _hallucination_rate(batch: _ScoredBatch) -> float:
+    negatives = int((batch.outcomes.m == 0).sum())
+    return int(_hallucinated(batch).sum()) / negatives if negatives else float("nan")
+
+
+#: What every call logs, and how it is computed: another metric is one line here.
+_METRICS: dict[str, _Metric] = {
+    **{part: _part(part) for part in _PARTS},
+    "boxes": _mean(lambda batch: batch.pred.counts),
+    **{f"status/{status}": _with_status(status) for status in STATUSES},
+    **{f"rejected/{reason}": _with_rejected(reason) for reason in REJECT_REASONS},
+    "negatives": _mean(lambda batch: batch.outcomes.m == 0),
+    "hallucinated": _mean(_hallucinated),
+    "hallucination_rate": _hallucination_rate,
+}
+#: The keys of what every call logs, each under the reward's name (``"R4/mean_iou"``): means over the completions of the
+#: call. ``hallucination_rate`` alone is a mean over the completions on films without findings, NaN where there is none.
+METRIC_KEYS: tuple[str, ...] = tuple(_METRICS)
