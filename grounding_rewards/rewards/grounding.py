@@ -44,7 +44,7 @@ from grounding_rewards.rewards.base import Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.label_matching import LabelCodes
 from grounding_rewards.rewards.registry import make_box_reward
-from grounding_rewards.space_check import SpaceAuditor, SpaceWarning
+from grounding_rewards.space_check import SpaceWarning, SpaceWatcher
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class GroundingReward:
     tokenizer: Any = field(default=None, compare=False, repr=False)
     stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
     # It only watches: what it has seen plays no part in what a completion earns.
-    _auditor: SpaceAuditor = field(default_factory=SpaceAuditor, init=False, compare=False, repr=False)
+    _watcher: SpaceWatcher = field(default_factory=SpaceWatcher, init=False, compare=False, repr=False)
     # Box formats whose special tokens were seen in the text, so that no tokenizer is needed to find them.
     _keeps_tokens: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
 
@@ -313,12 +313,12 @@ class GroundingReward:
         return _ScoredBatch(raws, pred, outcomes, reward, read.formats, gt, readers, read.columns)
 
     def _notice_wrong_space(self, batch: _ScoredBatch) -> None:
-        if not self._auditor.wants(batch.formats):
+        if not self._watcher.wants(batch.formats):
             return
         gt = np.split(batch.gt.flat, np.cumsum(batch.gt.counts)[:-1])
         sizes = known_sizes(batch.columns, len(batch.raws))
-        for audit in self._auditor.watch(batch.raws, batch.formats, gt, sizes):
-            warnings.warn(f"{self.name}: {audit.message}", SpaceWarning, stacklevel=3)
+        for check in self._watcher.watch(batch.raws, batch.formats, gt, sizes):
+            warnings.warn(f"{self.name}: {check.message}", SpaceWarning, stacklevel=3)
 
     def _formats(self, columns: Mapping[str, Any], n: int) -> list[BoxFormat]:
         if self.box_format is not None:
