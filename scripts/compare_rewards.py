@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 
 from grounding_rewards.evaluation.compare import Comparison, comparison_table, make_runs
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
 
 _PAGE = """\
 # The rewards compared
@@ -38,7 +39,7 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--rewards", nargs="+", default=["R1", "R2", "R3", "R4", "R5"])
+    parser.add_argument("--rewards", nargs="+", default=[*SPECIFICATION_REWARDS])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=1, help="runs at the same time")
     parser.add_argument("--folder", type=Path, default=Path("runs/compare"))

@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from math import fsum
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.legal import SHARE, check_number, check_word
 from grounding_rewards.matching import hungarian_match
 from grounding_rewards.overlap import pairwise_iou
 
@@ -103,12 +103,8 @@ def reference_boxes(
         >>> reference_boxes(film, "any-of").reader_boxes
         [[[0.0, 0.0, 10.0, 10.0]], [[0.0, 0.0, 10.0, 8.0], [50.0, 50.0, 60.0, 60.0]], []]
     """
-    if policy not in POLICIES:
-        raise ValueError(f"Expected a known word for `policy`, got {policy!r}. Use one of: {', '.join(POLICIES)}.")
-    if not isinstance(iou_threshold, Real) or not 0 <= iou_threshold <= 1:
-        raise ValueError(
-            f"Expected a number in [0, 1] for `iou_threshold`, got {iou_threshold!r}. The usual value is 0.5."
-        )
+    check_word("policy", policy, POLICIES)
+    check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.5.")
     if min_readers is not None and (not isinstance(min_readers, int) or min_readers < 1):
         raise ValueError(
             f"Expected a whole number from 1 up for `min_readers`, got {min_readers!r}. Two of three readers are usual."

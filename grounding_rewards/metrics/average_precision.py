@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import RESAMPLES, resampling_counts
 from grounding_rewards.metrics.cumulated import cumulated, curve_points, ratio, totals
@@ -357,11 +358,7 @@ def _mean_of_thresholds(found: Sequence[Resampled]) -> Resampled:
 
 def _mean_ap(ranked: Sequence[RankedBoxes], weights: Array, interpolation: str) -> Array:
     """mAP at each threshold under each row of weights of the films, ``(thresholds, rows)``."""
-    if interpolation not in INTERPOLATIONS:
-        raise ValueError(
-            f"Expected a known word for `interpolation`, got {interpolation!r}. Use one of: "
-            f"{', '.join(INTERPOLATIONS)}."
-        )
+    check_word("interpolation", interpolation, INTERPOLATIONS)
     levels = INTERPOLATIONS[interpolation]
     thresholds = len(ranked[0].hit) if ranked else 1
     total, labels = np.zeros((thresholds, len(weights))), np.zeros(len(weights))

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.box_batch import BoxBatch, pad
 from grounding_rewards.metrics.answered_film import AnsweredFilm, is_read
 from grounding_rewards.metrics.ranking import (
     Area,
@@ -29,7 +30,7 @@ from grounding_rewards.metrics.ranking import (
 )
 from grounding_rewards.overlap import nms, pairwise_iou
 from grounding_rewards.rewards import MeanIoUReward
-from grounding_rewards.rewards.base import BoxBatch, Outcomes, pad
+from grounding_rewards.rewards.base import Outcomes
 from grounding_rewards.rewards.label_matching import LabelCodes
 
 Array = NDArray[np.float64]

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.data.versions import package_version
+from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
 from grounding_rewards.metrics.answers import UNNAMED
 from grounding_rewards.metrics.areas import (
@@ -100,8 +101,7 @@ class Measures:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.sizes not in SIZES:
-            raise ValueError(f"Expected a known word for `sizes`, got {self.sizes!r}. Use one of: {', '.join(SIZES)}.")
+        check_word("sizes", self.sizes, SIZES)
         for iou in self.iou_thresholds:
             if not 0 < iou <= 1:
                 raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")

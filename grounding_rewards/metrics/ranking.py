@@ -32,12 +32,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.box_batch import positions
 from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.labels import are_synonyms, normalize_label
+from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BROKEN_BOXES
-from grounding_rewards.rewards.base import positions
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LABEL_RULES, LabelCodes
 
 Array = NDArray[np.float64]
@@ -265,7 +266,7 @@ def label_name(label: str | None, labels: str) -> str:
         >>> label_name("left lung", "synonyms")
         'left lung'
     """
-    _check_word("labels", labels, LABEL_MATCHING)
+    check_word("labels", labels, LABEL_MATCHING)
     if labels == "ignore" or not label:
         return ""
     return _finding(label) if labels == "synonyms" else LABEL_RULES[labels](label)[0]
@@ -510,14 +511,9 @@ def _check(iou_thresholds: Sequence[float], ranking: str, labels: str, max_detec
         raise ValueError(
             f"Expected numbers in (0, 1] for the IoU thresholds, got {list(iou_thresholds)!r}. The usual value is 0.5."
         )
-    _check_word("ranking", ranking, RANKINGS)
-    _check_word("labels", labels, LABEL_MATCHING)
+    check_word("ranking", ranking, RANKINGS)
+    check_word("labels", labels, LABEL_MATCHING)
     if max_detections < 1:
         raise ValueError(
             f"Expected a positive whole number for `max_detections`, got {max_detections!r}. COCO takes 100."
         )
-
-
-def _check_word(name: str, value: str, legal: Sequence[str]) -> None:
-    if value not in legal:
-        raise ValueError(f"Expected a known word for `{name}`, got {value!r}. Use one of: {', '.join(legal)}.")

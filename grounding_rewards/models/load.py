@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.legal import check_word
 from grounding_rewards.models.place import ADAPTER, adapter_config, check_place
 
 #: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.
@@ -29,8 +30,7 @@ def choose_backend(backend: str) -> str:
         >>> choose_backend("transformers")
         'transformers'
     """
-    if backend not in BACKENDS:
-        raise ValueError(f"Expected a known word for `backend`, got {backend!r}. Use one of: {', '.join(BACKENDS)}.")
+    check_word("backend", backend, BACKENDS)
     installed = find_spec("vllm") is not None
     if backend == "vllm" and not installed:
         raise ValueError(

@@ -24,10 +24,11 @@ from grounding_rewards.parsing import (
 from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.parsing.scope import find_answer
 from grounding_rewards.report.tables import NOTHING
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import completion_text, get_reward
-from grounding_rewards.space_check import SpaceAudit, SpaceWarning, audit_boxes, film_sizes
+from grounding_rewards.space_check import SpaceCheck, SpaceWarning, check_space, film_sizes
 
-REWARDS = ("R1", "R2", "R3", "R4", "R5")
+REWARDS = SPECIFICATION_REWARDS
 #: A log with a larger share of unparseable completions is one to look into.
 MOST_UNPARSEABLE = 0.1
 
@@ -57,7 +58,7 @@ class Inspection:
         off_film: those that are not, even in part.
         scored: completions with reference boxes whose film's size is known where it is needed.
         figures: means over those: of each reward, and of ``mean_iou``, the IoU of matched boxes where a film has any.
-        audits: by the name of the box format.
+        space_checks: by the name of the box format.
         examples: by status and by reason the numbers of the completions that have it.
         notes: what the reader should know of the log.
     """
@@ -73,7 +74,7 @@ class Inspection:
     off_film: int
     scored: int
     figures: dict[str, float]
-    audits: dict[str, SpaceAudit]
+    space_checks: dict[str, SpaceCheck]
     examples: dict[str, list[int]]
     notes: tuple[str, ...]
 
@@ -81,7 +82,7 @@ class Inspection:
     def is_suspect(self) -> bool:
         """Whether numbers contradict a declared space, or more than a tenth of the completions is unparseable."""
         unparseable = self.statuses["unparseable"] > MOST_UNPARSEABLE * len(self.texts)
-        return unparseable or any(audit.likely for audit in self.audits.values())
+        return unparseable or any(check.likely for check in self.space_checks.values())
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values for JSON, without any text of the log; what was not measured is None."""
@@ -96,7 +97,7 @@ class Inspection:
             "off_film": self.off_film,
             "scored": self.scored,
             "figures": self.figures,
-            "spaces": {name: _audit_as_json(audit) for name, audit in self.audits.items()},
+            "spaces": {name: _check_as_json(check) for name, check in self.space_checks.items()},
             "notes": list(self.notes),
         }
 
@@ -159,7 +160,9 @@ def inspect_completions(
         off_film=places[2],
         scored=sum(len(group.members) for group in scored),
         figures=figures,
-        audits={group.fmt.name: _audit(log, group, mine) for group, mine in zip(groups, scored, strict=True)},
+        space_checks={
+            group.fmt.name: _space_check(log, group, mine) for group, mine in zip(groups, scored, strict=True)
+        },
         examples=_examples(raws),
         notes=tuple(notes),
     )
@@ -253,10 +256,10 @@ def _sums(log: _Log, group: _Group, name: str) -> tuple[float, int]:
     return (n * logged[f"{scorer}/mean_iou"] if name == "mean_iou" else sum(rewards)), n
 
 
-def _audit(log: _Log, group: _Group, scored: _Group) -> SpaceAudit:
+def _space_check(log: _Log, group: _Group, scored: _Group) -> SpaceCheck:
     known = set(scored.members)
     gt = [log.gt[k] if k in known else [] for k in group.members]
-    return audit_boxes([log.raws[k] for k in group.members], group.fmt, gt, **_by_side(log.sizes[group.members]))
+    return check_space([log.raws[k] for k in group.members], group.fmt, gt, **_by_side(log.sizes[group.members]))
 
 
 def _places(log: _Log, group: _Group) -> tuple[int, int, int]:
@@ -292,15 +295,15 @@ def _examples(raws: Sequence[RawBoxes]) -> dict[str, list[int]]:
     return examples
 
 
-def _audit_as_json(audit: SpaceAudit) -> dict[str, Any]:
+def _check_as_json(check: SpaceCheck) -> dict[str, Any]:
     return {
-        "declared": audit.declared._asdict(),
-        "likely": audit.likely._asdict() if audit.likely is not None else None,
-        "declared_iou": None if math.isnan(audit.declared_iou) else audit.declared_iou,
-        "likely_iou": None if math.isnan(audit.likely_iou) else audit.likely_iou,
-        "films": audit.films,
-        "boxes": audit.boxes,
-        "message": audit.message,
+        "declared": check.declared._asdict(),
+        "likely": check.likely._asdict() if check.likely is not None else None,
+        "declared_iou": None if math.isnan(check.declared_iou) else check.declared_iou,
+        "likely_iou": None if math.isnan(check.likely_iou) else check.likely_iou,
+        "films": check.films,
+        "boxes": check.boxes,
+        "message": check.message,
     }
 
 
@@ -314,14 +317,14 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
     """
     from rich.text import Text
 
-    console.print(f"{len(inspection.texts)} completions, box format {', '.join(inspection.audits)}", markup=False)
+    console.print(f"{len(inspection.texts)} completions, box format {', '.join(inspection.space_checks)}", markup=False)
     console.print(_status_table(inspection))
     if inspection.reasons:
         console.print(_reason_table(inspection))
     console.print(_figure_table(inspection))
-    for name, audit in inspection.audits.items():
-        style = "bold red" if audit.likely else ""
-        console.print(Text(f"{name}: {audit.message}", style=style))
+    for name, check in inspection.space_checks.items():
+        style = "bold red" if check.likely else ""
+        console.print(Text(f"{name}: {check.message}", style=style))
     for note in inspection.notes:
         console.print(Text(f"Note: {note}"))
     if examples:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch, check_choice, ratio, row_sums
+from grounding_rewards.arithmetic import ratio, row_sums
+from grounding_rewards.legal import check_word
+from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch
 from grounding_rewards.rewards.f_beta import f_beta_score
 
 RANKINGS = ("emission", "score", "iou", "tied")
@@ -62,8 +64,8 @@ class AveragePrecisionReward(BoxReward):
         super().__post_init__()
         # YAML reads 101 and 11 as numbers.
         object.__setattr__(self, "interpolation", str(self.interpolation))
-        check_choice(self, "ranking", RANKINGS)
-        check_choice(self, "interpolation", INTERPOLATIONS)
+        check_word("ranking", self.ranking, RANKINGS)
+        check_word("interpolation", self.interpolation, INTERPOLATIONS)
         if not isinstance(self.per_label, bool):
             raise ValueError(f"Expected true or false for `per_label`, got {self.per_label!r}. Use one of them.")
         if self.per_label and self.label_matching == "ignore":
@@ -84,21 +86,21 @@ class AveragePrecisionReward(BoxReward):
             ap = _average_precision(_in_order(batch.hit, order), batch.m, self.interpolation, counted)
         return f1, ap, ap
 
-    def _mean_over_labels(self, batch: MatchedBatch, said: Array, true: Array) -> Array:
+    def _mean_over_labels(self, batch: MatchedBatch, pred: Array, gt: Array) -> Array:
         """mAP = 1/|L| Σ_l AP_l over the labels L of ground truth and predictions, (b,)."""
-        b, n = said.shape
+        b, n = pred.shape
         counts = np.ones((b, n), dtype=bool) if batch.ignored is None else ~batch.ignored
-        labelled = counts & ~np.isnan(said)
+        labelled = counts & ~np.isnan(pred)
         # One number for each label of each completion; the last of a completion stands for boxes without a label.
-        stride = int(max(np.nanmax(true), np.nanmax(said, initial=0.0))) + 2
+        stride = int(max(np.nanmax(gt), np.nanmax(pred, initial=0.0))) + 2
         first = np.arange(b)[:, None] * stride
-        truth, m = np.unique((first + true)[~np.isnan(true)].astype(np.int64), return_counts=True)
+        named_gt, m = np.unique((first + gt)[~np.isnan(gt)].astype(np.int64), return_counts=True)
         unlabelled = np.flatnonzero(batch.n > labelled.sum(axis=1)) * stride + stride - 1
-        named = np.unique(np.concatenate([truth, (first + said)[labelled].astype(np.int64), unlabelled]))
+        named = np.unique(np.concatenate([named_gt, (first + pred)[labelled].astype(np.int64), unlabelled]))
         # Labels that are predicted only have AP 0: they count in |L| alone.
-        rows, codes = truth // stride, truth % stride
+        rows, codes = named_gt // stride, named_gt % stride
         order = _order(batch, self.ranking)
-        same = _in_order(said, order)[rows] == codes[:, None]
+        same = _in_order(pred, order)[rows] == codes[:, None]
         hit = _in_order(batch.hit, order)[rows] & same
         counted = _in_order(counts, order)[rows] & same
         if self.ranking == "tied":

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
+from grounding_rewards.box_batch import BoxBatch
 from grounding_rewards.matching import MATCHERS
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, RANKINGS
-from grounding_rewards.rewards.base import BoxBatch
 from tests.conftest import box_lists, random_boxes, valid_box_lists
 from tests.rewards.test_rewards import NAMES, assignment_is_ambiguous, by_the_book
 from tests.test_overlap import scalar_iou

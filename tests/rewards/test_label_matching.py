@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
+from grounding_rewards.box_batch import BoxBatch
 from grounding_rewards.labels import are_synonyms
 from grounding_rewards.matching import MATCHERS
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, RANKINGS
-from grounding_rewards.rewards.base import BoxBatch
 from grounding_rewards.rewards.label_matching import LabelCodes, LabelCounts
 from tests.conftest import box_lists, valid_box_lists
 from tests.rewards.test_rewards import NAMES

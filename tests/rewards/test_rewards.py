@@ -11,6 +11,7 @@ from scipy.interpolate import CubicHermiteSpline
 from scipy.optimize import linear_sum_assignment
 
 import grounding_rewards as gr
+from grounding_rewards.box_batch import BoxBatch
 from grounding_rewards.rewards import (
     R1,
     R2,
@@ -405,7 +406,9 @@ def test_finite_on_any_floats(pred, gt, reward):
 
 @given(st.lists(st.tuples(box_lists(), box_lists()), max_size=6), st.sampled_from(REWARDS))
 def test_a_batch_gives_the_single_scores(rows, reward):
-    batch = reward.box_reward.score_batch([pred for pred, _ in rows], [gt for _, gt in rows])
+    batch = reward.box_reward.score_flat(
+        BoxBatch.of([pred for pred, _ in rows], "pred"), BoxBatch.of([gt for _, gt in rows], "gt")
+    )
     assert batch.reward.tolist() == [reward.score(pred, gt) for pred, gt in rows]
 
 
@@ -414,7 +417,7 @@ def test_a_batch_is_cut_into_chunks_without_a_trace():
     rng = np.random.default_rng(5)
     gts = [random_boxes(rng, 40) for _ in range(60)]
     preds = [random_boxes(rng, 1000 if k == 7 else int(rng.integers(0, 150))) for k in range(60)]
-    batch = R5.box_reward.score_batch(preds, gts)
+    batch = R5.box_reward.score_flat(BoxBatch.of(preds, "pred"), BoxBatch.of(gts, "gt"))
     for k in (0, 7, 30, 59):
         assert batch.explanation(k) == R5.explain(preds[k], gts[k])
 
