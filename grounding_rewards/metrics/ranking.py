@@ -33,9 +33,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import Boxes, valid_boxes
+from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.labels import are_synonyms, normalize_label
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
+from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BROKEN_BOXES
 from grounding_rewards.rewards.base import positions
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LABEL_RULES, LabelCodes
@@ -454,13 +455,10 @@ def _match_entries(entries: _Entries, thresholds: Array, *, most_overlap_first: 
                 said, true = entries.said[pred].reshape(b, n, 1), entries.true[gt].reshape(b, 1, m)
                 iou = np.where(entries.codes.agree(said, true), iou, 0.0)
             regions = entries.regions[positions(entries.k, entries.films[rows])].reshape(b, k, 4)
-            # A box may be a part of what the region holds: |P ∩ R| / |P|
-            share = np.swapaxes(pairwise_ioa(regions, p), 1, 2)
             order = _by_overlap(iou) if most_overlap_first else np.tile(np.arange(n), (b, 1))
-            in_order = order[..., None]
             matched = _match(
-                np.take_along_axis(iou, in_order, axis=1),
-                np.take_along_axis(share, in_order, axis=1),
+                np.take_along_axis(iou, order[..., None], axis=1),
+                np.take_along_axis(covered_share(p, regions), order, axis=1),
                 entries.wanted[gt].reshape(b, m),
                 thresholds,
             )
@@ -476,32 +474,34 @@ def _by_overlap(iou: Array) -> Indices:
 def _match(iou: Array, share: Array, wanted: Mask, thresholds: Array) -> NDArray[np.int8]:
     """COCO's matching of many entries of one shape.
 
-    A wanted reference box comes before one that does not count, and that before nothing; a region can be taken any
-    number of times. Among equal IoUs the last reference box is taken.
+    A wanted reference box comes before one that does not count and before an ignored region, of which the one with the
+    larger overlap is chosen; a region can be chosen any number of times. Among equal IoUs the last reference box is
+    taken.
 
     Args:
         iou: ``(b, n, m)``, predictions in the order in which they choose.
-        share: ``(b, n, k)`` of each prediction in each ignore region.
+        share: ``(b, n)`` of each prediction in one ignored region.
         wanted: ``(b, m)`` whether the reference box counts.
         thresholds: ``(t,)``.
 
     Returns:
         ``(b, t, n)`` what each prediction is matched with.
     """
-    b, n, m = iou.shape
-    overlap = np.concatenate([iou, share], axis=2)
-    is_region = np.arange(overlap.shape[2]) >= m
-    counts = np.concatenate([wanted, np.zeros(share.shape[::2], dtype=bool)], axis=1)[:, None, :]
-    taken = np.zeros((b, len(thresholds), overlap.shape[2]), dtype=bool)
+    b, n, _ = iou.shape
+    wanted = wanted[:, None, :]
+    taken = np.zeros((b, len(thresholds), iou.shape[2]), dtype=bool)
     matched = np.full((b, len(thresholds), n), _NOTHING, dtype=np.int8)
     for i in range(n):
-        own = overlap[:, None, i, :]
+        own, covered = iou[:, None, i], share[:, None, i]
         free = (own >= thresholds[:, None]) & ~taken
-        pool = np.where((free & counts).any(axis=2, keepdims=True), free & counts, free)
-        last_best = overlap.shape[2] - 1 - np.where(pool, own, -1.0)[..., ::-1].argmax(axis=2)
-        chosen = pool.any(axis=2, keepdims=True) & (np.arange(overlap.shape[2]) == last_best[..., None])
-        taken |= chosen & ~is_region
-        matched[..., i] = np.where((chosen & counts).any(axis=2), _WANTED, np.where(chosen.any(axis=2), _UNWANTED, 0))
+        hit = np.asarray((free & wanted).any(axis=2))
+        pool = np.where(hit[..., None], free & wanted, free)
+        best = np.where(pool, own, -1.0).max(axis=2, initial=-1.0)
+        equal = pool & (own == best[..., None])
+        chosen = equal & (equal[..., ::-1].cumsum(axis=2)[..., ::-1] == 1)
+        ignored = is_ignored(covered, hit, thresholds)
+        taken |= chosen & ~(ignored & (covered >= best))[..., None]
+        matched[..., i] = np.where(hit, _WANTED, np.where(ignored | chosen.any(axis=2), _UNWANTED, _NOTHING))
     return matched
 
 

@@ -80,14 +80,15 @@ class AveragePrecisionReward(BoxReward):
             ap = batch.precision * batch.recall
         else:
             order = _order(batch, self.ranking)
-            counted = None if batch.ignored is None else _in_order(~batch.ignored, order)
-            ap = _average_precision(_in_order(batch.hit, order), batch.m, self.interpolation, counted)
+            ap = _average_precision(
+                _in_order(batch.hit, order), _in_order(~batch.ignored, order), batch.m, self.interpolation
+            )
         return f1, ap, ap
 
     def _mean_over_labels(self, batch: MatchedBatch, said: Array, true: Array) -> Array:
         """mAP = 1/|L| Σ_l AP_l over the labels L of ground truth and predictions, (b,)."""
-        b, n = said.shape
-        counts = np.ones((b, n), dtype=bool) if batch.ignored is None else ~batch.ignored
+        b = len(said)
+        counts = ~batch.ignored
         labelled = counts & ~np.isnan(said)
         # One number for each label of each completion; the last of a completion stands for boxes without a label.
         stride = int(max(np.nanmax(true), np.nanmax(said, initial=0.0))) + 2
@@ -105,7 +106,7 @@ class AveragePrecisionReward(BoxReward):
             found = hit.sum(axis=1)
             ap = ratio(found, counted.sum(axis=1)) * ratio(found, m)
         else:
-            ap = _average_precision(hit, m, self.interpolation, counted)
+            ap = _average_precision(hit, counted, m, self.interpolation)
         return np.bincount(rows, weights=ap, minlength=b) / np.bincount(named // stride, minlength=b)
 
 
@@ -121,15 +122,14 @@ def _in_order(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
     return values if order is None else np.take_along_axis(values, order, axis=1)
 
 
-def _average_precision(hit: np.ndarray, m: np.ndarray, interpolation: str, counted: np.ndarray | None = None) -> Array:
+def _average_precision(hit: np.ndarray, counted: np.ndarray, m: np.ndarray, interpolation: str) -> Array:
     """AP of (b, n) hits in ranked order, of the predictions that count.
 
     Padding at the end only lowers precision at a recall already reached.
     """
     found = hit.cumsum(axis=1)
     # P_k = Σ_{i ≤ k} hit_i / k,  R_k = Σ_{i ≤ k} hit_i / m
-    rank = np.arange(1, hit.shape[1] + 1) if counted is None else counted.cumsum(axis=1)
-    precision = ratio(found, rank)
+    precision = ratio(found, counted.cumsum(axis=1))
     recall = ratio(found, m[:, None])
     # P̃(R_k) = max_{k' ≥ k} P_k'
     envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
