@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.labels import are_synonyms, normalize_label
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.parsing import BROKEN_BOXES
+from grounding_rewards.parsing import broken_boxes
 from grounding_rewards.rewards.base import positions
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LABEL_RULES, LabelCodes
 
@@ -279,24 +279,24 @@ def _finding(label: str) -> str:
     return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text
 
 
-def broken_boxes(film: AnsweredFilm) -> int:
-    """How many things stand beside complete boxes where a box belongs and are none; each counts as a false box.
+def with_broken_boxes(film: AnsweredFilm) -> AnsweredFilm:
+    """The film with an invalid box, after the others, for each of :func:`grounding_rewards.parsing.broken_boxes`.
 
     Example:
-        >>> broken_boxes(AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], rejected={"wrong_count": 2}))
-        2
+        >>> film = with_broken_boxes(AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], rejected={"wrong_count": 1}))
+        >>> film.pred.shape, film.pred_labels, film.rejected
+        ((2, 4), (None, None), {})
     """
-    return sum(film.rejected.get(reason, 0) for reason in BROKEN_BOXES) if len(film.pred) else 0
-
-
-def with_broken_boxes(film: AnsweredFilm) -> Boxes:
-    """The predicted boxes and, after them, an invalid one for each of :func:`broken_boxes`, ``(n, 4)``.
-
-    Example:
-        >>> with_broken_boxes(AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], rejected={"wrong_count": 1})).shape
-        (2, 4)
-    """
-    return np.concatenate([film.pred, np.full((broken_boxes(film), 4), np.nan)])
+    broken = broken_boxes(film.rejected, len(film.pred))
+    if not broken:
+        return film
+    return replace(
+        film,
+        pred=np.concatenate([film.pred, np.full((broken, 4), np.nan)]),
+        pred_labels=(*film.pred_labels, *[None] * broken),
+        pred_scores=np.append(film.pred_scores, np.full(broken, np.nan)),
+        rejected={},
+    )
 
 
 def box_areas(boxes: ArrayLike) -> Array:
@@ -355,10 +355,10 @@ class _Collected(NamedTuple):
 
 
 def _collect(films: Sequence[AnsweredFilm], labels: str) -> _Collected:
-    said = [[*film.pred_labels, *[None] * broken_boxes(film)] for film in films]
+    films = [with_broken_boxes(film) for film in films]
     compared = labels != "ignore"
     gt_names = [label_name(label, labels) for film in films for label in film.gt_labels]
-    pred_names = [label_name(label, labels) for row in said for label in row]
+    pred_names = [label_name(label, labels) for film in films for label in film.pred_labels]
     if compared and not all(gt_names):
         raise ValueError(
             "Expected a label for every reference box for `films`, got a blank one. "
@@ -366,7 +366,7 @@ def _collect(films: Sequence[AnsweredFilm], labels: str) -> _Collected:
         )
     names = sorted({*gt_names, *filter(None, pred_names)}) if compared else [""]
     number = {name: i for i, name in enumerate(names)}
-    n = np.array([len(row) for row in said], dtype=np.int64)
+    n = np.array([len(film.pred) for film in films], dtype=np.int64)
     m = np.array([len(film.gt) for film in films], dtype=np.int64)
     every = np.arange(len(films))
     # Without a label a box belongs to no entry.
@@ -374,15 +374,17 @@ def _collect(films: Sequence[AnsweredFilm], labels: str) -> _Collected:
     kept = label >= 0
     codes = None
     if labels == "synonyms":
-        all_said = [one for one, keep in zip(chain.from_iterable(said), kept.tolist(), strict=True) if keep]
-        codes = LabelCodes.of(all_said, chain.from_iterable(film.gt_labels for film in films), labels)
-    scores = [np.append(film.pred_scores, np.full(broken_boxes(film), np.nan)) for film in films]
+        codes = LabelCodes.of(
+            compress(chain.from_iterable(film.pred_labels for film in films), kept),
+            chain.from_iterable(film.gt_labels for film in films),
+            labels,
+        )
     return _Collected(
         labels=names,
-        pred=_joined([with_broken_boxes(film) for film in films])[kept],
+        pred=_joined([film.pred for film in films])[kept],
         pred_entry=(np.repeat(every, n) * len(names) + label)[kept],
         place=_place_within(np.repeat(every, n))[kept],
-        scores=np.concatenate([np.zeros(0), *scores])[kept],
+        scores=np.concatenate([np.zeros(0), *(film.pred_scores for film in films)])[kept],
         gt=_joined([film.gt for film in films]),
         gt_entry=np.repeat(every, m) * len(names) + np.array([number[name] for name in gt_names], dtype=np.int64),
         regions=_joined([film.ignore for film in films]),
