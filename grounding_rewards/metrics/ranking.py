@@ -314,6 +314,16 @@ def box_areas(boxes: ArrayLike) -> Array:
         return np.where(valid_boxes(b), (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1]), 0.0)
 
 
+def states_confidences(films: Sequence[AnsweredFilm]) -> bool:
+    """Whether every predicted box has a confidence, so that COCO's ranking exists.
+
+    Example:
+        >>> states_confidences([AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]])])
+        False
+    """
+    return not any(np.isnan(film.pred_scores).any() for film in films)
+
+
 def group_numbers(groups: Sequence[Any] | None, films: int) -> Indices:
     """Number the groups of films in the order in which they first appear; without groups every film is its own.
 
