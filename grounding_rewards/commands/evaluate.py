@@ -32,6 +32,7 @@ from grounding_rewards.commands.score import parameters_from_option
 from grounding_rewards.data.versions import package_versions
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.parsing import box_format_from_option
+from grounding_rewards.rewards.average_precision import INTERPOLATIONS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -103,9 +104,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     measures.add_argument(
         "--interpolation",
-        choices=("101-point", "all-point", "11-point"),
-        default="101-point",
-        help="of average precision: COCO's, VOC's since 2010, VOC's before; default: %(default)s",
+        choices=tuple(INTERPOLATIONS),
+        default="101",
+        help="of average precision: over all recalls (VOC since 2010), at 101 (COCO) or at 11 (VOC before); "
+        "default: %(default)s",
     )
     measures.add_argument(
         "--iou",

@@ -78,7 +78,7 @@ class Measures:
     Attributes:
         reward: name of the reward that it is about, a key of the films' `rewards`.
         labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
-        interpolation: of average precision: `101-point`, `all-point` or `11-point`.
+        interpolation: of average precision: `101`, `all` or `11`.
         iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
         sizes: of boxes: a key of :data:`SIZES`.
         resamples: of the bootstrap.
@@ -87,7 +87,7 @@ class Measures:
 
     reward: str
     labels: str = "ignore"
-    interpolation: str = "101-point"
+    interpolation: str = "101"
     iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
     sizes: str = "film"
     resamples: int = RESAMPLES

@@ -104,7 +104,7 @@ class RankedFigures(NamedTuple):
         self,
         films: Sequence[AnsweredFilm],
         *,
-        interpolation: str = "101-point",
+        interpolation: str = "101",
         groups: Sequence[Any] | None = None,
         resamples: int = RESAMPLES,
         seed: int = 0,

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch, check_choice, ratio, row_sums
 from grounding_rewards.rewards.f_beta import f_beta_score
 
 RANKINGS = ("emission", "score", "iou", "tied")
-INTERPOLATIONS = ("all", "101", "11")
+#: The recall levels at which each interpolation reads precision; None reads it at every recall that is reached.
+INTERPOLATIONS: dict[str, Array | None] = {
+    "all": None,
+    "101": np.linspace(0.0, 1.0, 101),
+    "11": np.linspace(0.0, 1.0, 11),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,13 +137,36 @@ def _average_precision(hit: np.ndarray, counted: np.ndarray, m: np.ndarray, inte
     # P_k = Σ_{i ≤ k} hit_i / k,  R_k = Σ_{i ≤ k} hit_i / m
     precision = ratio(found, counted.cumsum(axis=1))
     recall = ratio(found, m[:, None])
-    # P̃(R_k) = max_{k' ≥ k} P_k'
-    envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
-    if interpolation == "all":
+    envelope = precision_envelope(precision)
+    levels = INTERPOLATIONS[interpolation]
+    if levels is None:
         # R_k - R_k-1 is 1/m at a hit and 0 elsewhere
         return ratio(row_sums(envelope * hit), m)
-    levels = np.linspace(0.0, 1.0, int(interpolation))
-    reached = np.searchsorted(levels, recall, side="right")
-    # Recall level 0 is reached by the first prediction, where the envelope is that of the first hit.
-    newly = np.diff(reached, axis=1, prepend=0)
-    return row_sums(envelope * newly) / len(levels)
+    return row_sums(envelope * newly_reached(recall, levels)) / len(levels)
+
+
+def precision_envelope(precision: Array) -> Array:
+    """The best precision at each point's recall or a higher one, ``P̃(R_k) = max_{k' ≥ k} P_k'``.
+
+    Args:
+        precision: ``(b, points)`` in the order of the ranking.
+
+    Example:
+        >>> precision_envelope(np.array([[0.0, 0.5, 0.25]]))
+        array([[0.5 , 0.5 , 0.25]])
+    """
+    return np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+
+
+def newly_reached(recall: Array, levels: Array) -> NDArray[np.int64]:
+    """How many recall levels each point is the first to reach; the first point always reaches level 0.
+
+    Args:
+        recall: ``(b, points)``, not falling.
+        levels: ``(l,)``, rising.
+
+    Example:
+        >>> newly_reached(np.array([[0.0, 0.5, 0.5]]), np.array([0.0, 0.25, 0.5, 1.0]))
+        array([[1, 2, 0]])
+    """
+    return np.diff(np.searchsorted(levels, recall, side="right"), axis=1, prepend=0)

@@ -199,7 +199,7 @@ def mean_over_labels(pred, gt, said, true, **options):
     return np.mean(each)
 
 
-@given(films(), st.sampled_from(RANKINGS), st.sampled_from(INTERPOLATIONS))
+@given(films(), st.sampled_from(RANKINGS), st.sampled_from(list(INTERPOLATIONS)))
 def test_the_mean_over_labels_is_that_of_each_alone(film, ranking, interpolation):
     pred, gt, said, true = film
     options = {"ranking": ranking, "interpolation": interpolation}
