@@ -118,7 +118,7 @@ def _how_to_install(error: ModuleNotFoundError) -> str:
     if error.name is None or not str(error).startswith("No module named"):
         return str(error)
     library = error.name.partition(".")[0]
-    extra = {"faster_coco_eval": "eval", "matplotlib": "eval", "PIL": "eval", "pydicom": "dicom", "highdicom": "dicom"}
+    extra = {"matplotlib": "eval", "PIL": "eval", "pydicom": "dicom", "highdicom": "dicom"}
     return (
         f"Expected the library {library} for this command, got none. "
         f"Install it with pip install 'grounding_rewards[{extra.get(library, 'train')}]'."

@@ -32,6 +32,7 @@ from grounding_rewards.commands.score import parameters_from_option
 from grounding_rewards.data.versions import package_versions
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.parsing import box_format_from_option
+from grounding_rewards.rewards.average_precision import INTERPOLATIONS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -51,7 +52,7 @@ examples:
   accelerate launch -m grounding_rewards.cli evaluate --model runs/r4/checkpoint --dataset data/vindr --out evaluation
 """
 
-_PACKAGES = ("grounding_rewards", "numpy", "faster-coco-eval", "torch", "transformers", "vllm")
+_PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _TEMPERATURE = 1.0
 _BASELINES = (
     "constant box: the mean box of each label that at least half of the training films carry, else of the most "
@@ -103,9 +104,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     measures.add_argument(
         "--interpolation",
-        choices=("101-point", "all-point", "11-point"),
-        default="101-point",
-        help="of average precision: COCO's, VOC's since 2010, VOC's before; default: %(default)s",
+        choices=tuple(INTERPOLATIONS),
+        default="101",
+        help="of average precision: over all recalls (VOC since 2010), at 101 (COCO) or at 11 (VOC before); "
+        "default: %(default)s",
     )
     measures.add_argument(
         "--iou",
@@ -403,13 +405,11 @@ def _measure(
         robustness=asked.robustness,
         told=told,
     )
-    facts = {**asked.facts, **_facts(options, asked, films, evaluation)}
+    facts = {**asked.facts, **_facts(options, asked, films)}
     return Measured(replace(evaluation, facts=facts), films)
 
 
-def _facts(
-    options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredFilm], evaluation: Evaluation
-) -> dict[str, Any]:
+def _facts(options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredFilm]) -> dict[str, Any]:
     patients = {film.patient for film in films if film.patient is not None}
     unknown = sum(film.patient is None for film in films)
     versions = {name: found for name, found in package_versions(_PACKAGES).items() if found is not None}
@@ -425,7 +425,7 @@ def _facts(
         "box format": _name_of_format(options, asked),
         "labels": options.labels,
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
-        "average precision": f"{options.interpolation}, {evaluation.average_precision_by}",
+        "interpolation of average precision": options.interpolation,
         "baselines": _BASELINES,
         "intervals": f"95 % percentile bootstrap over {'patients' if patients else 'films'}, "
         f"{options.resamples} resamples, seed {options.seed}",

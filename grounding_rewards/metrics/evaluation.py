@@ -11,15 +11,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.data.versions import package_version
 from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
 from grounding_rewards.metrics.answers import UNNAMED
@@ -35,7 +33,6 @@ from grounding_rewards.metrics.average_precision import (
 )
 from grounding_rewards.metrics.bootstrap import Estimate, Figures, estimate_as_json, ratio_estimates
 from grounding_rewards.metrics.calibration import calibration
-from grounding_rewards.metrics.coco import coco_figures
 from grounding_rewards.metrics.confusion import confusion
 from grounding_rewards.metrics.counts import detection_sums
 from grounding_rewards.metrics.film_figures import (
@@ -49,14 +46,11 @@ from grounding_rewards.metrics.film_figures import (
 )
 from grounding_rewards.metrics.froc import froc_curve
 from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
-from grounding_rewards.metrics.ranked_figures import AP_THRESHOLDS, KINDS, RankedFigures, compares_labels
+from grounding_rewards.metrics.ranked_figures import AP_THRESHOLDS, RankedFigures, compares_labels
 from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area, label_name
 from grounding_rewards.report.tables import Row
 
 Array = NDArray[np.float64]
-
-# COCO's own code has a cell for every film and label; beyond this many, ours, which is equal to it, does the work.
-_COCO_CELLS = 5_000_000
 
 RESAMPLES = 2_000
 #: The sizes that boxes are told apart by: parts of the film's area, or COCO's, in pixels of the film.
@@ -85,7 +79,7 @@ class Measures:
     Attributes:
         reward: name of the reward that it is about, a key of the films' `rewards`.
         labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
-        interpolation: of average precision: `101-point`, `all-point` or `11-point`.
+        interpolation: of average precision: `101`, `all` or `11`.
         iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
         sizes: of boxes: a key of :data:`SIZES`.
         resamples: of the bootstrap.
@@ -94,7 +88,7 @@ class Measures:
 
     reward: str
     labels: str = "ignore"
-    interpolation: str = "101-point"
+    interpolation: str = "101"
     iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
     sizes: str = "film"
     resamples: int = RESAMPLES
@@ -139,7 +133,6 @@ class Evaluation:
         calibration: of stated confidences; None without them.
         ious: of every reference box with its partner.
         confusion: between labels.
-        average_precision_by: whose code worked average precision out.
         robustness: answers to changed films.
         facts: what someone needs who wants the same figures again.
     """
@@ -156,7 +149,6 @@ class Evaluation:
     calibration: Calibration | None
     ious: Array
     confusion: Confusion | None
-    average_precision_by: str
     robustness: tuple[RobustnessPoint, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
 
@@ -218,7 +210,7 @@ def evaluate(
         >>> found.systems["model"]["mean_iou"].value, found.headings["ap_50"]
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
-    name, films = next(iter(systems.items()))
+    films = next(iter(systems.values()))
     ranked = RankedFigures.of(films, measures.labels, measures.iou_thresholds)
     groups = patients_of(films)
     tables = {}
@@ -226,9 +218,6 @@ def evaluate(
         told(f"measuring {system}")
         tables[system] = _figures(answers, measures, ranked, groups)
     told("measuring by label and size")
-    by_coco = _by_coco(films, measures, ranked) if ranked.ranking == "score" else {}
-    for key, value in by_coco.items():
-        tables[name][key] = tables[name][key]._replace(value=value)
     if agreement is not None:
         tables[READERS] = _of_readers(agreement)
     headings = {
@@ -250,7 +239,6 @@ def evaluate(
         calibration=calibration(films),
         ious=reference_ious(films, labels=measures.labels),
         confusion=confusion(films, synonyms=measures.labels == "synonyms") if compares_labels(films) else None,
-        average_precision_by=_whose(ranked, by_coco),
         robustness=tuple(robustness),
         facts=facts or {},
     )
@@ -285,36 +273,6 @@ def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str)
         found.pop("label_accuracy")
     first = [key for key in (f"{_REWARD}{reward}", *_QUOTED) if key in found]
     return {**{key: found[key] for key in first}, **found}
-
-
-def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures) -> dict[str, float]:
-    """Average precision as COCO's own code has it, where that code is installed and knows such a figure."""
-    if measures.interpolation != "101-point" or find_spec("faster_coco_eval") is None:
-        return {}
-    if len(films) * len({label for film in films for label in film.gt_labels}) > _COCO_CELLS:
-        return {}
-    every = sorted(set(chain.from_iterable(ranked.thresholds.values())))
-    found = {}
-    for prefix, labels in ranked.average_precisions:
-        if labels == "synonyms":
-            continue
-        figures = coco_figures(films, every, {"all": COCO_AREAS["all"]}, labels=labels)
-        for key, thresholds in ranked.thresholds.items():
-            values = [figures.average_precision(iou_threshold=threshold) for threshold in thresholds]
-            found[f"{prefix}_{key}"] = float(np.mean(values))
-    return found
-
-
-def _whose(ranked: RankedFigures, by_coco: Mapping[str, float]) -> str:
-    """Whose code worked out each kind of average precision, said once where it is the same."""
-    coco = f"faster-coco-eval {package_version('faster-coco-eval')}"
-    whose = {
-        KINDS[prefix][0]: coco if any(key.startswith(f"{prefix}_") for key in by_coco) else "this package"
-        for prefix, _ in ranked.average_precisions
-    }
-    if len(set(whose.values())) == 1:
-        return f"by {next(iter(whose.values()))}"
-    return ", ".join(f"{name} by {code}" for name, code in whose.items())
 
 
 def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:

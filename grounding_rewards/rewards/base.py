@@ -13,9 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.arithmetic import ratio, row_sums
 from grounding_rewards.box_batch import BoxBatch, pad
 from grounding_rewards.boxes import Boxes
+from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.legal import SHARE, SOME_SHARE, Interval, check_number, check_word
 from grounding_rewards.matching import MATCHERS, match_batch
-from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
+from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
 
 Array = NDArray[np.float64]
@@ -81,8 +82,8 @@ class MatchedBatch(_Counted):
 
     ``matched`` is (b, n) with the index of the ground truth or -1, ``iou`` (b, n) the IoU of the match or 0,
     ``best_iou`` (b, n) the best IoU with any ground truth, ``scores`` (b, n) the stated confidences or NaN,
-    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) the boxes. ``ignored`` (b, n) marks predictions that do not count; None
-    where there are none. ``gt_labels`` (b, m) are the numbers of the labels and
+    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) the boxes. ``ignored`` (b, n) marks predictions that do not count.
+    ``gt_labels`` (b, m) are the numbers of the labels and
     ``pred_labels`` (b, n) those for which the predictions count, see
     :class:`grounding_rewards.rewards.label_matching.LabelCounts`, NaN without one; None where labels play no part.
     Boxes whose labels do not agree have IoU 0 here.
@@ -94,7 +95,7 @@ class MatchedBatch(_Counted):
     iou: Array
     best_iou: Array
     scores: Array
-    ignored: NDArray[np.bool_] | None = None
+    ignored: NDArray[np.bool_]
     pred_labels: Array | None = None
     gt_labels: Array | None = None
 
@@ -330,7 +331,7 @@ class BoxReward(ABC):
         parts = np.zeros((3, b))
         tp = np.zeros(b, dtype=np.int64)
         stated = np.full(len(pred.flat), np.nan) if scores is None else scores
-        covered = None if ignore is None or not len(ignore.flat) else self._covered(pred, ignore)
+        covered = _covered_shares(pred, ignore)
         every = np.arange(b)
         pred_labels = None if labels is None else pad(labels.pred, pred.counts, every)
         for rows in _chunks(pred.counts, gt.counts):
@@ -343,8 +344,8 @@ class BoxReward(ABC):
             if pred_labels is not None:
                 pred_labels[rows, :width] = batch.pred_labels
         f_beta, quality, reward = parts
-        ignored = np.zeros((b, longest), dtype=bool) if covered is None else covered & (matched < 0)
-        n = pred.counts if covered is None else pred.counts - ignored.sum(axis=1)
+        ignored = is_ignored(covered, matched >= 0, self.iou_threshold)
+        n = pred.counts - ignored.sum(axis=1)
         # Both empty: δ. One of them empty: 0, which a reward without a match is in any case.
         reward = np.where((n == 0) & (gt.counts == 0), self.no_box_bonus, reward)
         return Outcomes(
@@ -381,28 +382,18 @@ class BoxReward(ABC):
             )
         return labels
 
-    def _covered(self, pred: BoxBatch, ignore: BoxBatch) -> NDArray[np.bool_]:
-        """Which predictions, (b, n), have at least τ of their area in one ignore region of their film."""
-        covered = np.zeros((len(pred.counts), int(pred.counts.max(initial=0))), dtype=bool)
-        for rows in _chunks(pred.counts, ignore.counts):
-            p, regions = pred.padded(rows), ignore.padded(rows)
-            # |P ∩ R| / |P|, COCO's rule for crowds: a prediction may be a part of what the region holds
-            share = pairwise_ioa(regions, p).max(axis=1)
-            covered[rows, : p.shape[1]] = share >= self.iou_threshold
-        return covered
-
     def _match(
         self,
         pred: BoxBatch,
         gt: BoxBatch,
         scores: Array,
         rows: NDArray[np.intp],
-        covered: NDArray[np.bool_] | None,
+        covered: Array,
         labels: LabelCodes | None,
     ) -> MatchedBatch:
         p, g = pred.padded(rows), gt.padded(rows)
         iou = pairwise_iou(p, g)
-        pred_labels = gt_labels = agree = ignored = None
+        pred_labels = gt_labels = agree = None
         if labels is not None:
             pred_labels, gt_labels = pad(labels.pred, pred.counts, rows), pad(labels.gt, gt.counts, rows)
             agree = labels.agree(pred_labels[:, :, None], gt_labels[:, None, :])
@@ -412,14 +403,11 @@ class BoxReward(ABC):
         if pred_labels is not None and gt_labels is not None and agree is not None:
             counts_for = np.where(matched >= 0, matched, agree.argmax(axis=2))
             pred_labels = np.where(agree.any(axis=2), np.take_along_axis(gt_labels, counts_for, axis=1), pred_labels)
-        n = pred.counts[rows]
-        if covered is not None:
-            ignored = covered[rows, : p.shape[1]] & (matched < 0)
-            n = n - ignored.sum(axis=1)
+        ignored = is_ignored(covered[rows, : p.shape[1]], matched >= 0, self.iou_threshold)
         return MatchedBatch(
             pred=p,
             gt=g,
-            n=n,
+            n=pred.counts[rows] - ignored.sum(axis=1),
             m=gt.counts[rows],
             tp=(matched >= 0).sum(axis=1),
             matched=matched,
@@ -430,6 +418,16 @@ class BoxReward(ABC):
             pred_labels=pred_labels,
             gt_labels=gt_labels,
         )
+
+
+def _covered_shares(pred: BoxBatch, ignore: BoxBatch | None) -> Array:
+    """Of each prediction, (b, n), the largest share that one ignore region of its film covers."""
+    shares = np.zeros((len(pred.counts), int(pred.counts.max(initial=0))))
+    if ignore is not None:
+        for rows in _chunks(pred.counts, ignore.counts):
+            p = pred.padded(rows)
+            shares[rows, : p.shape[1]] = covered_share(p, ignore.padded(rows))
+    return shares
 
 
 def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:

@@ -30,12 +30,12 @@ from grounding_rewards.columns import (
 )
 from grounding_rewards.legal import check_word
 from grounding_rewards.parsing import (
-    BROKEN_BOXES,
     REJECT_REASONS,
     STATUSES,
     BoxFormat,
     ParsedBoxes,
     RawBoxes,
+    broken_boxes,
     format_boxes,
     get_box_format,
     read_boxes,
@@ -657,13 +657,7 @@ def _with_broken_boxes(
 
     It matches nothing and counts as a false positive, as a well-formed wrong box would: breaking a box never pays.
     """
-    broken = np.array(
-        [
-            sum(raw.rejected.get(reason, 0) for reason in BROKEN_BOXES) if raw.rejected and raw.coords else 0
-            for raw in raws
-        ],
-        dtype=np.int64,
-    )
+    broken = np.array([broken_boxes(raw.rejected, len(raw.labels)) for raw in raws], dtype=np.int64)
     if not broken.any():
         return pred, scores, labels
     ends = np.repeat(np.cumsum(pred.counts), broken)

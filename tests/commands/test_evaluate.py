@@ -124,7 +124,7 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
              "width": 1000, "height": 1000, "patient_id": f"p{i // 2}"}
         )  # fmt: skip
     log = log_of(tmp_path / "log.jsonl", rows)
-    options = ["--completions", log, "--box-format", "qwen3-vl", "--labels", "synonyms", "--interpolation", "all-point"]
+    options = ["--completions", log, "--box-format", "qwen3-vl", "--labels", "synonyms", "--interpolation", "all"]
     options += ["--iou", 0.5, 0.65, "--sizes", "coco"]
     assert evaluate(*options, "--nms", 0.5, "--out", tmp_path / "out") == 0
     found = figures(tmp_path / "out")

@@ -52,7 +52,7 @@ def test_labels_that_are_compared_as_one_are_one_row(words: list[str], labels: s
             assert estimate == pytest.approx(expected[same][key])
 
 
-@pytest.mark.parametrize("interpolation", ["101-point", "all-point", "11-point"])
+@pytest.mark.parametrize("interpolation", ["101", "all", "11"])
 def test_average_precision_of_labels_is_what_map_is_the_mean_of(interpolation: str) -> None:
     films = random_films(5)
     found = measured(films, interpolation=interpolation)

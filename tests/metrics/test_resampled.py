@@ -22,7 +22,7 @@ def test_resamples_are_those_of_ratios() -> None:
         type(film)(film.id, 400, 400, gt=film.gt, gt_labels=film.gt_labels, pred=film.gt[:1], pred_scores=[0.9])
         for film in films
     ]
-    ap = average_precision_estimate(films, [0.5], labels="ignore", interpolation="all-point", resamples=500, seed=3)
+    ap = average_precision_estimate(films, [0.5], labels="ignore", interpolation="all", resamples=500, seed=3)
     recall = ratio_estimates(detection_sums(films), resamples=500, seed=3)["recall_50"]
     assert ap.estimate == pytest.approx(recall)
 
