@@ -12,12 +12,13 @@ although the true share may differ: with n films and no event, it can still be a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+from grounding_rewards.metrics.estimates import Estimate
 
 Array = NDArray[np.float64]
 _Key = TypeVar("_Key")
@@ -26,38 +27,6 @@ RESAMPLES = 5_000
 
 # Counts that are in memory at once: 32 MB of float64.
 _CELLS = 1 << 22
-
-
-class Estimate(NamedTuple):
-    """A figure and the ends of its 95 % interval; all three are NaN where there is nothing to measure."""
-
-    value: float
-    low: float
-    high: float
-
-
-#: Figures by key.
-Figures = dict[str, Estimate]
-
-
-def finite_or_none(value: float) -> float | None:
-    """A number as JSON has it, which knows neither NaN nor infinity.
-
-    Example:
-        >>> finite_or_none(0.5), finite_or_none(float("nan"))
-        (0.5, None)
-    """
-    return float(value) if math.isfinite(value) else None
-
-
-def estimate_as_json(estimate: Sequence[float]) -> dict[str, float | None]:
-    """A figure and the ends of its interval as plain values.
-
-    Example:
-        >>> estimate_as_json(Estimate(0.5, 0.4, float("nan")))
-        {'value': 0.5, 'low': 0.4, 'high': None}
-    """
-    return dict(zip(Estimate._fields, map(finite_or_none, estimate), strict=True))
 
 
 def resampling_counts(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Array:

@@ -42,13 +42,12 @@ from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.answers import UNNAMED
 from grounding_rewards.metrics.bootstrap import (
     RESAMPLES,
-    Estimate,
-    finite_or_none,
     percentile_interval,
     ratios,
     resampled_sums,
     sum_by_group,
 )
+from grounding_rewards.metrics.estimates import Estimate, finite_or_none, format_interval, format_value
 from grounding_rewards.metrics.film_figures import (
     BoxGroups,
     FilmFigure,
@@ -60,7 +59,6 @@ from grounding_rewards.metrics.film_figures import (
 from grounding_rewards.metrics.ranked_figures import RankedFigures
 from grounding_rewards.metrics.ranking import FILM_AREAS, Area
 from grounding_rewards.metrics.resampled import resampled_difference
-from grounding_rewards.report.tables import format_interval, format_value
 
 Array = NDArray[np.float64]
 

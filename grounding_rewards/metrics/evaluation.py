@@ -32,11 +32,12 @@ from grounding_rewards.metrics.average_precision import (
     average_precision_estimate,
     precision_recall_curve,
 )
-from grounding_rewards.metrics.bootstrap import Estimate, Figures, estimate_as_json, ratio_estimates
+from grounding_rewards.metrics.bootstrap import ratio_estimates
 from grounding_rewards.metrics.calibration import calibration
 from grounding_rewards.metrics.coco import coco_figures
 from grounding_rewards.metrics.confusion import confusion
 from grounding_rewards.metrics.counts import detection_sums
+from grounding_rewards.metrics.estimates import Estimate, Figures, estimate_as_json
 from grounding_rewards.metrics.film_figures import (
     MATCHING,
     FilmFigure,
@@ -50,7 +51,6 @@ from grounding_rewards.metrics.froc import froc_curve
 from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
 from grounding_rewards.metrics.ranked_figures import AP_THRESHOLDS, KINDS, RankedFigures, compares_labels
 from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area, label_name
-from grounding_rewards.report.tables import Row
 
 Array = NDArray[np.float64]
 
@@ -116,11 +116,6 @@ class Group(NamedTuple):
     boxes: int
     figures: Figures
 
-    @property
-    def row(self) -> Row:
-        """The group as a row of a table."""
-        return Row(f"{self.name} ({self.boxes})", self.figures)
-
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -159,11 +154,6 @@ class Evaluation:
     average_precision_by: str
     robustness: tuple[RobustnessPoint, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def headline(self) -> list[Row]:
-        """The figures of all systems, as rows of a table."""
-        return [Row(name, figures) for name, figures in self.systems.items()]
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values; null where there is nothing to measure."""

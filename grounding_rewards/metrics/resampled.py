@@ -13,7 +13,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.metrics.bootstrap import Estimate, percentile_interval
+from grounding_rewards.metrics.bootstrap import percentile_interval
+from grounding_rewards.metrics.estimates import Estimate
 
 Array = NDArray[np.float64]
 

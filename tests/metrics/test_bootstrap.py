@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from grounding_rewards.metrics import bootstrap
 from grounding_rewards.metrics.bootstrap import (
-    Estimate,
     difference_estimates,
     percentile_interval,
     ratio_estimates,
@@ -21,6 +20,7 @@ from grounding_rewards.metrics.bootstrap import (
     resampling_counts,
     sum_by_group,
 )
+from grounding_rewards.metrics.estimates import Estimate
 
 
 def means(values: list[float]) -> np.ndarray:
