@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grounding_rewards.commands.score import parameters_from_option
 from grounding_rewards.data.versions import package_versions
 from grounding_rewards.exchange.names import model_name
+from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.parsing import box_format_from_option
 
 if TYPE_CHECKING:
@@ -121,7 +122,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="film",
         help="sizes of boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
     )
-    measures.add_argument("--resamples", type=int, default=2_000, metavar="N", help="of the bootstrap; default: 2000")
+    measures.add_argument(
+        "--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap; default: %(default)s"
+    )
     measures.add_argument("--seed", type=int, default=0, help="of bootstrap, samples and attacks; default: 0")
     generation = parser.add_argument_group("how a model is asked")
     generation.add_argument("--samples", type=int, default=0, metavar="K", help="sampled answers beside the greedy one")

@@ -32,7 +32,7 @@ from grounding_rewards.metrics.average_precision import (
     average_precision_estimate,
     precision_recall_curve,
 )
-from grounding_rewards.metrics.bootstrap import ratio_estimates
+from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, RESAMPLES, ratio_estimates
 from grounding_rewards.metrics.calibration import calibration
 from grounding_rewards.metrics.coco import coco_figures
 from grounding_rewards.metrics.confusion import confusion
@@ -57,7 +57,6 @@ Array = NDArray[np.float64]
 # COCO's own code has a cell for every film and label; beyond this many, ours, which is equal to it, does the work.
 _COCO_CELLS = 5_000_000
 
-RESAMPLES = 2_000
 #: The sizes that boxes are told apart by: parts of the film's area, or COCO's, in pixels of the film.
 SIZES: dict[str, dict[str, Area]] = {
     "film": FILM_AREAS,
@@ -87,7 +86,7 @@ class Measures:
         interpolation: of average precision: `101-point`, `all-point` or `11-point`.
         iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
         sizes: of boxes: a key of :data:`SIZES`.
-        resamples: of the bootstrap.
+        resamples: of the bootstrap; of figures that go by a ranking at most :data:`RANKED_RESAMPLES`.
         seed: of the bootstrap.
     """
 
@@ -255,13 +254,19 @@ def write_evaluation(path: Path, evaluation: Evaluation) -> None:
 def _figures(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> dict[str, Estimate]:
-    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    drawn, drawn_anew = _drawn(measures, groups)
     areas = segmentation_areas(films)
     found = ratio_estimates(film_sums(films, labels=measures.labels, areas=areas), **drawn)
-    by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn)
+    by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn_anew)
     found |= {key: one.estimate for key, one in by_rank.items()}
     segmentation = segmentation_estimates(areas, **drawn)
     return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
+
+
+def _drawn(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How ratios of sums are resampled, and how figures that are worked out anew on every resampling."""
+    drawn = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    return drawn, {**drawn, "resamples": min(measures.resamples, RANKED_RESAMPLES)}
 
 
 def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str) -> dict[str, FilmFigure]:
@@ -317,7 +322,7 @@ def _by_label(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
-    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    drawn, drawn_anew = _drawn(measures, groups)
     compared = dict(ranked.average_precisions).get("map")
     boxes = dict(islice(label_groups(films, compared or "exact").items(), _MOST_LABELS))
     if not boxes:
@@ -329,7 +334,7 @@ def _by_label(
         by_label = {name: detection_sums(films, matching=MATCHING, labels=compared, label=name) for name in boxes}
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(
-            films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn
+            films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn_anew
         )
     found: dict[str, Figures] = defaultdict(dict)
     for (name, key), estimate in ratio_estimates(sums, **drawn).items():
@@ -343,8 +348,8 @@ def _by_label(
 def _by_size(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
-    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
-    common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn}
+    drawn, drawn_anew = _drawn(measures, groups)
+    common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn_anew}
     for name, area in SIZES[measures.sizes].items():
         sums = detection_sums(films, matching=MATCHING, labels=measures.labels, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
