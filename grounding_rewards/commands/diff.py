@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.metrics.answered_film import read_answered
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.comparison import MAIN_FIGURE, Change, Group, RunDifference, compare_runs, format_p
-from grounding_rewards.report.tables import NOTHING, format_interval, format_value, markdown_table
+from grounding_rewards.metrics.estimates import NOTHING, format_interval, format_value
+from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grounding_rewards.commands.score import parameters_from_option
 from grounding_rewards.data.versions import package_versions
 from grounding_rewards.exchange.names import model_name
+from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS
 
@@ -123,7 +124,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="film",
         help="sizes of boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
     )
-    measures.add_argument("--resamples", type=int, default=2_000, metavar="N", help="of the bootstrap; default: 2000")
+    measures.add_argument(
+        "--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap; default: %(default)s"
+    )
     measures.add_argument("--seed", type=int, default=0, help="of bootstrap, samples and attacks; default: 0")
     generation = parser.add_argument_group("how a model is asked")
     generation.add_argument("--samples", type=int, default=0, metavar="K", help="sampled answers beside the greedy one")
@@ -445,6 +448,7 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
     from grounding_rewards.metrics.evaluation import write_evaluation
     from grounding_rewards.report.evaluation_diagrams import write_diagrams
     from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
+    from grounding_rewards.report.tables import Row
 
     found, films = measured
     page = EvaluationPage(
@@ -453,13 +457,13 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
         films=films,
         reward=asked.reward.name,
         load_image=asked.answers.load_image,
-        headline=found.headline,
+        headline=[Row(name, figures) for name, figures in found.systems.items()],
         headings=found.headings,
         definitions=found.definitions,
         lower_is_better=found.lower_is_better,
         unranked=found.unranked,
-        per_label=[group.row for group in found.per_label],
-        per_size=[group.row for group in found.per_size],
+        per_label=[Row(f"{group.name} ({group.boxes})", group.figures) for group in found.per_label],
+        per_size=[Row(f"{group.name} ({group.boxes})", group.figures) for group in found.per_size],
         pr_curves=found.pr_curves,
         froc_curves=found.froc_curves,
         calibration=found.calibration,
@@ -503,7 +507,7 @@ def figure_table(evaluation: Evaluation) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from grounding_rewards.report.tables import format_interval, format_value
+    from grounding_rewards.metrics.estimates import format_interval, format_value
 
     table = Table(
         title=_subtitle(evaluation.facts),
@@ -528,7 +532,7 @@ def robustness_table(points: Sequence[RobustnessPoint]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from grounding_rewards.report.tables import format_interval, format_value
+    from grounding_rewards.metrics.estimates import format_interval, format_value
 
     headings = ("robust accuracy", "attack success rate", "right answers lost", "mean IoU")
     table = Table(title="Changed films", title_justify="left", box=box.SIMPLE_HEAD)

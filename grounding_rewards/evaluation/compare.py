@@ -11,8 +11,8 @@ from itertools import product
 from pathlib import Path
 
 from grounding_rewards.evaluation.summary import AFTER, BEFORE, DIFFERENCE, read_figures
-from grounding_rewards.metrics.bootstrap import Estimate, Figures
-from grounding_rewards.report.tables import format_interval, format_value, markdown_table
+from grounding_rewards.metrics.estimates import Estimate, Figures, format_interval, format_value
+from grounding_rewards.report.tables import markdown_table
 
 _HEADER = (
     "reward",

@@ -11,13 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.evaluation.figures import FIGURES, run_sums
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
-from grounding_rewards.metrics.bootstrap import (
-    Estimate,
-    Figures,
-    difference_estimates,
-    estimate_as_json,
-    ratio_estimates,
-)
+from grounding_rewards.metrics.bootstrap import difference_estimates, ratio_estimates
+from grounding_rewards.metrics.estimates import Estimate, Figures, estimate_as_json
 from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.report.curves import draw_curves
 from grounding_rewards.report.page import PageAnswer, PageFilm, Tile, choose_films, render_page

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import RESAMPLES, resampling_counts
+from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, blocks, percentile_interval, resampling_counts
 from grounding_rewards.metrics.cumulated import cumulated, curve_points, ratio, totals
 from grounding_rewards.metrics.parts import Curve
 from grounding_rewards.metrics.ranking import Area, RankedBoxes, group_numbers, rank_boxes, rank_one_label
-from grounding_rewards.metrics.resampled import Resampled, blocks, percentile_interval
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
 
 Array = NDArray[np.float64]

@@ -31,10 +31,11 @@ from grounding_rewards.metrics.average_precision import (
     average_precision_estimate,
     precision_recall_curve,
 )
-from grounding_rewards.metrics.bootstrap import Estimate, Figures, estimate_as_json, ratio_estimates
+from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, RESAMPLES, ratio_estimates
 from grounding_rewards.metrics.calibration import calibration
 from grounding_rewards.metrics.confusion import confusion
 from grounding_rewards.metrics.counts import detection_sums
+from grounding_rewards.metrics.estimates import Estimate, Figures, estimate_as_json
 from grounding_rewards.metrics.film_figures import (
     MATCHING,
     FilmFigure,
@@ -48,11 +49,9 @@ from grounding_rewards.metrics.froc import froc_curve
 from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
 from grounding_rewards.metrics.ranked_figures import AP_THRESHOLDS, RankedFigures, compares_labels
 from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area, label_name
-from grounding_rewards.report.tables import Row
 
 Array = NDArray[np.float64]
 
-RESAMPLES = 2_000
 #: The sizes that boxes are told apart by: parts of the film's area, or COCO's, in pixels of the film.
 SIZES: dict[str, dict[str, Area]] = {
     "film": FILM_AREAS,
@@ -82,7 +81,7 @@ class Measures:
         interpolation: of average precision: `101`, `all` or `11`.
         iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
         sizes: of boxes: a key of :data:`SIZES`.
-        resamples: of the bootstrap.
+        resamples: of the bootstrap; of figures that go by a ranking at most :data:`RANKED_RESAMPLES`.
         seed: of the bootstrap.
     """
 
@@ -109,11 +108,6 @@ class Group(NamedTuple):
     name: str
     boxes: int
     figures: Figures
-
-    @property
-    def row(self) -> Row:
-        """The group as a row of a table."""
-        return Row(f"{self.name} ({self.boxes})", self.figures)
 
 
 @dataclass(frozen=True)
@@ -151,11 +145,6 @@ class Evaluation:
     confusion: Confusion | None
     robustness: tuple[RobustnessPoint, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def headline(self) -> list[Row]:
-        """The figures of all systems, as rows of a table."""
-        return [Row(name, figures) for name, figures in self.systems.items()]
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values; null where there is nothing to measure."""
@@ -253,13 +242,19 @@ def write_evaluation(path: Path, evaluation: Evaluation) -> None:
 def _figures(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> dict[str, Estimate]:
-    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    drawn, drawn_anew = _drawn(measures, groups)
     areas = segmentation_areas(films)
     found = ratio_estimates(film_sums(films, labels=measures.labels, areas=areas), **drawn)
-    by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn)
+    by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn_anew)
     found |= {key: one.estimate for key, one in by_rank.items()}
     segmentation = segmentation_estimates(areas, **drawn)
     return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
+
+
+def _drawn(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How ratios of sums are resampled, and how figures that are worked out anew on every resampling."""
+    drawn = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    return drawn, {**drawn, "resamples": min(measures.resamples, RANKED_RESAMPLES)}
 
 
 def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str) -> dict[str, FilmFigure]:
@@ -285,7 +280,7 @@ def _by_label(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
-    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    drawn, drawn_anew = _drawn(measures, groups)
     compared = dict(ranked.average_precisions).get("map")
     boxes = dict(islice(label_groups(films, compared or "exact").items(), _MOST_LABELS))
     if not boxes:
@@ -297,7 +292,7 @@ def _by_label(
         by_label = {name: detection_sums(films, matching=MATCHING, labels=compared, label=name) for name in boxes}
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(
-            films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn
+            films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn_anew
         )
     found: dict[str, Figures] = defaultdict(dict)
     for (name, key), estimate in ratio_estimates(sums, **drawn).items():
@@ -311,8 +306,8 @@ def _by_label(
 def _by_size(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
-    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
-    common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn}
+    drawn, drawn_anew = _drawn(measures, groups)
+    common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn_anew}
     for name, area in SIZES[measures.sizes].items():
         sums = detection_sums(films, matching=MATCHING, labels=measures.labels, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())

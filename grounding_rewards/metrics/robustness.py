@@ -30,7 +30,8 @@ import numpy as np
 
 from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import RESAMPLES, Array, Estimate, ratio_estimates
+from grounding_rewards.metrics.bootstrap import RESAMPLES, Array, ratio_estimates
+from grounding_rewards.metrics.estimates import Estimate
 from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.parsing import broken_boxes
 from grounding_rewards.rewards.grounding import GroundingReward

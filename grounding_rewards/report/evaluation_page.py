@@ -27,17 +27,11 @@ from numpy.typing import NDArray
 
 from grounding_rewards.data.film_rows import small_film
 from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.estimates import NOTHING, format_interval, format_value
 from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
 from grounding_rewards.report.evaluation_diagrams import Diagram, diagrams, robustness_rows
-from grounding_rewards.report.tables import (
-    NOTHING,
-    Row,
-    format_interval,
-    format_value,
-    html_table,
-    measured_columns,
-)
+from grounding_rewards.report.tables import Row, html_table, measured_columns
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import to_pixel, valid_boxes
+from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.parsing import (
     REJECT_REASONS,
     STATUSES,
@@ -23,7 +24,6 @@ from grounding_rewards.parsing import (
 )
 from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.parsing.scope import find_answer
-from grounding_rewards.report.tables import NOTHING
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import completion_text, get_reward
 from grounding_rewards.space_check import SpaceCheck, SpaceWarning, check_space, film_sizes

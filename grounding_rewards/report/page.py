@@ -16,7 +16,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from grounding_rewards.report.tables import Interval, Row, format_interval, format_value, html_table
+from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
+from grounding_rewards.report.tables import Row, html_table
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -76,9 +77,9 @@ class Tile:
     """One figure at the top of the page."""
 
     heading: str
-    before: Interval
-    after: Interval
-    difference: Interval
+    before: Estimate
+    after: Estimate
+    difference: Estimate
     lower_is_better: bool = False
 
 

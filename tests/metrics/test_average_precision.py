@@ -25,9 +25,8 @@ from grounding_rewards.metrics.average_precision import (
     mean_average_precision,
     precision_recall_curve,
 )
-from grounding_rewards.metrics.bootstrap import resampling_counts
+from grounding_rewards.metrics.bootstrap import resampled_difference, resampling_counts
 from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS
-from grounding_rewards.metrics.resampled import resampled_difference
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import AveragePrecisionReward
 from tests.conftest import valid_box_lists

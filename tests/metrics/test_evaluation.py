@@ -96,7 +96,7 @@ def test_labels_of_answers_that_state_them() -> None:
         film("b", pred_labels=["nodule"]),
         film("c", gt_labels=["nodule"], pred_labels=["nodule"]),
     ]
-    rows = {group.row.name: group.figures for group in evaluate({"model": films}, MEASURES).per_label}
+    rows = {f"{group.name} ({group.boxes})": group.figures for group in evaluate({"model": films}, MEASURES).per_label}
     assert list(rows) == ["mass (2)", "nodule (1)"]
     assert rows["mass (2)"]["recall_50"].value == 0.5
     assert rows["nodule (1)"]["precision_50"].value == 0.5
@@ -105,7 +105,7 @@ def test_labels_of_answers_that_state_them() -> None:
 
 def test_labels_of_answers_that_state_none_are_the_references() -> None:
     films = [film("a"), film("b", gt_labels=["nodule"], pred=[[0, 0, 40, 12]])]
-    rows = {group.row.name: group.figures for group in evaluate({"model": films}, MEASURES).per_label}
+    rows = {f"{group.name} ({group.boxes})": group.figures for group in evaluate({"model": films}, MEASURES).per_label}
     assert rows["mass (1)"]["mean_iou"].value == pytest.approx(0.8)
     assert rows["nodule (1)"]["recall_50"].value == 0
     assert "precision_50" not in rows["nodule (1)"]
@@ -113,7 +113,7 @@ def test_labels_of_answers_that_state_none_are_the_references() -> None:
 
 def test_sizes_are_parts_of_the_film() -> None:
     films = [film("a"), film("b", gt=[[0, 0, 5, 5]], pred=[[0, 0, 5, 5]])]
-    rows = {group.row.name: group.figures for group in evaluate({"model": films}, MEASURES).per_size}
+    rows = {f"{group.name} ({group.boxes})": group.figures for group in evaluate({"model": films}, MEASURES).per_size}
     assert list(rows) == ["below 1 % of the film (1)", "above 10 % of the film (1)"]
     assert rows["below 1 % of the film (1)"]["mean_iou"].value == 1
 
