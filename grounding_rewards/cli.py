@@ -194,7 +194,7 @@ def _pixels(text: str) -> float:
 def _inspect(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from grounding_rewards.data.completions import read_completions
+    from grounding_rewards.data.completion_logs import read_completions
     from grounding_rewards.report.inspection import inspect_completions, print_inspection
 
     completions, rows = read_completions(options.log, text_column=options.text_column)

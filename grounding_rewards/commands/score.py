@@ -1,6 +1,6 @@
 """Score a file of completions without a model: text in, every component of every reward out.
 
-The file is .jsonl, .csv (both also .gz), .parquet or .json. A row has the completion (column completion, text,
+The file is .jsonl, .json or .csv (also .gz), or .parquet. A row has the completion (column completion, text,
 response, output or answer) and what it is scored against: boxes (x1, y1, x2, y2 in original pixels), and, as far as
 the box format and the rewards need them, width, height, resized_width, resized_height, labels, ignore_boxes,
 reader_boxes and box_format. `grounding-rewards evaluate` writes such files.

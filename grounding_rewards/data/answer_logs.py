@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.completions import read_completions
+from grounding_rewards.data.completion_logs import read_completions
 from grounding_rewards.data.dicom import read_dicom
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
@@ -81,8 +81,8 @@ def read_log(
     """Read a log of completions, beside the films that they are about.
 
     Args:
-        paths: files or folders, see :func:`grounding_rewards.data.completions.read_completions`. Several rows with one
-            `id` are several answers to one film, the first of which is judged.
+        paths: files or folders, as :func:`grounding_rewards.data.completion_logs.read_completions` takes them. Several
+            rows with one `id` are several answers to one film, the first of which is judged.
         dataset: the films; without it the rows of the log have `boxes`, `width` and `height`. Films and rows belong
             together by `id`, or, where the log has none, by their order.
         text_column: the column with the completions.

@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.data.completion_blocks import Block, find_text_column, read_blocks
+from grounding_rewards.data.completion_logs import Block, find_text_column, read_blocks
 from grounding_rewards.data.workers import map_in_order, worker_pool
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
@@ -66,7 +66,7 @@ def score_file(
     complete.
 
     Args:
-        path: what :func:`grounding_rewards.data.completion_blocks.read_blocks` takes; its rows have the columns that
+        path: what :func:`grounding_rewards.data.completion_logs.read_blocks` takes; its rows have the columns that
             rewards read: ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
         out: a file that ends in .parquet or .jsonl, another one than that; its folder is made.
         rewards: what to score by, all with the same box format.

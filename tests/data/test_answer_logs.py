@@ -9,6 +9,8 @@ import pytest
 from PIL import Image
 
 from grounding_rewards.data.answer_logs import light_rows, load_dataset_image, read_log, readers_agreement
+from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.rewards.grounding import get_reward
 
 
 def write(path: Path, *rows: dict) -> list[Path]:
@@ -27,6 +29,14 @@ def test_a_log_that_knows_its_films(tmp_path):
     assert [row["id"] for row in answers.rows] == ["a", "b"]
     assert answers.texts == [["[]", "again"], ["x"]]
     assert answers.load_image(0) is None
+
+
+def test_a_csv_log_with_labels_is_evaluated_as_it_is_scored(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text('id,completion,boxes,labels,width,height\na,[],"[[0, 0, 5, 5]]","[""nodule""]",10,20\n')
+    answers = read_log([log])
+    films = read_answers(answers.rows, answers.texts, get_reward("R4", box_format="qwen3-vl"))
+    assert films[0].gt_labels == ("nodule",)
 
 
 def test_two_films_of_one_name_are_refused(tmp_path):

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grounding_rewards import cli
-from grounding_rewards.data import completion_blocks
+from grounding_rewards.data import completion_logs
 from grounding_rewards.data import score_file as score
 from grounding_rewards.data.score_file import score_file
 from grounding_rewards.rewards.grounding import get_reward
@@ -48,7 +48,7 @@ def read(path: Path) -> list[dict[str, Any]]:
 def test_rows_come_out_in_order_with_what_details_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, processes: int
 ) -> None:
-    monkeypatch.setattr(completion_blocks, "_BYTES", 2000)
+    monkeypatch.setattr(completion_logs, "_BYTES", 2000)
     monkeypatch.setattr(score, "_ROW_GROUP", 64)
     given = rows(200)
     rewards = [get_reward(name, box_format="qwen3-vl") for name in NAMES]
@@ -168,7 +168,7 @@ def test_the_folder_of_the_output_is_made(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_wrong_space_is_noticed_once(tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completion_blocks, "_BYTES", 2000)
+    monkeypatch.setattr(completion_logs, "_BYTES", 2000)
     gt = [[100 + 9 * k, 200 + 7 * k, 700 + 9 * k, 900 + 7 * k] for k in range(100)]
     given = [
         {"text": json.dumps([{"bbox_2d": box}]), "boxes": [box], "width": 2000, "height": 2000, "id": k}
