@@ -227,7 +227,8 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _ask_model(options: argparse.Namespace) -> _Asked | None:
-    from grounding_rewards.data.answer_logs import Answers, light_rows, load_dataset_image
+    from grounding_rewards.data.answer_logs import Answers
+    from grounding_rewards.data.load import light_rows, load_dataset_image
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.evaluation.answers import reads_special_tokens
     from grounding_rewards.evaluation.run import Films, prepare_task
@@ -346,12 +347,12 @@ def _read_log(options: argparse.Namespace) -> _Asked:
 
 
 def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
-    from grounding_rewards.data.answer_logs import load_rows
+    from grounding_rewards.data.load import light_rows, load_split
 
     if options.dataset is None or options.train_split == _NO_SPLIT:
         return None
     try:
-        return load_rows(options.dataset, options.train_split)
+        return light_rows(load_split(options.dataset, options.train_split))
     except ValueError as error:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 
@@ -389,7 +390,7 @@ def _measure(
     training: Sequence[Mapping[str, Any]] | None,
     told: Callable[[str], None],
 ) -> Measured:
-    from grounding_rewards.data.answer_logs import readers_agreement
+    from grounding_rewards.data.prepare.manifest import readers_agreement
     from grounding_rewards.metrics.answers import baseline_systems, read_answers
     from grounding_rewards.metrics.evaluation import evaluate
 

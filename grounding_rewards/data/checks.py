@@ -37,8 +37,6 @@ _TOLERANCE = 1e-6
 # Below this part of the full reward, what the rounding of a format costs is worth a warning.
 _FINE_ENOUGH = 0.9
 
-Row = Mapping[str, Any]
-
 
 def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "train_dataset") -> None:
     """Raise one error that names every row on which `reward` could not be trained.
@@ -111,7 +109,7 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
         raise ValueError(_message(rows, problems, "sizes, boxes and labels that fit the film", name))
 
 
-def row_problems(row: Row, reward: GroundingReward | None = None) -> Iterator[str]:
+def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) -> Iterator[str]:
     """What is wrong with the columns and the geometry of one row, one sentence each; nothing for a sound row.
 
     Args:
@@ -144,10 +142,10 @@ class _Reference(NamedTuple):
 
     number: int
     reader: str
-    row: Row
+    row: Mapping[str, Any]
 
 
-def _references(number: int, row: Row) -> list[_Reference]:
+def _references(number: int, row: Mapping[str, Any]) -> list[_Reference]:
     if row.get("reader_boxes") is None:
         return [_Reference(number, "", row)]
     labels = row.get("reader_labels")
@@ -180,7 +178,7 @@ def _box_problems(boxes: Sequence[Any], width: Any, height: Any) -> Iterator[str
             yield f"box {index} {problem}"
 
 
-def _reader_problems(row: Row, width: Any, height: Any) -> Iterator[str]:
+def _reader_problems(row: Mapping[str, Any], width: Any, height: Any) -> Iterator[str]:
     readers, labels = row.get("reader_boxes"), row.get("reader_labels")
     if readers is None:
         if labels is not None:
@@ -201,7 +199,7 @@ def _reader_problems(row: Row, width: Any, height: Any) -> Iterator[str]:
         yield from (f"reader {index}: {problem}" for problem in _box_problems(boxes, width, height))
 
 
-def _label_problems(row: Row) -> Iterator[str]:
+def _label_problems(row: Mapping[str, Any]) -> Iterator[str]:
     """What the labels lack for a reward that compares them."""
     column = "labels" if row.get("reader_boxes") is None else "reader_labels"
     labels = row.get(column)
@@ -214,7 +212,7 @@ def _label_problems(row: Row) -> Iterator[str]:
         yield f"{blank} of {len(named)} in {column} {'is' if blank == 1 else 'are'} blank, which the reward compares"
 
 
-def gold_problems(rows: Sequence[Row], reward: GroundingReward) -> list[list[str]]:
+def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[list[str]]:
     """What each row's own ground truth loses when it is written in the box format and scored, one sentence each.
 
     Args:
@@ -282,7 +280,7 @@ def _check_columns(columns: Iterable[str], name: str, *, needs_format: bool) -> 
         )
 
 
-def _size_problems(row: Row) -> Iterator[str]:
+def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
     for column in _GEOMETRY_COLUMNS:
         value = row.get(column)
         if value is None:
@@ -318,7 +316,7 @@ def _box_problem(box: Any, width: Any, height: Any) -> str | None:
     return None
 
 
-def _format_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
+def _format_problems(row: Mapping[str, Any], reward: GroundingReward) -> Iterator[str]:
     if reward.box_format is None and row.get("box_format") is None:
         yield "box_format is missing"
         return
@@ -336,7 +334,7 @@ def _format_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
         yield f"resized_width and resized_height are missing, which the box format {box_format.name} counts in"
 
 
-def _box_format(row: Row, reward: GroundingReward) -> BoxFormat:
+def _box_format(row: Mapping[str, Any], reward: GroundingReward) -> BoxFormat:
     if reward.box_format is not None:
         return get_box_format(reward.box_format)
     if not isinstance(row["box_format"], str):
@@ -348,7 +346,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _score_gold(rows: Sequence[Row], reward: GroundingReward) -> list[ScoredCompletion]:
+def _score_gold(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[ScoredCompletion]:
     """What each row's own ground truth earns, written in the box format and read back."""
     if not rows:
         return []
@@ -356,7 +354,7 @@ def _score_gold(rows: Sequence[Row], reward: GroundingReward) -> list[ScoredComp
     return reward.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
 
 
-def _gold_problems(row: Row, scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
+def _gold_problems(row: Mapping[str, Any], scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
     """What a row's own ground truth loses when it is written in the box format."""
     box_format = _box_format(row, reward)
     gt, read = as_box_array(row["boxes"]), as_box_array(scored.parsed.boxes)
@@ -383,17 +381,19 @@ def _gold_problems(row: Row, scored: ScoredCompletion, reward: GroundingReward) 
         yield f"{earned} ({scored.reason})"
 
 
-def _full_reward(row: Row, reward: GroundingReward) -> float:
+def _full_reward(row: Mapping[str, Any], reward: GroundingReward) -> float:
     return _reward(row["boxes"], row["boxes"], row.get("labels"), row, reward)
 
 
-def _reward(boxes: Any, gt: Any, labels: Sequence[str | None] | None, row: Row, reward: GroundingReward) -> float:
+def _reward(
+    boxes: Any, gt: Any, labels: Sequence[str | None] | None, row: Mapping[str, Any], reward: GroundingReward
+) -> float:
     if not reward.compares_labels:
         return reward.score(boxes, gt)
     return reward.score(boxes, gt, pred_labels=labels, gt_labels=row["labels"])
 
 
-def _loss(row: Row, box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
+def _loss(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
     """Why one box, (1, 4), is not found again."""
     size = " x ".join(f"{side:.3g}" for side in box[0, 2:] - box[0, :2])
     crop = _crop(row, box_format)
@@ -405,7 +405,7 @@ def _loss(row: Row, box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
     return f"({size} pixels) {why}, IoU {pairwise_iou(read, box)[0, 0]:.2f} with itself"
 
 
-def _crop(row: Row, box_format: BoxFormat) -> Boxes | None:
+def _crop(row: Mapping[str, Any], box_format: BoxFormat) -> Boxes | None:
     """The part of the film, (1, 4), outside which the format has no numbers; None where it has them for all of it."""
     if box_format.space.frame != "cropped":
         return None
@@ -437,7 +437,7 @@ def _warn_of_coarse_rows(
     )
 
 
-def _message(rows: Sequence[Row], problems: Mapping[int, Sequence[str]], expected: str, name: str) -> str:
+def _message(rows: Sequence[Mapping[str, Any]], problems: Mapping[int, Sequence[str]], expected: str, name: str) -> str:
     lines = [
         f"row {number} (id {rows[number].get('id', '-')}): {'; '.join(found)}" for number, found in problems.items()
     ]

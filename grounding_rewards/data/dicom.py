@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -56,7 +56,8 @@ _PIXELS = (
     "PresentationLUTShape",
     "PixelData",
 )
-_SUFFIXES = (".dcm", ".dicom")
+#: How the names of DICOM files end.
+DICOM_SUFFIXES = (".dcm", ".dicom")
 _DTYPES: Mapping[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16}
 
 # What pydicom, highdicom and the decoders raise on broken files, NotImplementedError and KeyError among them.
@@ -109,6 +110,15 @@ class DicomFile(NamedTuple):
     file: str
     width: int
     height: int
+
+
+def is_dicom(path: str | PurePath) -> bool:
+    """Whether a file is called as DICOM files are.
+
+    >>> is_dicom("film.DCM"), is_dicom("film.png")
+    (True, False)
+    """
+    return PurePath(path).suffix.lower() in DICOM_SUFFIXES
 
 
 def read_dicom(path: str | Path, *, bits: int = 8) -> DicomFilm:
@@ -184,10 +194,10 @@ def dicom_folder(root: str | Path) -> Iterator[tuple[str, DicomFile]]:
     {'pa-256-0-3': DicomFile(file='pa-256-0-3.dcm', width=211, height=256)}
     """
     root = Path(root)
-    paths = sorted(path for path in root.rglob("*") if path.suffix.lower() in _SUFFIXES)
+    paths = sorted(path for path in root.rglob("*") if is_dicom(path))
     if not paths:
         raise ValueError(
-            f"Expected files that end in {' or '.join(_SUFFIXES)} for root, got none under {str(root)!r}. "
+            f"Expected files that end in {' or '.join(DICOM_SUFFIXES)} for root, got none under {str(root)!r}. "
             "Check the path."
         )
     seen: dict[str, Path] = {}

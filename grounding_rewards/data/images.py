@@ -1,10 +1,13 @@
-"""The sizes of images."""
+"""Images of films: opened, made small, and their sizes."""
 
 from __future__ import annotations
 
 import io
 import math
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.data.dicom import is_dicom, read_dicom
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -14,6 +17,57 @@ if TYPE_CHECKING:
 
 _EXIF_ORIENTATION = 0x0112
 _TURNED = (5, 6, 7, 8)
+
+
+def open_film(path: str | Path) -> Image:
+    """The image of a file; a DICOM film as the greys that `grounding-rewards prepare` stores.
+
+    Raises:
+        ValueError: the file is missing, or no image.
+
+    >>> open_film("film.png")
+    Traceback (most recent call last):
+    ...
+    ValueError: Expected an image in 'film.png', got [Errno 2] No such file or directory: 'film.png'. Mend the file, \
+or leave its name out.
+    """
+    from PIL import Image
+
+    if is_dicom(path):
+        return Image.fromarray(read_dicom(path).pixels)
+    try:
+        return Image.open(path)
+    except OSError as error:
+        raise ValueError(
+            f"Expected an image in {str(path)!r}, got {error}. Mend the file, or leave its name out."
+        ) from error
+
+
+def small_film(film: Image, side: int) -> Image:
+    """A thumbnail in 8-bit grey or colour; films of more bits are spread over the grey scale.
+
+    Args:
+        film: a PIL image of any mode; it stays as it is.
+        side: pixels that the thumbnail's longer side has at most.
+
+    Example:
+        >>> from PIL import Image
+        >>> film = small_film(Image.new("I;16", (300, 200)), 150)
+        >>> film.mode, film.size
+        ('L', (150, 100))
+    """
+    import numpy as np
+    from PIL.Image import fromarray
+
+    if film.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"):
+        film = film.convert("L" if film.mode in ("1", "L", "LA") else "RGB")
+        film.thumbnail((side, side))
+        return film
+    pixels = np.asarray(film, dtype=np.float64)
+    low, high = np.percentile(pixels, (0.5, 99.5))
+    film = fromarray(np.uint8(np.clip((pixels - low) / max(high - low, 1e-9), 0, 1) * 255))
+    film.thumbnail((side, side))
+    return film
 
 
 def image_size(image: Any) -> tuple[int, int]:
@@ -35,20 +89,10 @@ def image_size(image: Any) -> tuple[int, int]:
         return image.size
     source = image["path"] if image["bytes"] is None else io.BytesIO(image["bytes"])
     with Image.open(source) as opened:
-        return upright_size(opened)
-
-
-def upright_size(opened: Image) -> tuple[int, int]:
-    """Width and height of an opened image file after its EXIF rotation, without decoding its pixels.
-
-    >>> from PIL import Image
-    >>> upright_size(Image.new("L", (30, 20)))
-    (30, 20)
-    """
-    # Asked for its EXIF data, a PNG file without any in front of the pixels decodes them all to look behind.
-    exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
-    turned = exif.get(_EXIF_ORIENTATION, 1) in _TURNED
-    return (opened.height, opened.width) if turned else opened.size
+        # Asked for its EXIF data, a PNG file without any in front of the pixels decodes them all to look behind.
+        exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
+        turned = exif.get(_EXIF_ORIENTATION, 1) in _TURNED
+        return (opened.height, opened.width) if turned else opened.size
 
 
 def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:

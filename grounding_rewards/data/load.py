@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.data.film_folder import ANNOTATIONS, load_films
+from grounding_rewards.data.images import stored_images
 from grounding_rewards.data.prepare.manifest import MANIFEST, split_files
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from PIL.Image import Image
 
 SYNTHETIC = "synthetic"
 """The name of the films that `grounding_rewards.data.synthetic` draws."""
@@ -45,14 +48,35 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
     return loaded if films is None else loaded.select(range(min(films, loaded.num_rows)))
 
 
+def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
+    """The rows of a dataset without prompt and image, with the column `image_path` where its images are files.
+
+    >>> sorted(light_rows(load_split("synthetic", "test", films=1))[0])
+    ['boxes', 'height', 'id', 'labels', 'width']
+    """
+    from datasets import Image
+
+    heavy = [name for name in ("prompt", "image") if name in dataset.column_names]
+    rows: list[dict[str, Any]] = dataset.remove_columns(heavy).to_list()
+    if isinstance(dataset.features.get("image"), Image):
+        for row, image in zip(rows, stored_images(dataset), strict=True):
+            # Images inside a parquet file keep the name of a file that is not there.
+            if image is not None and image["bytes"] is None and image["path"] and Path(image["path"]).is_file():
+                row["image_path"] = image["path"]
+    return rows
+
+
+def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
+    """The k-th film of a dataset, None where it has no images."""
+    return dataset[k]["image"] if "image" in dataset.column_names else None
+
+
 def _load_folder(folder: Path, split: str) -> Dataset:
     from datasets import DatasetDict, load_from_disk
 
     if (folder / MANIFEST).is_file():
         return _load_prepared(folder, split)
-    if (folder / "annotations.jsonl").is_file():
-        from grounding_rewards.data.films import load_films
-
+    if (folder / ANNOTATIONS).is_file():
         return load_films(folder, split)
     try:
         loaded = load_from_disk(str(folder))

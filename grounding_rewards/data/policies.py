@@ -47,7 +47,7 @@ class Reference(NamedTuple):
     reader_labels: list[list[str]]
 
 
-class _Row(NamedTuple):
+class _Drawn(NamedTuple):
     box: list[float]
     label: str
     phrase: str | None
@@ -238,11 +238,11 @@ def _ignore(record: FilmRecord, iou_threshold: float, min_readers: int | None) -
     if n <= 1:
         return _reference(record, _rows(record))
     needed = min(n, 2 if min_readers is None else min_readers)
-    chosen: list[_Row] = []
+    chosen: list[_Drawn] = []
     doubtful = _own_ignored(record)
     for (label, phrase), boxes, readers in _by_kind(record):
         kept, rest = agreed_boxes(boxes, readers, min_readers=needed, iou_threshold=iou_threshold)
-        chosen += [_Row(boxes[i].tolist(), label, phrase) for i in kept]
+        chosen += [_Drawn(boxes[i].tolist(), label, phrase) for i in kept]
         doubtful += [boxes[i].tolist() for i in rest]
     return _reference(record, chosen)._replace(ignore_boxes=doubtful)
 
@@ -253,7 +253,7 @@ def _consensus(record: FilmRecord, iou_threshold: float, min_readers: int | None
         return _reference(record, _rows(record))
     needed = min(n, 1 if min_readers is None else min_readers)
     chosen = [
-        _Row(box, label, phrase)
+        _Drawn(box, label, phrase)
         for (label, phrase), boxes, readers in _by_kind(record)
         for box in fused_boxes(boxes, readers, min_readers=needed, iou_threshold=iou_threshold)
     ]
@@ -284,7 +284,7 @@ POLICIES: dict[str, Callable[[FilmRecord, float, int | None], Reference]] = {
 }
 
 
-def _mean_f1(one: list[_Row], others: list[list[_Row]], iou_threshold: float) -> float:
+def _mean_f1(one: list[_Drawn], others: list[list[_Drawn]], iou_threshold: float) -> float:
     """Mean F1 of one reader's boxes with those of each other; 1 where both drew nothing."""
     scores = []
     for other in others:
@@ -297,15 +297,15 @@ def _mean_f1(one: list[_Row], others: list[list[_Row]], iou_threshold: float) ->
     return fsum(scores) / len(scores)
 
 
-def _rows(record: FilmRecord) -> list[_Row]:
+def _rows(record: FilmRecord) -> list[_Drawn]:
     phrases: Iterable[str | None] = record.phrases or [None] * len(record.boxes)
     return [
-        _Row([float(value) for value in box], label, phrase)
+        _Drawn([float(value) for value in box], label, phrase)
         for box, label, phrase in zip(record.boxes, record.labels, phrases, strict=True)
     ]
 
 
-def _reference(record: FilmRecord, rows: list[_Row]) -> Reference:
+def _reference(record: FilmRecord, rows: list[_Drawn]) -> Reference:
     return Reference(
         boxes=[row.box for row in rows],
         labels=[row.label for row in rows],

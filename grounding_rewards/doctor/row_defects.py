@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.data.film_rows import IGNORED, Drawing, FilmRow
+from grounding_rewards.data.raw_rows import IGNORED, Drawing, FilmRow
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.checks import LEAST_SIDE, NEAR_DUPLICATE
 from grounding_rewards.doctor.prompt_claims import prompt_contradictions

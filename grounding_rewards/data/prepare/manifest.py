@@ -125,6 +125,15 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
         ) from error
 
 
+def readers_agreement(dataset: str | Path) -> dict[str, Any] | None:
+    """How well the readers of a prepared dataset agree; None where the dataset is another one, or doesn't say.
+
+    >>> readers_agreement("synthetic") is None
+    True
+    """
+    return read_manifest(dataset).get("agreement") if Path(dataset, MANIFEST).is_file() else None
+
+
 def split_files(folder: str | Path, split: str) -> list[str]:
     """The shards of a split of a prepared folder.
 

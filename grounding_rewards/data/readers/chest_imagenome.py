@@ -29,8 +29,8 @@ from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.readers.documents import is_box, read_json
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
-    Row,
     Size,
+    TableRow,
     check_split,
     find_file,
     read_groups,
@@ -131,7 +131,7 @@ def _gold(root: Path, sizes: dict[str, Size]) -> Iterator[FilmRecord]:
 
 
 def _gold_film(
-    path: Path, film: str, rows: list[Row], known: dict[str, list[str]], sizes: dict[str, Size]
+    path: Path, film: str, rows: list[TableRow], known: dict[str, list[str]], sizes: dict[str, Size]
 ) -> FilmRecord:
     patient, image, view = known.get(film, ["", f"{film}.dcm", ""])
     width, height = sizes.get(film, (None, None))

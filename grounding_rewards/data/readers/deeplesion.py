@@ -20,7 +20,7 @@ from pathlib import Path
 
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.readers.documents import pixels
-from grounding_rewards.data.readers.tables import Row, check_split, find_file, known, read_groups, read_numbers
+from grounding_rewards.data.readers.tables import TableRow, check_split, find_file, known, read_groups, read_numbers
 
 _SPLITS = {"1": "train", "2": "validation", "3": "test"}
 _TYPES = {
@@ -60,7 +60,7 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[F
     return (film for film in films if split in (None, film.split))
 
 
-def _film(path: Path, name: str, rows: list[Row]) -> FilmRecord:
+def _film(path: Path, name: str, rows: list[TableRow]) -> FilmRecord:
     boxes, labels = [], []
     for line, (_, _, box, kind, *_) in rows:
         x1, y1, x2, y2 = read_numbers(_four(box), path, line, name)

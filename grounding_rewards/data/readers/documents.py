@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.readers.tables import Row, group_rows, row_error
+from grounding_rewards.data.readers.tables import TableRow, group_rows, row_error
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -72,7 +72,7 @@ def group_json_rows(
         film: The film of an object, from its number and the object.
     """
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[TableRow]:
         for number, row in read_json_rows(path):
             # As text, an object that waits for the rest of its film takes a fraction of the memory.
             yield number, (film(number, row), json.dumps(row))

@@ -49,7 +49,7 @@ _IMAGE_KEYS = {"file_name", "path", "width", "height"}
 _PATIENT = re.compile(r"/p(\d{3,})/s")
 
 
-class _Row(NamedTuple):
+class _Phrase(NamedTuple):
     number: int
     label: str
     phrase: str
@@ -87,7 +87,7 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
     )
 
 
-def _record(path: Path, film: str, rows: list[_Row], images: str | Path) -> FilmRecord:
+def _record(path: Path, film: str, rows: list[_Phrase], images: str | Path) -> FilmRecord:
     for row in rows:
         if row.film != rows[0].film:
             expected = f"the file, size and split of the film's first row, {rows[0].film},"
@@ -114,26 +114,26 @@ def _has_splits(path: Path) -> bool:
     return any("split" in annotation for annotation in read_json(path)["annotations"])
 
 
-def _csv_films(path: Path) -> Iterator[tuple[str, list[_Row]]]:
+def _csv_films(path: Path) -> Iterator[tuple[str, list[_Phrase]]]:
     groups = read_groups(path, _COLUMNS, ("split",))
     return ((film, [_csv_row(path, line, cells) for line, cells in rows]) for film, rows in groups)
 
 
-def _csv_row(path: Path, line: int, cells: tuple[str, ...]) -> _Row:
+def _csv_row(path: Path, line: int, cells: tuple[str, ...]) -> _Phrase:
     film, label, phrase, file, *numbers, split = cells
     box = xywh_box(read_numbers(numbers[:4], path, line, film))
     width, height = map(int, read_numbers(numbers[4:], path, line, film))
-    return _Row(line, label, phrase, box, (file, width, height, split))
+    return _Phrase(line, label, phrase, box, (file, width, height, split))
 
 
-def _json_films(path: Path) -> Iterator[tuple[str, list[_Row]]]:
+def _json_films(path: Path) -> Iterator[tuple[str, list[_Phrase]]]:
     document = read_json(path)
     if not isinstance(document, dict) or not document.keys() >= {"images", "annotations", "categories"}:
         raise ValueError(f"Expected images, annotations and categories in {path}, got others. Take it as published.")
     names = {category.get("id"): category.get("name") for category in document["categories"]}
     # An entry without one of these is as good as none: an annotation of it is refused below.
     images = {image.get("id"): image for image in document["images"] if image.keys() >= _IMAGE_KEYS}
-    films: dict[str, list[_Row]] = {}
+    films: dict[str, list[_Phrase]] = {}
     for number, annotation in enumerate(document["annotations"], start=1):
         film, row = _json_row(path, number, annotation, images, names)
         films.setdefault(film, []).append(row)
@@ -142,7 +142,7 @@ def _json_films(path: Path) -> Iterator[tuple[str, list[_Row]]]:
 
 def _json_row(
     path: Path, number: int, annotation: dict[str, Any], images: dict[Any, dict[str, Any]], names: dict[Any, str]
-) -> tuple[str, _Row]:
+) -> tuple[str, _Phrase]:
     image, label = images.get(annotation.get("image_id")), names.get(annotation.get("category_id"))
     phrase = annotation.get("label_text")
     if image is None or label is None or not is_box(annotation.get("bbox")) or not isinstance(phrase, str):
@@ -153,4 +153,4 @@ def _json_row(
     box = [float(value) for value in xywh_box(annotation["bbox"])]
     shared = (image["path"], pixels(image["width"]), pixels(image["height"]), annotation.get("split", ""))
     film = PurePosixPath(image["file_name"]).stem
-    return film, _Row(number, label, phrase.strip(), box, shared)
+    return film, _Phrase(number, label, phrase.strip(), box, shared)

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.readers.tables import (
-    Row,
+    TableRow,
     check_split,
     film_finder,
     find_file,
@@ -73,7 +73,7 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
     )
 
 
-def _film(path: Path, film: str, file: str, rows: list[Row], name: str | None) -> FilmRecord:
+def _film(path: Path, film: str, file: str, rows: list[TableRow], name: str | None) -> FilmRecord:
     boxes = [
         xywh_box(read_numbers(cells[1:5], path, line, film)) for line, cells in rows if _is_positive(path, line, cells)
     ]

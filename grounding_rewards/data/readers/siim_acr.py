@@ -28,7 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from grounding_rewards.data.readers.base import FilmRecord
-from grounding_rewards.data.readers.tables import Row, check_split, film_finder, find_file, read_groups, row_error
+from grounding_rewards.data.readers.tables import TableRow, check_split, film_finder, find_file, read_groups, row_error
 
 _SIDE = 1024
 _LABEL = "Pneumothorax"
@@ -100,7 +100,7 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
     return [[float(x.start), float(y.start), float(x.stop), float(y.stop)] for x, y in find_objects(parts)]
 
 
-def _boxes(path: Path, film: str, rows: list[Row]) -> list[list[float]]:
+def _boxes(path: Path, film: str, rows: list[TableRow]) -> list[list[float]]:
     negative = [cells[1] == _NEGATIVE for _, cells in rows]
     if any(negative):
         if not all(negative):

@@ -13,10 +13,10 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
-from grounding_rewards.data.dicom import dicom_facts
-from grounding_rewards.data.images import upright_size
+from grounding_rewards.data.dicom import DICOM_SUFFIXES, dicom_facts, is_dicom
+from grounding_rewards.data.images import image_size
 
-Row = tuple[int, tuple[str, ...]]
+TableRow = tuple[int, tuple[str, ...]]
 """Number of the line in the file, and the cells that were asked for, in the order in which they were asked for."""
 
 Size = tuple[int, int]
@@ -26,7 +26,6 @@ _T = TypeVar("_T")
 
 _SIZE_COLUMNS = (("width", "height"), ("image_width", "image_height"), ("columns", "rows"), ("dim1", "dim0"))
 
-_DICOM = (".dicom", ".dcm")
 _COPIES = (".png", ".jpg", ".jpeg")
 
 
@@ -109,7 +108,7 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
             ) from error
 
 
-def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Row]:
+def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[TableRow]:
     """The rows of a CSV file with a header, reduced to columns that are found by name.
 
     The header is checked at the call and not at the first row. Names are compared without case and without spaces
@@ -149,7 +148,9 @@ def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str]
     return _cells(path, rows, len(names), indices)
 
 
-def _cells(path: str | Path, rows: Iterator[tuple[int, list[str]]], width: int, indices: list[int]) -> Iterator[Row]:
+def _cells(
+    path: str | Path, rows: Iterator[tuple[int, list[str]]], width: int, indices: list[int]
+) -> Iterator[TableRow]:
     pick = itemgetter(*indices) if len(indices) > 1 else lambda row: (row[indices[0]],)
     for line, row in rows:
         if len(row) != width and (len(row) < width or any(row[width:])):
@@ -162,7 +163,7 @@ def _cells(path: str | Path, rows: Iterator[tuple[int, list[str]]], width: int, 
 
 def read_groups(
     path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()
-) -> Iterator[tuple[str, list[Row]]]:
+) -> Iterator[tuple[str, list[TableRow]]]:
     """The rows of a CSV file that belong to one film, together, wherever in the file they stand.
 
     The file is read twice: first to count each film's rows, so that in the second pass a film can be let go with its
@@ -190,14 +191,14 @@ def read_groups(
     return group_rows(_with_id(path, columns[0], counting), rows)
 
 
-def _with_id(path: str | Path, column: str, rows: Iterator[Row]) -> Iterator[Row]:
+def _with_id(path: str | Path, column: str, rows: Iterator[TableRow]) -> Iterator[TableRow]:
     for line, cells in rows:
         if not cells[0]:
             raise row_error(path, line, "-", f"an id for {column}", "", "Correct or drop the row.")
         yield line, cells
 
 
-def group_rows(counting: Iterator[Row], rows: Iterator[Row]) -> Iterator[tuple[str, list[Row]]]:
+def group_rows(counting: Iterator[TableRow], rows: Iterator[TableRow]) -> Iterator[tuple[str, list[TableRow]]]:
     """`read_groups` for rows from elsewhere: the same rows twice, each with the film in its first cell.
 
     >>> rows = [(1, ("a", "x")), (2, ("b", "y")), (3, ("a", "z"))]
@@ -205,7 +206,7 @@ def group_rows(counting: Iterator[Row], rows: Iterator[Row]) -> Iterator[tuple[s
     [('b', 1), ('a', 2)]
     """
     left = Counter(cells[0] for _, cells in counting)
-    begun: dict[str, list[Row]] = {}
+    begun: dict[str, list[TableRow]] = {}
     for row in rows:
         film = row[1][0]
         begun.setdefault(film, []).append(row)
@@ -316,23 +317,14 @@ def header_size(path: str | Path) -> Size:
     """
     path = Path(path)
     try:
-        return _dicom_size(path) if path.suffix.lower() in (".dcm", ".dicom") else _image_size(path)
+        if is_dicom(path):
+            facts = dicom_facts(path)
+            return facts.columns, facts.rows
+        return image_size({"bytes": None, "path": path})
     except (OSError, AttributeError) as error:
         raise ValueError(
             f"Expected an image at {path}, whose size is needed, got {error}. Download the image."
         ) from error
-
-
-def _image_size(path: Path) -> Size:
-    from PIL import Image
-
-    with Image.open(path) as image:
-        return upright_size(image)
-
-
-def _dicom_size(path: Path) -> Size:
-    facts = dicom_facts(path)
-    return facts.columns, facts.rows
 
 
 def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:
@@ -402,7 +394,7 @@ def film_finder(root: str | Path) -> Callable[[str, str], str]:
     def find(published: str, film: str) -> str:
         if Path(root, published).is_file():
             return published
-        return by_stem(_DICOM).get(film) or by_stem(_COPIES).get(film, published)
+        return by_stem(DICOM_SUFFIXES).get(film) or by_stem(_COPIES).get(film, published)
 
     return find
 

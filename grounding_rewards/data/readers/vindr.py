@@ -12,8 +12,8 @@ from pathlib import Path
 
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.readers.tables import (
-    Row,
     Size,
+    TableRow,
     film_finder,
     find_file,
     is_copy,
@@ -110,7 +110,7 @@ def read_vindr_table(
 def _film(
     path: Path,
     film: str,
-    rows: list[Row],
+    rows: list[TableRow],
     split: str,
     file: str,
     sizes: dict[str, Size] | None,

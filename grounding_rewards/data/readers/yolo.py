@@ -21,11 +21,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grounding_rewards.data.dicom import DICOM_SUFFIXES
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import check_split, header_size, read_numbers, row_error, scaled_box
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".dcm", ".dicom")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)
 
 # Boxes drawn at the border come out a little beyond it once they are rounded.
 _SLACK = 0.01

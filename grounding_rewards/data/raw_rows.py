@@ -16,8 +16,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.data.films import ANNOTATIONS, split_of
-from grounding_rewards.data.images import image_size
+from grounding_rewards.data.film_folder import ANNOTATIONS, split_of
+from grounding_rewards.data.images import image_size, small_film
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 
 #: The split of a row that names none.
@@ -242,33 +242,6 @@ def _texts(given: Any) -> Iterator[str]:
     elif isinstance(given, list | tuple):
         for part in given:
             yield from _texts(part)
-
-
-def small_film(film: Any, side: int) -> Any:
-    """A thumbnail in 8-bit grey or colour; films of more bits are spread over the grey scale.
-
-    Args:
-        film: a PIL image of any mode; it stays as it is.
-        side: pixels that the thumbnail's longer side has at most.
-
-    Example:
-        >>> from PIL import Image
-        >>> film = small_film(Image.new("I;16", (300, 200)), 150)
-        >>> film.mode, film.size
-        ('L', (150, 100))
-    """
-    import numpy as np
-    from PIL import Image
-
-    if film.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"):
-        film = film.convert("L" if film.mode in ("1", "L", "LA") else "RGB")
-        film.thumbnail((side, side))
-        return film
-    pixels = np.asarray(film, dtype=np.float64)
-    low, high = np.percentile(pixels, (0.5, 99.5))
-    film = Image.fromarray(np.uint8(np.clip((pixels - low) / max(high - low, 1e-9), 0, 1) * 255))
-    film.thumbnail((side, side))
-    return film
 
 
 def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
