@@ -42,7 +42,7 @@ _TRAINING = {
 _COMMANDS = {
     "prepare": ("grounding_rewards.commands.prepare", "a downloaded dataset to a checked folder that trains"),
     "doctor": ("grounding_rewards.commands.doctor", "what is wrong with a dataset, before it costs a run"),
-    "agreement": ("grounding_rewards.data.agreement", "how well several readers of the same films agree"),
+    "agreement": ("grounding_rewards.commands.agreement", "how well several readers of the same films agree"),
     "evaluate": (
         "grounding_rewards.commands.evaluate",
         "how good a model's answers are, where, how surely, and how fragile, beside baselines",

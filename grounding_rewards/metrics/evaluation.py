@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.data.versions import package_version
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
 from grounding_rewards.metrics.answers import UNNAMED
 from grounding_rewards.metrics.areas import (
@@ -51,6 +50,7 @@ from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, Robus
 from grounding_rewards.metrics.ranked_figures import AP_THRESHOLDS, KINDS, RankedFigures, compares_labels
 from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area, label_name
 from grounding_rewards.report.tables import Row
+from grounding_rewards.versions import package_version
 
 Array = NDArray[np.float64]
 

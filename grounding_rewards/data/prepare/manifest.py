@@ -22,7 +22,7 @@ from grounding_rewards.data.prepare.shards import (
 )
 from grounding_rewards.data.prepare.sources import source_of
 from grounding_rewards.data.prepare.survey import Survey
-from grounding_rewards.data.versions import package_versions
+from grounding_rewards.versions import package_versions
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
