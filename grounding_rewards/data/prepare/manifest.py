@@ -20,8 +20,8 @@ from grounding_rewards.data.prepare.shards import (
     shard_files,
     write_text,
 )
-from grounding_rewards.data.prepare.sources import source_of
 from grounding_rewards.data.prepare.survey import Survey
+from grounding_rewards.data.readers import source_of
 from grounding_rewards.versions import package_versions
 
 MANIFEST = "manifest.json"

@@ -1,9 +1,13 @@
-"""What every reader gives: one record per film, in pixels of the original image, streamed in the order of the files."""
+"""What a reader gives, one record per film in pixels of the original image, and what it declares of its dataset."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, Protocol, TypeVar
+
+CREDENTIALED = "PhysioNet Credentialed Health Data License 1.5.0; not redistributable"
+RESTRICTED = "PhysioNet Restricted Health Data License 1.5.0; not redistributable"
+KAGGLE = "rules of the competition; academic and non-commercial use"
 
 
 class FilmRecord(NamedTuple):
@@ -44,3 +48,53 @@ class Reader(Protocol):
     def __call__(self, root: str, *, split: str | None = None) -> Iterator[FilmRecord]:
         """The films of a split, or of all; `ValueError` names a file that is missing or a row that cannot be read."""
         ...
+
+
+class Source(NamedTuple):
+    """Where a dataset comes from and what may be done with it, for the card of what is made of it.
+
+    title, url: name and home.
+    licence: in words.
+    note: what is easily got wrong with it; empty where there is nothing.
+    """
+
+    title: str
+    url: str
+    licence: str
+    note: str = ""
+
+
+#: By name; a format that any dataset may be written in has no source.
+READERS: dict[str, Reader] = {}
+SOURCES: dict[str, Source] = {}
+
+_AnyReader = TypeVar("_AnyReader", bound=Reader)
+
+
+def register_reader(
+    name: str, *, title: str = "", url: str = "", licence: str = "", note: str = ""
+) -> Callable[[_AnyReader], _AnyReader]:
+    """Give a reader the name by which commands know its dataset, and say where that comes from.
+
+    Args:
+        name: of the dataset or format, such as `vindr-cxr`.
+        title: of the dataset; a format that any dataset may be written in has neither this nor what follows.
+        url: its home.
+        licence: in words.
+        note: what is easily got wrong with it.
+
+    Example:
+        >>> @register_reader("my-films", title="My films", url="https://example.org", licence="CC BY 4.0")
+        ... def read_my_films(root, *, split=None):
+        ...     yield FilmRecord("1", "1.png", [[10, 20, 110, 220]], ["mass"])
+        >>> READERS.pop("my-films") is read_my_films, SOURCES.pop("my-films").licence
+        (True, 'CC BY 4.0')
+    """
+
+    def register(reader: _AnyReader) -> _AnyReader:
+        READERS[name] = reader
+        if title:
+            SOURCES[name] = Source(title, url, licence, note)
+        return reader
+
+    return register

@@ -14,8 +14,7 @@ Readers: the silver boxes are a detector's; the gold ones name their annotator.
 Negative: there are none: a region that a film does not show has no object. The labels are regions, not findings.
 Splits: train, validation and test are silver and part MIMIC's own training patients otherwise than MIMIC does; gold is
 apart. A film of a split whose scene graph was never published is left out.
-Source: https://physionet.org/content/chest-imagenome/1.0.0/. Licence: PhysioNet Credentialed Health Data License 1.5.0,
-not redistributable. Access: credentialed PhysioNet account.
+Access: credentialed PhysioNet account.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import CREDENTIALED, FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import is_box, read_json
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
@@ -46,6 +45,12 @@ _AVOIDED = "silver_dataset/splits/images_to_avoid.csv"
 _CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 
 
+@register_reader(
+    "chest-imagenome",
+    title="Chest ImaGenome",
+    url="https://physionet.org/content/chest-imagenome/1.0.0/",
+    licence=CREDENTIALED,
+)
 def read_chest_imagenome(
     root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:

@@ -9,7 +9,7 @@ Folder::
 Other names are told with `annotations` and `images`. `bbox` is x, y, width, height in pixels of the image.
 Negative: an image without annotations.
 Ignored: a crowd (`iscrowd` 1).
-Source: https://cocodataset.org/#format-data. Licence and access: those of the dataset that is written so.
+Source: https://cocodataset.org/#format-data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import is_box, pixels, read_json
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import xywh_box
@@ -29,6 +29,7 @@ MissingCategory = Literal["error", "ignore"]
 _SHOWN = 5
 
 
+@register_reader("coco")
 def read_coco(
     root: str | Path,
     *,

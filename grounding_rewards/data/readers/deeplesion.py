@@ -10,7 +10,7 @@ Either corner may stand first; the box reaches from the smaller to the larger nu
 Labels: where the lesion is, for validation and test; `lesion` for every lesion of the training set, which has none.
 Negative: there are none, and about half of the lesions on these slices are not marked: a wrong box may be right.
 Show the slices through a window, `extra["DICOM_windows"]`.
-Source: https://nihcc.app.box.com/v/DeepLesion. Licence: no restriction, with attribution. Access: open.
+Access: open.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import pixels
 from grounding_rewards.data.readers.tables import TableRow, check_split, find_file, known, read_groups, read_numbers
 
@@ -40,6 +40,14 @@ _COLUMNS = (
 _EXTRA = ("DICOM_windows", "Spacing_mm_px_", "Possibly_noisy", "Key_slice_index")
 
 
+@register_reader(
+    "deeplesion",
+    title="DeepLesion",
+    url="https://nihcc.app.box.com/v/DeepLesion",
+    licence="no restrictions; attribution",
+    note="Not every finding is marked: a film without a box is no negative. Stored values are Hounsfield units plus "
+    "32768: give a window.",
+)
 def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The key slices of DeepLesion, one record a slice.
 

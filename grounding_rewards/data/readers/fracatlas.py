@@ -11,7 +11,7 @@ Folder::
 
 Boxes: x, y, width, height in pixels (COCO), xyxy in pixels from 0 (VOC), or fractions of the image (YOLO).
 Negative: an image in Non_fractured; about 59 of its JPEG files are truncated. It belongs to no split.
-Source: https://doi.org/10.6084/m9.figshare.22363012. Licence: CC BY 4.0. Access: open.
+Access: open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.coco import coco_films
 from grounding_rewards.data.readers.documents import read_xml
 from grounding_rewards.data.readers.splits import split_name
@@ -34,6 +34,9 @@ _SPLITS = ("train", "valid", "test")
 _EXTRA = ("hand", "leg", "hip", "shoulder", "mixed", "hardware", "multiscan")
 
 
+@register_reader(
+    "fracatlas", title="FracAtlas", url="https://doi.org/10.6084/m9.figshare.22363012", licence="CC BY 4.0"
+)
 def read_fracatlas(
     root: str | Path, *, split: str | None = None, annotations: Literal["coco", "voc", "yolo"] = "coco"
 ) -> Iterator[FilmRecord]:

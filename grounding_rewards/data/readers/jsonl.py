@@ -6,7 +6,7 @@
 every split), `patient_id`, `phrases` (one per box), `ignore_boxes`, `readers` (who drew each box), `read_by` (everybody
 who read the film, those who drew nothing included), and `resized_width`, `resized_height` and `prompt`, which become
 `extra`. With `readers` and `read_by`, the agreement of several readers can be measured.
-Negative: a film whose boxes are an empty list. Licence and access: those of the dataset that is written so.
+Negative: a film whose boxes are an empty list.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import is_box, pixels, read_json_rows
 from grounding_rewards.data.readers.tables import find_file, row_error
 
 _EXTRA = ("resized_width", "resized_height", "prompt")
 
 
+@register_reader("jsonl")
 def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of a folder with `annotations.jsonl`.
 

@@ -15,8 +15,7 @@ belongs to which. 752 of its 851 patients are in the training set of MIMIC-CXR.
 Readers: one radiologist, reviewed by others.
 Negative: none, the dataset has positives only.
 Boxes: left, top, width and height in pixels of MIMIC-CXR-JPG.
-Source: https://physionet.org/content/ms-cxr/1.1.0/; Boecking et al., ECCV 2022, arXiv 2204.09817.
-Licence: PhysioNet Credentialed Health Data License 1.5.0; phrases are text of reports, not redistributable.
+Paper: Boecking et al., ECCV 2022, arXiv 2204.09817.
 Access: credentialed PhysioNet account and training in human subjects research; images likewise, from MIMIC-CXR-JPG.
 """
 
@@ -27,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import CREDENTIALED, FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import is_box, pixels, read_json
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
@@ -58,6 +57,13 @@ class _Phrase(NamedTuple):
     """File, width, height and split, which all rows of a film share."""
 
 
+@register_reader(
+    "ms-cxr",
+    title="MS-CXR",
+    url="https://physionet.org/content/ms-cxr/1.1.0/",
+    licence=CREDENTIALED,
+    note="Phrases are text of reports. Most patients are in the training split of MIMIC-CXR.",
+)
 def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Path = "") -> Iterator[FilmRecord]:
     """The films of MS-CXR, each with all its phrases.
 

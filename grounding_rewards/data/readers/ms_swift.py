@@ -10,7 +10,6 @@ Files, one sample a line, with a row per image and conversation::
 and `bbox` fill their placeholders in order and need not be of one length.
 Negative: an image all of whose rows have no box.
 Source: https://github.com/modelscope/ms-swift, docs/source_en/Customization/Custom-dataset.md.
-Licence and access: those of the dataset that is written so.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import UNNAMED, JsonRow, group_json_rows, is_box, objects_in
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import header_size, known, row_error, scaled_box
@@ -33,6 +32,7 @@ _PLACEHOLDER = re.compile("<ref-object>|<bbox>")
 _BOXES_IN_TEXT = re.compile(r"<\|box_start\|>|<box>|bbox_2d")
 
 
+@register_reader("ms-swift")
 def read_ms_swift(
     root: str | Path, *, split: str | None = None, annotations: str = "{split}.jsonl", images: str = "."
 ) -> Iterator[FilmRecord]:

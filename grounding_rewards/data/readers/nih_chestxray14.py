@@ -19,8 +19,7 @@ Negative: a film whose only label in `Data_Entry_2017` is "No Finding", found by
 list of boxes alone has none.
 Boxes: left, top, width and height in pixels of the PNG file, which is 1024 x 1024; the size of the radiograph before
 it was scaled is in `extra`.
-Source: https://nihcc.app.box.com/v/ChestXray-NIHCC; Wang et al., CVPR 2017, arXiv 1705.02315.
-Licence: no restrictions on use; link, citation and acknowledgement of the NIH Clinical Center are asked for.
+Paper: Wang et al., CVPR 2017, arXiv 1705.02315.
 Access: open.
 """
 
@@ -29,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import (
     check_split,
     find_file,
@@ -46,6 +45,13 @@ _ENTRIES = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 _NEGATIVE = "No Finding"
 
 
+@register_reader(
+    "nih-chestxray14",
+    title="NIH ChestX-ray14",
+    url="https://nihcc.app.box.com/v/ChestXray-NIHCC",
+    licence="no restrictions; link, citation and acknowledgement of the NIH Clinical Center are asked for",
+    note="Not every finding is marked: a film without a box is no negative.",
+)
 def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negatives: bool = True) -> Iterator[FilmRecord]:
     """The films with boxes, then the films without findings.
 

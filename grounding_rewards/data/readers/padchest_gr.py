@@ -13,8 +13,7 @@ Negative: a film without an abnormal sentence. A film with abnormal sentences bu
 out; a film with both has the number of its abnormal sentences without box in `extra["findings_without_box"]`.
 Boxes: xyxy as fractions of the film, converted with the size in the image's header.
 Labels: a sentence can have several; they are joined by `|`.
-Source: https://bimcv.cipf.es/bimcv-projects/padchest-gr/; de Castro et al., arXiv 2411.05085.
-Licence: BIMCV's data use agreement for research; not redistributable.
+Paper: de Castro et al., arXiv 2411.05085.
 Access: form of BIMCV.
 """
 
@@ -24,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import is_box, read_json_rows
 from grounding_rewards.data.readers.tables import (
     Size,
@@ -44,6 +43,12 @@ _SPLITS = ("train", "validation", "test")
 _SETS = ("boxes", "extra_boxes")
 
 
+@register_reader(
+    "padchest-gr",
+    title="PadChest-GR",
+    url="https://bimcv.cipf.es/bimcv-projects/padchest-gr/",
+    licence="data use agreement of BIMCV for research; not redistributable",
+)
 def read_padchest_gr(
     root: str | Path, *, split: str | None = None, language: Language = "en", sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:

@@ -15,8 +15,7 @@ Normal", which is in `extra["class"]`.
 Copies: where the DICOM file isn't there, `<patientId>.png` or `.jpg` is taken from anywhere below the root.
 Boxes: left, top, width and height in pixels of the DICOM file, which is 1024 x 1024, however large a copy is.
 All are labelled "Lung Opacity", the name of their class.
-Source: https://www.kaggle.com/c/rsna-pneumonia-detection-challenge; Shih et al., Radiology: AI, 2019.
-Licence: the rules of the competition, for academic and non-commercial use.
+Paper: Shih et al., Radiology: AI, 2019.
 Access: Kaggle account.
 """
 
@@ -25,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import KAGGLE, FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import (
     TableRow,
     check_split,
@@ -42,6 +41,14 @@ _SIDE = 1024
 _LABEL = "Lung Opacity"
 
 
+@register_reader(
+    "rsna-pneumonia",
+    title="RSNA Pneumonia Detection Challenge",
+    url="https://www.kaggle.com/c/rsna-pneumonia-detection-challenge",
+    licence=KAGGLE,
+    note="Two thirds of the films without a box show other findings. Films are of NIH ChestX-ray14: never train on one "
+    "and test on the other.",
+)
 def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of the challenge's training set, the only one with boxes.
 

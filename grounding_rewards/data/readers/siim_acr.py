@@ -15,8 +15,6 @@ Negative: a film whose only row is `-1`.
 Copies: where the DICOM file isn't there, `<ImageId>.png` or `.jpg` is taken from anywhere below the root.
 Boxes: made from the masks, in pixels of the DICOM file, which is 1024 x 1024, however large a copy is.
 All are labelled "Pneumothorax".
-Source: https://www.kaggle.com/c/siim-acr-pneumothorax-segmentation.
-Licence: the rules of the competition, for academic and non-commercial use.
 Access: Kaggle account.
 """
 
@@ -27,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import KAGGLE, FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import TableRow, check_split, film_finder, find_file, read_groups, row_error
 
 _SIDE = 1024
@@ -35,6 +33,13 @@ _LABEL = "Pneumothorax"
 _NEGATIVE = "-1"
 
 
+@register_reader(
+    "siim-acr",
+    title="SIIM-ACR Pneumothorax Segmentation",
+    url="https://www.kaggle.com/c/siim-acr-pneumothorax-segmentation",
+    licence=KAGGLE,
+    note="Films are of NIH ChestX-ray14.",
+)
 def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of the challenge's training set, the only one with masks.
 

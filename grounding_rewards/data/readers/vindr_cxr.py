@@ -13,8 +13,7 @@ Readers: a film of the training set was read by 3 of 17 radiologists, whose boxe
 set has the consensus of 5, and no reader is named.
 Negative: a film on which nobody drew a box; its rows say "No finding", one per reader.
 Boxes: pixels of the DICOM file. The tables say neither its size nor who the patient is.
-Source: https://physionet.org/content/vindr-cxr/1.0.0/; VinBigData Chest X-ray Abnormalities Detection on Kaggle.
-Licence: PhysioNet Credentialed Health Data License 1.5.0, or the rules on Kaggle; not redistributable.
+On Kaggle: VinBigData Chest X-ray Abnormalities Detection.
 Access: credentialed PhysioNet account and training in human subjects research, or a Kaggle account.
 """
 
@@ -23,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import check_split, find_file
 from grounding_rewards.data.readers.vindr import read_vindr_chest
 
@@ -34,6 +33,13 @@ _TABLES = {
 }
 
 
+@register_reader(
+    "vindr-cxr",
+    title="VinDr-CXR",
+    url="https://physionet.org/content/vindr-cxr/1.0.0/",
+    licence="PhysioNet Credentialed Health Data License 1.5.0, or the rules on Kaggle; not redistributable",
+    note="No patient ids. The training films have three readers, the test films one consensus.",
+)
 def read_vindr_cxr(
     root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:

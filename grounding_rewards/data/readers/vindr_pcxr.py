@@ -11,8 +11,7 @@ Labels are given as they are written, slips included: "Brocho-pneumonia", "Diagp
 Readers: one of three radiologists per film.
 Negative: a film without boxes; its row says "No finding".
 Boxes: pixels of the DICOM file. The tables say neither its size nor who the patient is.
-Source: https://physionet.org/content/vindr-pcxr/1.0.0/; Pham et al., Scientific Data 10, 240 (2023).
-Licence: PhysioNet Restricted Health Data License 1.5.0; not redistributable.
+Paper: Pham et al., Scientific Data 10, 240 (2023).
 Access: PhysioNet account and the signed data use agreement.
 """
 
@@ -21,13 +20,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import RESTRICTED, FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import check_split
 from grounding_rewards.data.readers.vindr import read_vindr_chest
 
 _TABLES = {name: (f"annotations_{name}.csv", f"annotations/annotations_{name}.csv") for name in ("train", "test")}
 
 
+@register_reader(
+    "vindr-pcxr",
+    title="VinDr-PCXR",
+    url="https://physionet.org/content/vindr-pcxr/1.0.0/",
+    licence=RESTRICTED,
+    note="No patient ids.",
+)
 def read_vindr_pcxr(
     root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:

@@ -15,8 +15,7 @@ Labels: the dataset's seven findings. Rows of any other lesion type are skipped,
 names these types in `extra["other_labels"]`.
 Negative: a film on which none of the seven was found; mostly its row says "No finding".
 Boxes: pixels of the DICOM file. The patient is unknown; `patient_id` is the study, whose films belong together.
-Source: https://physionet.org/content/vindr-spinexr/1.0.0/; Nguyen et al., MICCAI 2021, arXiv 2106.12930.
-Licence: PhysioNet Restricted Health Data License 1.5.0; not redistributable.
+Paper: Nguyen et al., MICCAI 2021, arXiv 2106.12930.
 Access: PhysioNet account and the signed data use agreement.
 """
 
@@ -27,7 +26,7 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import RESTRICTED, FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import Size, check_split, film_finder, find_file, read_sizes
 from grounding_rewards.data.readers.vindr import read_vindr_table
 
@@ -47,6 +46,9 @@ _SMALLEST_SIDE = 1e-3
 logger = logging.getLogger(__name__)
 
 
+@register_reader(
+    "vindr-spinexr", title="VinDr-SpineXR", url="https://physionet.org/content/vindr-spinexr/1.0.0/", licence=RESTRICTED
+)
 def read_vindr_spinexr(
     root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:

@@ -8,7 +8,7 @@ Files, one sample a line or an entry of a list, with a row per image and questio
 
 Optional: `width` and `height` of the image, else its header is read; `resized_width` and `resized_height`.
 Negative: an image all of whose answers say that there is nothing.
-Source: https://github.com/om-ai-lab/VLM-R1. Licence and access: those of the dataset that is written so.
+Source: https://github.com/om-ai-lab/VLM-R1.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import UNNAMED, JsonRow, group_json_rows, objects_in, pixels
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import header_size, row_error
 from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
 
 
+@register_reader("vlm-r1")
 def read_vlm_r1(
     root: str | Path,
     *,

@@ -16,7 +16,6 @@ format since count from 0 and name the edge. The numbers seldom tell, so `one_ba
 Negative: an image without objects.
 Ignored: an object that is difficult.
 Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manual/advanced/formats/format-cvat/.
-Licence and access: those of the dataset that is written so.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import pixels, read_xml
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import check_split
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 _NO_BOX = ("tag", "attribute")
 
 
+@register_reader("voc")
 def read_voc(
     root: str | Path,
     *,

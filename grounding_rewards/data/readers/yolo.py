@@ -10,7 +10,7 @@ Folder::
 
 Without data.yaml, the first folder below images/ names the split of an image.
 Negative: an image whose text file is empty or missing.
-Source: https://docs.ultralytics.com/datasets/detect/. Licence and access: those of the dataset that is written so.
+Source: https://docs.ultralytics.com/datasets/detect/.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.data.dicom import DICOM_SUFFIXES
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import check_split, header_size, read_numbers, row_error, scaled_box
 
@@ -39,6 +39,7 @@ class _Images(NamedTuple):
     folder: Path | None
 
 
+@register_reader("yolo")
 def read_yolo(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of a YOLO folder.
 

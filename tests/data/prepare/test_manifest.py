@@ -10,8 +10,7 @@ import yaml
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prepare import PrepareSettings, prepare_films, read_manifest, verify_films
 from grounding_rewards.data.prepare.manifest import readers_agreement
-from grounding_rewards.data.prepare.sources import SOURCES
-from grounding_rewards.data.readers import list_datasets
+from grounding_rewards.data.readers import SOURCES, list_datasets
 
 GENERAL = {"coco", "yolo", "voc", "jsonl", "vlm-r1", "ms-swift"}
 
