@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.commands.score import parameters_from_option
+from grounding_rewards.commands.console import parameters_from_option
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.versions import package_versions

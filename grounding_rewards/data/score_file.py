@@ -56,7 +56,7 @@ def score_file(
     *,
     text_column: str | None = None,
     processes: int = 1,
-    told: Callable[[int], None] | None = None,
+    on_progress: Callable[[int], None] | None = None,
 ) -> ScoreSummary:
     """Score every completion of a file and write what came out, in the order of the file.
 
@@ -72,7 +72,7 @@ def score_file(
         rewards: what to score by, all with the same box format.
         text_column: the column with the completions; without it the first known one that the first block has.
         processes: how many score; the reading and writing is done by this one.
-        told: called with the number of completions that are done, after each block.
+        on_progress: called with the number of completions that are done, after each block.
 
     Raises:
         ValueError: the file, a row of it (its number is said) or an argument is wrong, or there is no row.
@@ -108,7 +108,7 @@ def score_file(
     unfinished = out.with_name(out.name + ".unfinished")
     try:
         with _scored(scorer, chain([first], blocks), processes) as scored:
-            writer(unfinished, (total.add(one, told) for one in scored), [reward.__name__ for reward in rewards])
+            writer(unfinished, (total.add(one, on_progress) for one in scored), [reward.__name__ for reward in rewards])
         os.replace(unfinished, out)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -132,7 +132,7 @@ class _Total:
         self.statuses: Counter[str] = Counter()
         self.warnings: dict[str, str] = {}
 
-    def add(self, one: _Scored, told: Callable[[int], None] | None) -> Any:
+    def add(self, one: _Scored, on_progress: Callable[[int], None] | None) -> Any:
         """Count a block and give back what is to be written of it."""
         self.completions += one.completions
         self.sums = [a + b for a, b in zip(self.sums or [0.0] * len(one.sums), one.sums, strict=True)]
@@ -140,8 +140,8 @@ class _Total:
         for warning in one.warnings:
             # Every worker finds it out for itself, from other films.
             self.warnings.setdefault(re.sub(r"[\d.]+", "", warning), warning)
-        if told is not None:
-            told(self.completions)
+        if on_progress is not None:
+            on_progress(self.completions)
         return one.content
 
     def summary(self, names: Sequence[str]) -> ScoreSummary:

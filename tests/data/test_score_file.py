@@ -52,10 +52,10 @@ def test_rows_come_out_in_order_with_what_details_says(
     monkeypatch.setattr(score, "_ROW_GROUP", 64)
     given = rows(200)
     rewards = [get_reward(name, box_format="qwen3-vl") for name in NAMES]
-    told: list[int] = []
+    done: list[int] = []
     out = tmp_path / f"scored{suffix}"
     path = write(tmp_path / "log.jsonl", given)
-    summary = score_file(path, out, rewards, processes=processes, told=told.append)
+    summary = score_file(path, out, rewards, processes=processes, on_progress=done.append)
     scored = read(out)
     assert [(row["row"], row["id"]) for row in scored] == [(k + 1, f"film {k}") for k in range(200)]
     columns = {name: [row[name] for row in given] for name in ("boxes", "width", "height")}
@@ -77,9 +77,9 @@ def test_rows_come_out_in_order_with_what_details_says(
             assert row["rejected"] == one.parsed.rejected
             assert row["boxes"] == len(one.parsed.boxes)
         assert summary.means[name] == pytest.approx(sum(row[name] for row in scored) / 200)
-    assert summary.completions == told[-1] == 200
+    assert summary.completions == done[-1] == 200
     assert summary.statuses == {"boxes": 50, "empty": 50, "truncated": 0, "unparseable": 100}
-    assert len(told) > 5
+    assert len(done) > 5
     assert [file.name for file in tmp_path.iterdir() if "unfinished" in file.name] == []
 
 

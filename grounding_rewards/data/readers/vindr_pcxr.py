@@ -37,21 +37,6 @@ _TABLES = {name: (f"annotations_{name}.csv", f"annotations/annotations_{name}.cs
 def read_vindr_pcxr(
     root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:
-    """The films of VinDr-PCXR.
-
-    Args:
-        root: The folder of the dataset; the top of this module shows it.
-        split: `train` or `test`; None takes both.
-        sizes: A CSV file with `image_id` and the `width` and `height` of every DICOM file (or `Columns` and `Rows`, or
-            Kaggle's `dim1` and `dim0`); without it, width and height are None, and the DICOM file has to say. Needed
-            where films are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png` or `.jpg`.
-
-    Returns:
-        Records in the order in which films end in the tables; `extra["image_labels"]` where the folder has them.
-
-    Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
-            without `sizes`.
-    """
+    """The films of VinDr-PCXR; arguments, records and errors as `read_vindr_cxr`."""
     check_split(split, _TABLES)
     return read_vindr_chest(root, {name: _TABLES[name] for name in (_TABLES if split is None else (split,))}, sizes)
