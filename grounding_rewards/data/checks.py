@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array, space_frame
-from grounding_rewards.data.images import image_size, stored_images
+from grounding_rewards.data.images import has_shape, image_size, stored_images
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
@@ -295,8 +295,7 @@ def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
         yield "image is missing"
     if size is None or width is None or height is None or not (_is_number(width) and _is_number(height)):
         return
-    # A shrunken image has the film's shape up to the rounding of both sides
-    if abs(size[0] * height - size[1] * width) > width + height:
+    if not has_shape(size, (width, height)):
         yield f"the image is {size[0]} x {size[1]}, which is not the shape of {width} x {height}"
 
 

@@ -95,6 +95,20 @@ def image_size(image: Any) -> tuple[int, int]:
         return (opened.height, opened.width) if turned else opened.size
 
 
+def has_shape(image: tuple[float, float], size: tuple[float, float], rounding: float = 1.0) -> bool:
+    """Whether an image may be a copy of a film: both have one shape, up to the rounding of both sides.
+
+    Args:
+        image: width and height of the image in pixels.
+        size: those of the film.
+        rounding: pixels by which each side may have been rounded.
+
+    >>> has_shape((299, 200), (3000, 2000)), has_shape((200, 300), (3000, 2000))
+    (True, False)
+    """
+    return abs(image[0] * size[1] - image[1] * size[0]) <= rounding * (size[0] + size[1])
+
+
 def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
     """The size of every film of a dataset, read from the headers; None where a row has no image.
 
