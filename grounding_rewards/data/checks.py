@@ -51,23 +51,24 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
     least that it earns.
 
     Args:
-        dataset: Rows with the columns `prompt`, `boxes`, `width` and `height` (or `image`), and optionally
+        dataset: rows with the columns `prompt`, `boxes`, `width` and `height` (or `image`), and optionally
             `labels`, `ignore_boxes`, `reader_boxes`, `reader_labels`, `resized_width`, `resized_height`,
             `box_format` and `id`.
-        reward: The reward to train with; its own box format goes before the rows'.
-        name: What to call the dataset in the error.
+        reward: the reward to train with; its own box format goes before the rows'.
+        name: what to call the dataset in the error.
 
     Raises:
-        ValueError: A column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
+        ValueError: a column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
 
-    >>> from datasets import Dataset
-    >>> import grounding_rewards as gr
-    >>> film = {"prompt": "Where?", "boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
-    >>> try:
-    ...     check_dataset(Dataset.from_list([film]), gr.get_reward("R4", box_format="qwen3-vl"))
-    ... except ValueError as error:
-    ...     print(str(error).splitlines()[-1].partition(";")[0])
-    row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
+    Example:
+        >>> from datasets import Dataset
+        >>> import grounding_rewards as gr
+        >>> film = {"prompt": "?", "boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
+        >>> try:
+        ...     check_dataset(Dataset.from_list([film]), gr.get_reward("R4", box_format="qwen3-vl"))
+        ... except ValueError as error:
+        ...     print(str(error).splitlines()[-1].partition(";")[0])
+        row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
     """
     _check_columns(dataset.column_names, name, needs_format=reward.box_format is None)
     rows = _all_rows(dataset, name)
@@ -88,19 +89,20 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
     The part of :func:`check_dataset` that needs neither a reward nor a box format.
 
     Args:
-        dataset: As for :func:`check_dataset`.
-        name: What to call the dataset in the error.
+        dataset: as for :func:`check_dataset`.
+        name: what to call the dataset in the error.
 
     Raises:
-        ValueError: A column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
+        ValueError: a column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
 
-    >>> from datasets import Dataset
-    >>> film = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
-    >>> try:
-    ...     check_films(Dataset.from_list([film]))
-    ... except ValueError as error:
-    ...     print(str(error).splitlines()[-1])
-    row 0 (id -): box 0 is [10, 10, 50, 50], outside the film of 40 x 60
+    Example:
+        >>> from datasets import Dataset
+        >>> film = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
+        >>> try:
+        ...     check_films(Dataset.from_list([film]))
+        ... except ValueError as error:
+        ...     print(str(error).splitlines()[-1])
+        row 0 (id -): box 0 is [10, 10, 50, 50], outside the film of 40 x 60
     """
     _check_columns(dataset.column_names, name, needs_format=False)
     rows = _all_rows(dataset, name)
@@ -113,11 +115,12 @@ def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) 
     """What is wrong with the columns and the geometry of one row, one sentence each; nothing for a sound row.
 
     Args:
-        row: One row; `image_size` holds the size of its image where the dataset has images.
-        reward: Decides the box format where the row does not; None leaves the box format aside.
+        row: one row; `image_size` holds the size of its image where the dataset has images.
+        reward: decides the box format where the row does not; None leaves the box format aside.
 
-    >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))
-    ['0 labels for 1 boxes', 'box 0 is [5, 5, 2, 9], which has no area as x1, y1, x2, y2']
+    Example:
+        >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))
+        ['0 labels for 1 boxes', 'box 0 is [5, 5, 2, 9], which has no area as x1, y1, x2, y2']
     """
     width, height = row.get("width"), row.get("height")
     yield from _size_problems(row)
@@ -216,16 +219,17 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
     """What each row's own ground truth loses when it is written in the box format and scored, one sentence each.
 
     Args:
-        rows: Rows without any of the problems that :func:`row_problems` names, all with the same columns.
-        reward: As for :func:`check_dataset`.
+        rows: rows without any of the problems that :func:`row_problems` names, all with the same columns.
+        reward: as for :func:`check_dataset`.
 
     Returns:
         A list per row, empty where the row's own boxes earn the full reward up to the rounding of the format.
 
-    >>> import grounding_rewards as gr
-    >>> film = {"boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
-    >>> gold_problems([film], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
-    'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
+    Example:
+        >>> import grounding_rewards as gr
+        >>> film = {"boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
+        >>> gold_problems([film], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
+        'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
     """
     scored = _score_gold(rows, reward)
     return [list(_gold_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
@@ -244,9 +248,10 @@ def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
     A row has `image_size` where the dataset has images, None where its own is missing, and `image_error` where that
     cannot be read. It takes `width` and `height` from the image where it has neither.
 
-    >>> from datasets import Dataset
-    >>> list(rows_with_sizes(Dataset.from_list([{"prompt": "Where?", "width": 40}])))
-    [{'width': 40}]
+    Example:
+        >>> from datasets import Dataset
+        >>> list(rows_with_sizes(Dataset.from_list([{"prompt": "Where?", "width": 40}])))
+        [{'width': 40}]
     """
     light = dataset.with_format(None).remove_columns(
         [column for column in ("prompt", "image") if column in dataset.column_names]

@@ -115,8 +115,9 @@ class DicomFile(NamedTuple):
 def is_dicom(path: str | PurePath) -> bool:
     """Whether a file is called as DICOM files are.
 
-    >>> is_dicom("film.DCM"), is_dicom("film.png")
-    (True, False)
+    Example:
+        >>> is_dicom("film.DCM"), is_dicom("film.png")
+        (True, False)
     """
     return PurePath(path).suffix.lower() in DICOM_SUFFIXES
 
@@ -125,20 +126,21 @@ def read_dicom(path: str | Path, *, bits: int = 8) -> DicomFilm:
     """Read a radiograph as a grey image that is ready for a model.
 
     Args:
-        path: A DICOM file with one grey frame.
+        path: a DICOM file with one grey frame.
         bits: 8 or 16, of the pixels that are returned.
 
     Raises:
-        ValueError: Not a DICOM file, several frames, colour, more than 16 bits, a window or table that cannot be
+        ValueError: not a DICOM file, several frames, colour, more than 16 bits, a window or table that cannot be
             applied, or pixels that cannot be decoded; the file is named.
-        ImportError: The extra `dicom` is not installed.
+        ImportError: the extra `dicom` is not installed.
 
-    >>> import tempfile
-    >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     film = read_dicom(write_dicom(draw_radiograph(3), folder))
-    >>> film.pixels.shape == (film.facts.rows, film.facts.columns), str(film.pixels.dtype), film.facts.modality
-    (True, 'uint8', 'DX')
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     film = read_dicom(write_dicom(draw_radiograph(3), folder))
+        >>> film.pixels.shape == (film.facts.rows, film.facts.columns), str(film.pixels.dtype), film.facts.modality
+        (True, 'uint8', 'DX')
     """
     if bits not in _DTYPES:
         raise ValueError(f"Expected 8 or 16 for bits, got {bits!r}. Ask for one of these.")
@@ -153,18 +155,19 @@ def dicom_facts(path: str | Path) -> DicomFacts:
     """The facts of a film without reading its pixels.
 
     Args:
-        path: A DICOM file.
+        path: a DICOM file.
 
     Raises:
-        ValueError: Not a DICOM file, or one without a size; the file is named.
-        ImportError: The extra `dicom` is not installed.
+        ValueError: not a DICOM file, or one without a size; the file is named.
+        ImportError: the extra `dicom` is not installed.
 
-    >>> import tempfile
-    >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     facts = dicom_facts(write_dicom(draw_radiograph(3, "pa-256"), folder))
-    >>> facts.view_position, facts.body_part, max(facts.rows, facts.columns)
-    ('PA', 'CHEST', 256)
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     facts = dicom_facts(write_dicom(draw_radiograph(3, "pa-256"), folder))
+        >>> facts.view_position, facts.body_part, max(facts.rows, facts.columns)
+        ('PA', 'CHEST', 256)
     """
     with _naming(path):
         return _facts(_read(path, _FACTS, pixels=False))
@@ -177,21 +180,22 @@ def dicom_folder(root: str | Path) -> Iterator[tuple[str, DicomFile]]:
     (`train/<image_id>.dicom`).
 
     Args:
-        root: Searched with its subfolders for names that end in .dcm or .dicom.
+        root: searched with its subfolders for names that end in .dcm or .dicom.
 
     Yields:
         `(id, DicomFile)`, in the order of the paths.
 
     Raises:
-        ValueError: No such file under the folder, the same id twice, or a file that cannot be read.
-        ImportError: The extra `dicom` is not installed.
+        ValueError: no such file under the folder, the same id twice, or a file that cannot be read.
+        ImportError: the extra `dicom` is not installed.
 
-    >>> import tempfile
-    >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = write_dicom(draw_radiograph(3, "pa-256"), folder)
-    ...     dict(dicom_folder(folder))
-    {'pa-256-0-3': DicomFile(file='pa-256-0-3.dcm', width=211, height=256)}
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = write_dicom(draw_radiograph(3, "pa-256"), folder)
+        ...     dict(dicom_folder(folder))
+        {'pa-256-0-3': DicomFile(file='pa-256-0-3.dcm', width=211, height=256)}
     """
     root = Path(root)
     paths = sorted(path for path in root.rglob("*") if is_dicom(path))

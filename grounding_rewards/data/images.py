@@ -25,11 +25,12 @@ def open_film(path: str | Path) -> Image:
     Raises:
         ValueError: the file is missing, or no image.
 
-    >>> open_film("film.png")
-    Traceback (most recent call last):
-    ...
-    ValueError: Expected an image in 'film.png', got [Errno 2] No such file or directory: 'film.png'. Mend the file, \
-or leave its name out.
+    Example:
+        >>> open_film("film.png")
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected an image in 'film.png', got [Errno 2] No such file or directory: 'film.png'. Mend the \
+file, or leave its name out.
     """
     from PIL import Image
 
@@ -74,14 +75,15 @@ def image_size(image: Any) -> tuple[int, int]:
     """Width and height of an image in pixels, upright, from its header alone where it is still encoded.
 
     Args:
-        image: A PIL image, or the `{"bytes": ..., "path": ...}` of an undecoded `datasets.Image`.
+        image: a PIL image, or the `{"bytes": ..., "path": ...}` of an undecoded `datasets.Image`.
 
     Returns:
         `(width, height)` after the EXIF rotation that `datasets` applies when it decodes.
 
-    >>> from PIL import Image
-    >>> image_size(Image.new("L", (30, 20)))
-    (30, 20)
+    Example:
+        >>> from PIL import Image
+        >>> image_size(Image.new("L", (30, 20)))
+        (30, 20)
     """
     from PIL import Image
 
@@ -103,8 +105,9 @@ def has_shape(image: tuple[float, float], size: tuple[float, float], rounding: f
         size: those of the film.
         rounding: pixels by which each side may have been rounded.
 
-    >>> has_shape((299, 200), (3000, 2000)), has_shape((200, 300), (3000, 2000))
-    (True, False)
+    Example:
+        >>> has_shape((299, 200), (3000, 2000)), has_shape((200, 300), (3000, 2000))
+        (True, False)
     """
     return abs(image[0] * size[1] - image[1] * size[0]) <= rounding * (size[0] + size[1])
 
@@ -113,14 +116,15 @@ def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
     """The size of every film of a dataset, read from the headers; None where a row has no image.
 
     Args:
-        dataset: Rows with a column `image`.
+        dataset: rows with a column `image`.
 
-    >>> from datasets import Dataset
-    >>> from datasets import Image as ImageColumn
-    >>> from PIL import Image
-    >>> films = Dataset.from_dict({"image": [Image.new("L", (30, 20)), None]}).cast_column("image", ImageColumn())
-    >>> list(image_sizes(films))
-    [(30, 20), None]
+    Example:
+        >>> from datasets import Dataset
+        >>> from datasets import Image as ImageColumn
+        >>> from PIL import Image
+        >>> films = Dataset.from_dict({"image": [Image.new("L", (30, 20)), None]}).cast_column("image", ImageColumn())
+        >>> list(image_sizes(films))
+        [(30, 20), None]
     """
     for image in stored_images(dataset):
         yield None if image is None else image_size(image)
@@ -130,7 +134,7 @@ def stored_images(dataset: Dataset) -> Iterator[dict[str, Any] | None]:
     """The films of a dataset as they are stored, `{"bytes": ..., "path": ...}`; None where a row has no image.
 
     Args:
-        dataset: Rows with a column `image`.
+        dataset: rows with a column `image`.
     """
     from datasets import Image as ImageColumn
 
@@ -143,12 +147,13 @@ def shrunken_size(width: int, height: int, max_pixels: int) -> tuple[int, int]:
     """Width and height of the same shape that have at most `max_pixels` pixels together.
 
     Args:
-        width: Width of the image in pixels.
-        height: Height of the image in pixels.
-        max_pixels: Largest area in pixels, at least 1.
+        width: width of the image in pixels.
+        height: height of the image in pixels.
+        max_pixels: largest area in pixels, at least 1.
 
-    >>> shrunken_size(2000, 1000, max_pixels=80_000)
-    (400, 200)
+    Example:
+        >>> shrunken_size(2000, 1000, max_pixels=80_000)
+        (400, 200)
     """
     if width * height <= max_pixels:
         return width, height

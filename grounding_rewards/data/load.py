@@ -26,17 +26,18 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
         dataset: `"synthetic"`, or `"synthetic:<preset>"` for drawn radiographs; a folder that
             `grounding-rewards prepare` wrote; a folder with `annotations.jsonl`; a folder written by
             `Dataset.save_to_disk` or `DatasetDict.save_to_disk`; or the name of a dataset on the hub.
-        split: Name of the split, for example `"train"`.
-        films: Take the first so many films; None takes all (of drawn films, 1024).
+        split: name of the split, for example `"train"`.
+        films: take the first so many films; None takes all (of drawn films, 1024).
 
     Returns:
         A map-style dataset.
 
     Raises:
-        ValueError: The dataset cannot be found, or it has no such split; one that has no splits has none of any name.
+        ValueError: the dataset cannot be found, or it has no such split; one that has no splits has none of any name.
 
-    >>> load_split("synthetic", "test", films=3).num_rows
-    3
+    Example:
+        >>> load_split("synthetic", "test", films=3).num_rows
+        3
     """
     name, _, preset = dataset.partition(":")
     if name == SYNTHETIC:
@@ -51,8 +52,9 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
 def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
     """The rows of a dataset without prompt and image, with the column `image_path` where its images are files.
 
-    >>> sorted(light_rows(load_split("synthetic", "test", films=1))[0])
-    ['boxes', 'height', 'id', 'labels', 'width']
+    Example:
+        >>> sorted(light_rows(load_split("synthetic", "test", films=1))[0])
+        ['boxes', 'height', 'id', 'labels', 'width']
     """
     from datasets import Image
 

@@ -54,13 +54,14 @@ def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
     The format is left to the model: a cold start teaches it, and the published models know their own.
 
     Args:
-        labels: What to look for, at least one name.
+        labels: what to look for, at least one name.
 
     Raises:
-        ValueError: No labels.
+        ValueError: no labels.
 
-    >>> prompt_messages(["effusion", "mass"])[0]["content"][1]["text"]
-    'Locate every effusion, mass in this chest film and report the boxes in JSON format.'
+    Example:
+        >>> prompt_messages(["effusion", "mass"])[0]["content"][1]["text"]
+        'Locate every effusion, mass in this chest film and report the boxes in JSON format.'
     """
     if not labels:
         raise ValueError("Expected at least one name for labels, got none. Name what the model should look for.")
@@ -74,10 +75,11 @@ def prompt_order(labels: Iterable[str]) -> tuple[str, ...]:
     A model that was trained on one order is another model on another.
 
     Args:
-        labels: Names, some of them several times.
+        labels: names, some of them several times.
 
-    >>> prompt_order(["mass", "Effusion", "mass"])
-    ('Effusion', 'mass')
+    Example:
+        >>> prompt_order(["mass", "Effusion", "mass"])
+        ('Effusion', 'mass')
     """
     return tuple(sorted(set(labels), key=lambda label: (label.casefold(), label)))
 
@@ -86,10 +88,11 @@ def wordings(task: str) -> int:
     """How many ways there are to ask for a task.
 
     Raises:
-        ValueError: Unknown task.
+        ValueError: unknown task.
 
-    >>> wordings("detection")
-    4
+    Example:
+        >>> wordings("detection")
+        4
     """
     return len(_task_wordings(task))
 
@@ -106,21 +109,22 @@ def task_prompt(
     Whoever copies it as an answer earns nothing: its example holds placeholders, not numbers.
 
     Args:
-        task: One of `TASKS`.
-        what: For `detection` the names of all findings to look for, else one finding or one phrase.
-        box_format: The format of the answer: its name, or what else `get_box_format` takes.
-        wording: Which of the `wordings(task)` ways to ask.
+        task: one of `TASKS`.
+        what: for `detection` the names of all findings to look for, else one finding or one phrase.
+        box_format: the format of the answer: its name, or what else `get_box_format` takes.
+        wording: which of the `wordings(task)` ways to ask.
 
     Raises:
-        ValueError: Unknown task, wording or box format, or nothing to look for.
+        ValueError: unknown task, wording or box format, or nothing to look for.
 
-    >>> print(task_prompt("finding", "mass", "kimi-vl", wording=1)[0]["content"][1]["text"])
-    Does the image show mass? Mark each one with a box.
-    If there is nothing to mark, answer with []
-    Coordinates are fractions of the width and the height of the image, from 0 to 1 with 3 decimals, x from the left \
-and y from the top.
-    Otherwise answer with one entry for each finding, in this format, its name in place of finding:
-    [{"bbox_2d": [x1, y1, x2, y2], "label": "finding"}]
+    Example:
+        >>> print(task_prompt("finding", "mass", "kimi-vl", wording=1)[0]["content"][1]["text"])
+        Does the image show mass? Mark each one with a box.
+        If there is nothing to mark, answer with []
+        Coordinates are fractions of the width and the height of the image, from 0 to 1 with 3 decimals, x from the \
+left and y from the top.
+        Otherwise answer with one entry for each finding, in this format, its name in place of finding:
+        [{"bbox_2d": [x1, y1, x2, y2], "label": "finding"}]
     """
     templates = _task_wordings(task)
     if not 0 <= wording < len(templates):
@@ -138,13 +142,14 @@ def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
     The example stands last, so that in formats with answer tags the last answer of the text is no negative.
 
     Args:
-        box_format: Its name, or what else `get_box_format` takes.
+        box_format: its name, or what else `get_box_format` takes.
 
     Raises:
-        ValueError: Unknown box format.
+        ValueError: unknown box format.
 
-    >>> print(format_instruction("answer-list").splitlines()[-1])
-    <answer>[x1, y1, x2, y2]</answer>
+    Example:
+        >>> print(format_instruction("answer-list").splitlines()[-1])
+        <answer>[x1, y1, x2, y2]</answer>
     """
     fmt = get_box_format(box_format)
     negative = f"answer with {fmt.layout.negative}" if fmt.layout.negative else "leave the answer empty"
@@ -157,8 +162,9 @@ def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
 def format_example(fmt: BoxFormat, values: Sequence[str]) -> str:
     """An answer with one box, whose numbers are these four words.
 
-    >>> format_example(get_box_format("paligemma"), ["y1", "x1", "y2", "x2"])
-    '<locy1><locx1><locy2><locx2> finding'
+    Example:
+        >>> format_example(get_box_format("paligemma"), ["y1", "x1", "y2", "x2"])
+        '<locy1><locx1><locy2><locx2> finding'
     """
     layout = fmt.layout
     # Widths such as {0:0>4} are for numbers; a placeholder stays as it is.
@@ -208,11 +214,12 @@ def gold_answer(row: Mapping[str, Any], box_format: str | Mapping[str, Any] | Bo
 
     Args:
         row: `boxes`, `width` and `height`; `labels`, `resized_width` and `resized_height` where there are.
-        box_format: Its name, or what else `get_box_format` takes.
+        box_format: its name, or what else `get_box_format` takes.
 
-    >>> row = {"boxes": [[8, 16, 24, 32]], "labels": ["mass"], "width": 112, "height": 112}
-    >>> gold_answer(row, "answer-list")
-    '<answer>[0.071, 0.143, 0.214, 0.286]</answer>'
+    Example:
+        >>> row = {"boxes": [[8, 16, 24, 32]], "labels": ["mass"], "width": 112, "height": 112}
+        >>> gold_answer(row, "answer-list")
+        '<answer>[0.071, 0.143, 0.214, 0.286]</answer>'
     """
     return format_boxes(
         row["boxes"],

@@ -29,10 +29,11 @@ def has_resized_size(processor: Any) -> bool:
     """Whether `resized_size` knows how this processor resizes: an image processor of the Qwen2-VL kind.
 
     Args:
-        processor: A `transformers` processor, image processor or tokenizer.
+        processor: a `transformers` processor, image processor or tokenizer.
 
-    >>> has_resized_size("a tokenizer")
-    False
+    Example:
+        >>> has_resized_size("a tokenizer")
+        False
     """
     image_processor = getattr(processor, "image_processor", processor)
     return type(image_processor).__name__.startswith("Qwen2VLImageProcessor")
@@ -45,23 +46,24 @@ def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     `transformers/models/qwen2_vl/image_processing_qwen2_vl.py`.
 
     Args:
-        processor: The processor (or image processor) of a Qwen2-VL, Qwen2.5-VL or Qwen3-VL model; its pixel
+        processor: the processor (or image processor) of a Qwen2-VL, Qwen2.5-VL or Qwen3-VL model; its pixel
             limits, patch size and merge size are read from it.
-        width: Width of the film in pixels, as it is handed to the processor.
-        height: Height of the film in pixels.
+        width: width of the film in pixels, as it is handed to the processor.
+        height: height of the film in pixels.
 
     Returns:
         `(resized_width, resized_height)` in pixels.
 
     Raises:
-        ValueError: Another kind of processor, a size below one pixel, or one side more than 200 times the
+        ValueError: another kind of processor, a size below one pixel, or one side more than 200 times the
             other.
 
-    >>> class Qwen2VLImageProcessor:
-    ...     size = {"shortest_edge": 56 * 56, "longest_edge": 1280 * 28 * 28}
-    ...     patch_size, merge_size, do_resize = 14, 2, True
-    >>> resized_size(Qwen2VLImageProcessor(), width=2544, height=3056)
-    (896, 1092)
+    Example:
+        >>> class Qwen2VLImageProcessor:
+        ...     size = {"shortest_edge": 56 * 56, "longest_edge": 1280 * 28 * 28}
+        ...     patch_size, merge_size, do_resize = 14, 2, True
+        >>> resized_size(Qwen2VLImageProcessor(), width=2544, height=3056)
+        (896, 1092)
     """
     if not has_resized_size(processor):
         raise ValueError(
@@ -105,17 +107,18 @@ def limit_image_pixels(processor: Any, max_pixels: int) -> None:
     it too. For all others it is a note in the processor that :func:`fit_images` follows.
 
     Args:
-        processor: A `transformers` processor or image processor; it is changed.
-        max_pixels: Largest area of a film in pixels.
+        processor: a `transformers` processor or image processor; it is changed.
+        max_pixels: largest area of a film in pixels.
 
     Raises:
-        ValueError: Fewer pixels than one token of the model covers, or a processor without an image processor.
+        ValueError: fewer pixels than one token of the model covers, or a processor without an image processor.
 
-    >>> from types import SimpleNamespace
-    >>> processor = SimpleNamespace(image_processor=SimpleNamespace())
-    >>> limit_image_pixels(processor, 1003520)
-    >>> image_pixel_limit(processor)
-    1003520
+    Example:
+        >>> from types import SimpleNamespace
+        >>> processor = SimpleNamespace(image_processor=SimpleNamespace())
+        >>> limit_image_pixels(processor, 1003520)
+        >>> image_pixel_limit(processor)
+        1003520
     """
     image_processor = getattr(processor, "image_processor", processor)
     if not hasattr(image_processor, "__dict__") or hasattr(image_processor, "convert_tokens_to_ids"):
@@ -143,10 +146,11 @@ def image_pixel_limit(processor: Any) -> int | None:
     """The limit that :func:`limit_image_pixels` once gave this processor; None where it never did.
 
     Args:
-        processor: A `transformers` processor or image processor.
+        processor: a `transformers` processor or image processor.
 
-    >>> image_pixel_limit("a processor as its makers left it") is None
-    True
+    Example:
+        >>> image_pixel_limit("a processor as its makers left it") is None
+        True
     """
     return getattr(getattr(processor, "image_processor", processor), LIMIT, None)
 
@@ -155,15 +159,16 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
     """Put the image size of a command into the processor that it loaded; says so where the model comes with another.
 
     Args:
-        processor: As it was loaded; it is changed.
-        max_image_pixels: Largest film in pixels; None keeps what the processor says.
+        processor: as it was loaded; it is changed.
+        max_image_pixels: largest film in pixels; None keeps what the processor says.
 
     Raises:
-        ValueError: The processor cannot be limited so.
+        ValueError: the processor cannot be limited so.
 
-    >>> from types import SimpleNamespace
-    >>> set_image_size(SimpleNamespace(max_image_pixels=50176), 100352)
-    ['The model was saved with max_image_pixels 50176; here the largest film has 100352 pixels.']
+    Example:
+        >>> from types import SimpleNamespace
+        >>> set_image_size(SimpleNamespace(max_image_pixels=50176), 100352)
+        ['The model was saved with max_image_pixels 50176; here the largest film has 100352 pixels.']
     """
     saved = image_pixel_limit(processor)
     if max_image_pixels is None or max_image_pixels == saved:
@@ -178,13 +183,14 @@ def fitted_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     """Width and height that :func:`fit_images` brings a film to.
 
     Args:
-        processor: A `transformers` processor or image processor.
-        width: Width of the film in pixels.
-        height: Height of the film in pixels.
+        processor: a `transformers` processor or image processor.
+        width: width of the film in pixels.
+        height: height of the film in pixels.
 
-    >>> from types import SimpleNamespace
-    >>> fitted_size(SimpleNamespace(max_image_pixels=80_000), 2000, 1000)
-    (400, 200)
+    Example:
+        >>> from types import SimpleNamespace
+        >>> fitted_size(SimpleNamespace(max_image_pixels=80_000), 2000, 1000)
+        (400, 200)
     """
     limit = image_pixel_limit(processor)
     if limit is None or width * height <= limit:
@@ -203,12 +209,13 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
     a server that generates with a processor of its own gets films that it leaves as they are.
 
     Args:
-        dataset: Rows, with or without a column `image`.
-        processor: A `transformers` processor or image processor.
+        dataset: rows, with or without a column `image`.
+        processor: a `transformers` processor or image processor.
 
-    >>> from datasets import Dataset
-    >>> fit_images(Dataset.from_dict({"width": [2000]}), "a processor as its makers left it")[0]
-    {'width': 2000}
+    Example:
+        >>> from datasets import Dataset
+        >>> fit_images(Dataset.from_dict({"width": [2000]}), "a processor as its makers left it")[0]
+        {'width': 2000}
     """
     from PIL.Image import Resampling
 
@@ -231,12 +238,13 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
     """One line that says how large films are when the model sees them, for the start of a command.
 
     Args:
-        dataset: Rows, with or without a column `image`.
-        processor: A `transformers` processor or image processor.
+        dataset: rows, with or without a column `image`.
+        processor: a `transformers` processor or image processor.
 
-    >>> from datasets import Dataset
-    >>> largest_image(Dataset.from_dict({"width": [2000]}), "a processor as its makers left it")
-    'Image size: as the processor of the model says.'
+    Example:
+        >>> from datasets import Dataset
+        >>> largest_image(Dataset.from_dict({"width": [2000]}), "a processor as its makers left it")
+        'Image size: as the processor of the model says.'
     """
     limit = image_pixel_limit(processor)
     if not has_resized_size(processor):

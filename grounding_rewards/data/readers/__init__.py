@@ -20,8 +20,9 @@ for _module in pkgutil.iter_modules(__path__, f"{__name__}."):
 def list_datasets() -> list[str]:
     """The names that `get_reader` knows, of datasets and of general formats.
 
-    >>> "vindr-cxr" in list_datasets()
-    True
+    Example:
+        >>> "vindr-cxr" in list_datasets()
+        True
     """
     return sorted(READERS)
 
@@ -35,8 +36,9 @@ def get_reader(name: str) -> Reader:
     Raises:
         ValueError: unknown name; the message lists the known ones.
 
-    >>> get_reader("siim-acr").__name__
-    'read_siim_acr'
+    Example:
+        >>> get_reader("siim-acr").__name__
+        'read_siim_acr'
     """
     try:
         return READERS[name]
@@ -50,10 +52,11 @@ def get_reader(name: str) -> Reader:
 def source_of(dataset: str, licence: str | None = None, source: str | None = None) -> Source:
     """The source that the reader of a dataset declares; for a general format what is given, or that it is not known.
 
-    >>> source_of("tbx11k").licence, source_of("coco").licence
-    ('CC BY-NC-SA', 'that of the dataset; not known here')
-    >>> source_of("coco", "CC BY 4.0", "https://example.org/films").licence
-    'CC BY 4.0'
+    Example:
+        >>> source_of("tbx11k").licence, source_of("coco").licence
+        ('CC BY-NC-SA', 'that of the dataset; not known here')
+        >>> source_of("coco", "CC BY 4.0", "https://example.org/films").licence
+        'CC BY 4.0'
     """
     general = Source(f"films in the format {dataset}", source or "", licence or "that of the dataset; not known here")
     return SOURCES.get(dataset, general)

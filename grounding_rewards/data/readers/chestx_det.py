@@ -44,14 +44,14 @@ def read_chestx_det(root: str | Path, *, split: str | None = None) -> Iterator[F
     """The films of ChestX-Det.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or `test`; None takes both.
 
     Returns:
         Records in the order of the files.
 
     Raises:
-        ValueError: A file or split is missing, or an image is there twice; while iterating, a file or an entry that
+        ValueError: a file or split is missing, or an image is there twice; while iterating, a file or an entry that
             cannot be read.
     """
     return _read(root, split, "ChestX_Det_{}.json")

@@ -52,7 +52,7 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[F
     """The key slices of DeepLesion, one record a slice.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train`, `validation` or `test`; None takes all.
 
     Returns:
@@ -60,7 +60,7 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[F
         found to be noisy.
 
     Raises:
-        ValueError: The table or a column is missing, or an unknown split; while iterating, a row that cannot be read.
+        ValueError: the table or a column is missing, or an unknown split; while iterating, a row that cannot be read.
     """
     check_split(split, _SPLITS.values())
     path = find_file(root, "DL_info.csv")
@@ -93,8 +93,9 @@ def _film(path: Path, name: str, rows: list[TableRow]) -> FilmRecord:
 def _four(cell: str) -> list[str]:
     """The numbers of a cell; too few are filled up with empty ones, which are refused as numbers.
 
-    >>> _four("1, 2, 3, 4"), _four("1, 2")
-    (['1', ' 2', ' 3', ' 4'], ['1', ' 2', '', ''])
+    Example:
+        >>> _four("1, 2, 3, 4"), _four("1, 2")
+        (['1', ' 2', ' 3', ' 4'], ['1', ' 2', '', ''])
     """
     cells = cell.split(",")
     return cells if len(cells) == 4 else [*cells[:2], "", ""]

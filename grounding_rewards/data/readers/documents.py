@@ -24,7 +24,7 @@ def read_json(path: str | Path) -> Any:
     """What a JSON file holds, a byte order mark taken off.
 
     Raises:
-        ValueError: There is no such file, or it is not JSON.
+        ValueError: there is no such file, or it is not JSON.
     """
     try:
         return json.loads(Path(path).read_bytes())
@@ -36,7 +36,7 @@ def read_json_rows(path: str | Path) -> Iterator[JsonRow]:
     """The objects of a file of JSON lines, one after the other, or of a `.json` file that holds a list.
 
     Raises:
-        ValueError: There is no such file, or a line is no JSON object; the first such line is named.
+        ValueError: there is no such file, or a line is no JSON object; the first such line is named.
     """
     path = Path(path)
     if path.suffix == ".json":
@@ -68,8 +68,8 @@ def group_json_rows(
     """The objects of a file that belong to one film, together, wherever they stand; see `tables.read_groups`.
 
     Args:
-        path: As for `read_json_rows`.
-        film: The film of an object, from its number and the object.
+        path: as for `read_json_rows`.
+        film: the film of an object, from its number and the object.
     """
 
     def rows() -> Iterator[TableRow]:
@@ -84,8 +84,9 @@ def group_json_rows(
 def is_box(value: Any) -> bool:
     """Tell whether a value out of a JSON file is four finite numbers.
 
-    >>> is_box([1, 2.5, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, "4"]), is_box([True, 2, 3, 4])
-    (True, False, False, False)
+    Example:
+        >>> is_box([1, 2.5, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, "4"]), is_box([True, 2, 3, 4])
+        (True, False, False, False)
     """
     return isinstance(value, list) and len(value) == 4 and all(map(_is_number, value))
 
@@ -97,8 +98,9 @@ def _is_number(value: Any) -> bool:
 def objects_in(value: Any) -> list[dict[str, Any]]:
     """The objects of a list out of a JSON file; nothing where it is no list.
 
-    >>> objects_in([{"a": 1}, 2]), objects_in(None)
-    ([{'a': 1}], [])
+    Example:
+        >>> objects_in([{"a": 1}, 2]), objects_in(None)
+        ([{'a': 1}], [])
     """
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
@@ -106,8 +108,9 @@ def objects_in(value: Any) -> list[dict[str, Any]]:
 def pixels(value: Any) -> int | None:
     """A side of an image as it stands in a file, in pixels; None where it is missing, 0 or no number.
 
-    >>> pixels("512"), pixels(512.0), pixels(0), pixels(None)
-    (512, 512, None, None)
+    Example:
+        >>> pixels("512"), pixels(512.0), pixels(0), pixels(None)
+        (512, 512, None, None)
     """
     try:
         return int(float(value)) or None
@@ -122,7 +125,7 @@ def read_xml(path: str | Path) -> Element:
     no annotation tool writes one.
 
     Raises:
-        ValueError: There is no such file, it is no XML, or it has a document type.
+        ValueError: there is no such file, it is no XML, or it has a document type.
     """
     from xml.etree import ElementTree
 

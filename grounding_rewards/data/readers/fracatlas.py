@@ -43,15 +43,15 @@ def read_fracatlas(
     """The films of FracAtlas.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train`, `validation` or `test`, which hold fractured films alone; None takes these and the negatives.
-        annotations: The format that is read: `coco`, `voc` or `yolo`.
+        annotations: the format that is read: `coco`, `voc` or `yolo`.
 
     Returns:
         Records in the order of the files' names, fractured films first; `extra` names what `dataset.csv` marks with 1.
 
     Raises:
-        ValueError: A file or folder is missing, or an unknown format or split; while iterating, annotations that cannot
+        ValueError: a file or folder is missing, or an unknown format or split; while iterating, annotations that cannot
             be read, or a fractured film without any.
     """
     root = Path(root)

@@ -54,15 +54,15 @@ def read_grazpedwri_dx(
     """The films of GRAZPEDWRI-DX.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: None; the dataset has no splits.
-        classes: Whose boxes are kept. `["fracture"]` makes every film without a fracture a negative.
+        classes: whose boxes are kept. `["fracture"]` makes every film without a fracture a negative.
 
     Returns:
         Records in the order of `dataset.csv`; `extra` keeps side, projection and what the table says of the film.
 
     Raises:
-        ValueError: A file or folder is missing, or an unknown class; while iterating, a label that cannot be read or a
+        ValueError: a file or folder is missing, or an unknown class; while iterating, a label that cannot be read or a
             film without an image.
     """
     check_split(split, ())

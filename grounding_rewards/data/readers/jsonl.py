@@ -28,21 +28,22 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[FilmRe
     """The films of a folder with `annotations.jsonl`.
 
     Args:
-        root: The folder.
-        split: Films of this split and films without one; None takes all.
+        root: the folder.
+        split: films of this split and films without one; None takes all.
 
     Returns:
         Records in the order of the lines.
 
     Raises:
-        ValueError: No such file; while iterating, a line that cannot be read, or no film of the split.
+        ValueError: no such file; while iterating, a line that cannot be read, or no film of the split.
 
-    >>> import json, tempfile
-    >>> line = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 11, 22]], "labels": ["mass"]}
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "annotations.jsonl").write_text(json.dumps(line))
-    ...     [(film.file, film.boxes, film.labels) for film in read_jsonl(root)]
-    [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+    Example:
+        >>> import json, tempfile
+        >>> line = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 11, 22]], "labels": ["mass"]}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "annotations.jsonl").write_text(json.dumps(line))
+        ...     [(film.file, film.boxes, film.labels) for film in read_jsonl(root)]
+        [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     path = find_file(root, "annotations.jsonl")
     return _films(path, split)

@@ -39,26 +39,27 @@ def read_ms_swift(
     """The films of ms-swift's grounding samples; all rows of one image are one film.
 
     Args:
-        root: The folder of the dataset.
-        split: Name of a split; `validation` finds `val` and `valid` too; None takes all.
-        annotations: The file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
-        images: The folder of `images`, likewise.
+        root: the folder of the dataset.
+        split: name of a split; `validation` finds `val` and `valid` too; None takes all.
+        annotations: the file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
+        images: the folder of `images`, likewise.
 
     Returns:
         Records in the order in which images end in the file. Label and phrase of a box are its `ref`, or `finding`
         where a row has none; width and height are None unless a box needed them.
 
     Raises:
-        ValueError: No such file; while iterating, a point instead of a box, a row with several images, an unknown
+        ValueError: no such file; while iterating, a point instead of a box, a row with several images, an unknown
             `bbox_type`, boxes as text, or boxes of which it cannot be told which `ref` is theirs.
 
-    >>> import json, tempfile
-    >>> row = {"messages": [{"role": "user", "content": "<image>Find the <ref-object>"}], "images": ["a.png"],
-    ...        "objects": {"ref": ["mass"], "bbox": [[1, 2, 11, 22]]}}
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "train.jsonl").write_text(json.dumps(row))
-    ...     [(film.file, film.boxes, film.labels) for film in read_ms_swift(root)]
-    [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+    Example:
+        >>> import json, tempfile
+        >>> row = {"messages": [{"role": "user", "content": "<image>Find the <ref-object>"}], "images": ["a.png"],
+        ...        "objects": {"ref": ["mass"], "bbox": [[1, 2, 11, 22]]}}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "train.jsonl").write_text(json.dumps(row))
+        ...     [(film.file, film.boxes, film.labels) for film in read_ms_swift(root)]
+        [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     root = Path(root)
     return chain.from_iterable(
@@ -120,11 +121,12 @@ def _objects(path: Path, image: str, numbered: JsonRow) -> tuple[list[list[float
 def _names(text: str, refs: list[Any], count: int) -> list[str] | None:
     """The name of each box; None where it cannot be told.
 
-    >>> _names("<ref-object><bbox><bbox>, <ref-object><bbox>", ["mass", "nodule"], 3)
-    ['mass', 'mass', 'nodule']
-    >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox>", ["mass", "nodule"], 2)
-    ['mass', 'nodule']
-    >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox><bbox>", ["mass", "nodule"], 3)
+    Example:
+        >>> _names("<ref-object><bbox><bbox>, <ref-object><bbox>", ["mass", "nodule"], 3)
+        ['mass', 'mass', 'nodule']
+        >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox>", ["mass", "nodule"], 2)
+        ['mass', 'nodule']
+        >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox><bbox>", ["mass", "nodule"], 3)
     """
     if len(refs) < 2:
         return [str(refs[0]) if refs else UNNAMED] * count

@@ -48,14 +48,14 @@ def read_object_cxr(root: str | Path, *, split: str | None = None) -> Iterator[F
     """The films of Object-CXR.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train`, `validation` (`dev.csv`) or `test`; None takes those that are there.
 
     Returns:
         Records in the order of the rows; width and height are None where the image is not there.
 
     Raises:
-        ValueError: No table, a column is missing, or an unknown split; while iterating, a shape or the header of an
+        ValueError: no table, a column is missing, or an unknown split; while iterating, a shape or the header of an
             image that cannot be read.
     """
     check_split(split, map(split_name, _NAMES))

@@ -17,15 +17,16 @@ def reader_options(reader: Reader, given: Sequence[str]) -> dict[str, Any]:
     mapping is written in JSON.
 
     Args:
-        reader: One of `READERS`.
-        given: Texts such as `sizes=sizes.csv`.
+        reader: one of `READERS`.
+        given: texts such as `sizes=sizes.csv`.
 
     Raises:
-        ValueError: No `NAME=VALUE`, a name that the reader does not have, or a mapping that is no JSON.
+        ValueError: no `NAME=VALUE`, a name that the reader does not have, or a mapping that is no JSON.
 
-    >>> from grounding_rewards.data.readers import get_reader
-    >>> reader_options(get_reader("nih-chestxray14"), ["negatives=false"])
-    {'negatives': False}
+    Example:
+        >>> from grounding_rewards.data.readers import get_reader
+        >>> reader_options(get_reader("nih-chestxray14"), ["negatives=false"])
+        {'negatives': False}
     """
     parameters = {one.name: one.default for one in list(inspect.signature(reader).parameters.values())[2:]}
     options = {}

@@ -55,16 +55,16 @@ def read_padchest_gr(
     """The films of PadChest-GR, each with all its sentences that have boxes.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train`, `validation` or `test`; None takes all.
-        language: Language of `phrases`: `en` or `es`.
-        sizes: A CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
+        language: language of `phrases`: `en` or `es`.
+        sizes: a CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
 
     Returns:
         Records in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
 
     Raises:
-        ValueError: A file, column or split is missing, or an image is there twice; while iterating, a report that
+        ValueError: a file, column or split is missing, or an image is there twice; while iterating, a report that
             cannot be read, or a film with boxes whose size is not known.
     """
     check_split(split, _SPLITS)

@@ -53,14 +53,14 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
     """The films of the challenge's training set, the only one with boxes.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or None.
 
     Returns:
         Records in the order of the table; `extra["class"]` where the folder has the classes.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or two
+        ValueError: a file, column or split is missing; while iterating, a row that cannot be read, or two
             files that could be one film.
     """
     check_split(split, ["train"])

@@ -44,14 +44,14 @@ def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[Fil
     """The films of the challenge's training set, the only one with masks.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or None.
 
     Returns:
         Records in the order in which films end in the table.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a mask that cannot be read, an image that is
+        ValueError: a file, column or split is missing; while iterating, a mask that cannot be read, an image that is
             there twice, or a film that is negative in one row and positive in another.
     """
     check_split(split, ["train"])
@@ -77,19 +77,20 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
     """A box around every connected part of the union of several masks.
 
     Args:
-        masks: Run lengths of each, column by column: skip, take, skip, take, ...
-        side: Width and height of the film in pixels.
+        masks: run lengths of each, column by column: skip, take, skip, take, ...
+        side: width and height of the film in pixels.
 
     Returns:
         xyxy, from left to right; a pixel reaches from its number to the next one.
 
     Raises:
-        ValueError: An odd count of numbers, a negative one, or a run that leaves the film.
+        ValueError: an odd count of numbers, a negative one, or a run that leaves the film.
 
     On a film of 4 x 4 pixels: two pixels at the top of the second column, and the last pixel of the last one.
 
-    >>> mask_boxes([[4, 2], [15, 1]], side=4)
-    [[1.0, 0.0, 2.0, 2.0], [3.0, 3.0, 4.0, 4.0]]
+    Example:
+        >>> mask_boxes([[4, 2], [15, 1]], side=4)
+        [[1.0, 0.0, 2.0, 2.0], [3.0, 3.0, 4.0, 4.0]]
     """
     from scipy.ndimage import find_objects, label
 

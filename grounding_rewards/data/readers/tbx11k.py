@@ -31,14 +31,14 @@ def read_tbx11k(root: str | Path, *, split: str | None = None) -> Iterator[FilmR
     """The films of TBX11K.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or `validation`; None takes both.
 
     Returns:
         Records in the order of the image entries; `extra["group"]` is `tb`, `health` or `sick`.
 
     Raises:
-        ValueError: A file is missing, or an unknown split; while iterating, annotations that cannot be read.
+        ValueError: a file is missing, or an unknown split; while iterating, annotations that cannot be read.
     """
     check_split(split, _FILES)
     paths = {name: find_file(root, file) for name, file in _FILES.items() if split in (None, name)}

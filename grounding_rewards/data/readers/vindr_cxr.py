@@ -46,9 +46,9 @@ def read_vindr_cxr(
     """The films of VinDr-CXR, as published by PhysioNet or on Kaggle, whichever files are there.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or `test`; None takes both, or `train` where the folder is Kaggle's, which has no boxes for test.
-        sizes: A CSV file with `image_id` and the `width` and `height` of every DICOM file (or `Columns` and `Rows`, or
+        sizes: a CSV file with `image_id` and the `width` and `height` of every DICOM file (or `Columns` and `Rows`, or
             Kaggle's `dim1` and `dim0`); without it, width and height are None, and the DICOM file has to say. Needed
             where films are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png` or `.jpg`.
 
@@ -56,7 +56,7 @@ def read_vindr_cxr(
         Records in the order in which films end in the tables; `extra["image_labels"]` where the folder has them.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
+        ValueError: a file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
             without `sizes`.
     """
     check_split(split, _TABLES)

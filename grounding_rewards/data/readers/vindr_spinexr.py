@@ -55,9 +55,9 @@ def read_vindr_spinexr(
     """The films of VinDr-SpineXR.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or `test`; None takes both.
-        sizes: A CSV file with `image_id` and the width and height of every film, in place of the folder's
+        sizes: a CSV file with `image_id` and the width and height of every film, in place of the folder's
             `<split>_meta.csv`. Without either, width and height are None, and the DICOM file has to say. One of them is
             needed where films are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png`.
 
@@ -65,7 +65,7 @@ def read_vindr_spinexr(
         Records in the order in which films end in the tables; `extra["empty_boxes"]` where some were dropped.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
+        ValueError: a file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
             without a size.
     """
     check_split(split, _SPLITS)

@@ -44,14 +44,14 @@ def read_yolo(root: str | Path, *, split: str | None = None) -> Iterator[FilmRec
     """The films of a YOLO folder.
 
     Args:
-        root: The folder with `data.yaml` (any `.yaml` that has `names`), or with `classes.txt` and `images`.
+        root: the folder with `data.yaml` (any `.yaml` that has `names`), or with `classes.txt` and `images`.
         split: `train`, `validation` (for `val`), `test`, or what else the folder has; None takes all.
 
     Returns:
         Records in the order of the names of the images; `id` is the same as `file`.
 
     Raises:
-        ValueError: No names of classes, images or labels; labels without an image; while iterating, a line that cannot
+        ValueError: no names of classes, images or labels; labels without an image; while iterating, a line that cannot
             be read, such as a prediction.
     """
     root = Path(root)
@@ -70,17 +70,18 @@ def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[st
     A corner up to 0.01 beyond the film is moved to its edge.
 
     Args:
-        path: The text file.
-        names: Name of every class, by its number.
+        path: the text file.
+        names: name of every class, by its number.
 
     Raises:
-        ValueError: A line that is neither a box nor an outline, or a class without a name.
+        ValueError: a line that is neither a box nor an outline, or a class without a name.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "a.txt").write_text("1 0.5 0.5 0.5 1")
-    ...     list(read_label_file(Path(root, "a.txt"), ["mass", "nodule"]))
-    [('nodule', [0.25, 0.0, 0.75, 1.0])]
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.txt").write_text("1 0.5 0.5 0.5 1")
+        ...     list(read_label_file(Path(root, "a.txt"), ["mass", "nodule"]))
+        [('nodule', [0.25, 0.0, 0.75, 1.0])]
     """
     path = Path(path)
     if not path.is_file():
@@ -126,8 +127,9 @@ def _corners(values: Sequence[float]) -> list[float]:
 def _at_the_edge(value: float) -> float:
     """A coordinate that rounding has brought a little beyond the film, on its edge; one farther out is wrong and stays.
 
-    >>> _at_the_edge(-0.000001), _at_the_edge(0.3), _at_the_edge(1.005), _at_the_edge(1.2)
-    (0.0, 0.3, 1.0, 1.2)
+    Example:
+        >>> _at_the_edge(-0.000001), _at_the_edge(0.3), _at_the_edge(1.005), _at_the_edge(1.2)
+        (0.0, 0.3, 1.0, 1.2)
     """
     return min(max(value, 0.0), 1.0) if -_SLACK <= value <= 1 + _SLACK else value
 
