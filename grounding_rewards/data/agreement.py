@@ -6,8 +6,8 @@ Definitions:
 * Within a pair and a label, the boxes of one reader are assigned to those of the other so that the total IoU is
   greatest.
 * F1@τ = 2·hits / (boxes of one + boxes of the other), a hit being an assigned pair of boxes with IoU ≥ τ. Both sums
-  run over all pairs of readers, and for all labels together also over the labels. So a box counts as missed in a pair
-  with a reader who drew nothing, and two readers who both drew nothing count nothing.
+  run over all pairs of readers, and for all labels together also over the labels. So a box counts as missed against a
+  reader who drew nothing, and two readers who both drew nothing add nothing.
 * The mean IoU is over assigned pairs of boxes that overlap at all.
 * A finding is a label on a film, drawn by at least one reader; the shares say by how many.
 * The intervals are 95 % percentile intervals over films, drawn with replacement.
@@ -62,7 +62,7 @@ class Agreement(NamedTuple):
     """How well the readers of a dataset agree.
 
     films: films that at least two people read; the others are in `single`.
-    single: films that one person read, or of which the dataset doesn't say who did.
+    single: films that one person read, or whose readers the dataset does not name.
     pairs: pairs of readers of one film.
     overall: all labels together.
     labels: each label, the one with most findings first.
@@ -95,8 +95,8 @@ def measure_agreement(
     """Compare every pair of readers of every film; the top of this module has the definitions.
 
     Args:
-        records: films with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, those who
-            drew are taken for all who read, and a reader who drew nothing is missed.
+        records: films with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, only those
+            who drew are known, and a reader who drew nothing is not counted.
         iou_thresholds: τ, each in (0, 1].
         resamples: for the intervals.
         seed: of the resampling.

@@ -1,4 +1,4 @@
-"""What an evaluation is given: films, and for each of them what was said, from a model or from a log of completions."""
+"""Answers to evaluate: films, and the completions for each, from a model or from a log."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _SIZES = ("width", "height", "resized_width", "resized_height")
 
 @dataclass(frozen=True)
 class Answers:
-    """n films and what was said about each.
+    """n films and the completions for each.
 
     Attributes:
         rows: one a film, without prompt and image.
-        texts: for each film one answer or several, the first of which is judged.
+        texts: for each film one completion or several, the first of which is judged.
         load_image: the k-th film as an image, or None.
     """
 
@@ -42,7 +42,7 @@ def read_log(
     text_column: str | None = None,
     sizes: Mapping[str, float | None] | None = None,
 ) -> Answers:
-    """Read a log of completions, beside the films that they are about.
+    """Read a log of completions together with the films that they answer.
 
     Args:
         paths: files or folders, as :func:`grounding_rewards.data.completion_logs.read_completions` takes them. Several
@@ -116,7 +116,7 @@ def _by_name(
 
 
 def _with_formats(films: list[dict[str, Any]], logged: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The films, with what the log alone knows: the box format, and the size of the image that the model saw."""
+    """The films with what only the log knows: the box format, and the size of the image that the model saw."""
     names = ("box_format", "resized_width", "resized_height")
     return [
         {**film, **{name: row[name] for name in names if row.get(name) is not None}}
@@ -139,7 +139,7 @@ def _find_image(row: Mapping[str, Any], folders: Sequence[Path]) -> Path | None:
     given = next((row[name] for name in _IMAGE_COLUMNS if isinstance(row.get(name), str)), None)
     if given is None:
         return None
-    # A path that is whole stays whole.
+    # An absolute path stays as it is when joined to a folder.
     return next((folder / given for folder in folders if (folder / given).is_file()), None)
 
 

@@ -1,8 +1,8 @@
-"""Refuse a dataset that cannot be learned from, before the first step and with every bad row named at once.
+"""Refuse a dataset that cannot be learned from: before the first step, naming every bad row at once.
 
-Two kinds of mistake cost days: boxes that do not fit the film, and boxes that fit but cannot be said in the model's
-box format. The first is geometry. For the second every row's own ground truth is written in the box format and scored:
-what the author knows to be right has to earn full marks from the very reward that will train the model.
+Two kinds of mistake cost days: boxes that do not fit the film, and boxes that the model's box format cannot express.
+The first is geometry. For the second, every row's ground truth is written in the box format and scored: it has to earn
+the full reward from the very reward that will train the model.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 _REQUIRED_COLUMNS = ("prompt", "boxes")
 _GEOMETRY_COLUMNS = ("width", "height", "resized_width", "resized_height")
-# What `rows_with_sizes` adds, which no reward knows.
+# Added by `rows_with_sizes`; not columns of a reward.
 _OF_IMAGES = ("image_size", "image_error")
 _TOLERANCE = 1e-6
-# Below this part of the full reward, what the rounding of a format costs is worth a warning.
+# Warn where the rounding of a format leaves less than this part of the full reward.
 _FINE_ENOUGH = 0.9
 
 
@@ -141,7 +141,7 @@ def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) 
 
 
 class _Reference(NamedTuple):
-    """What one answer to a row should be: the row with the boxes of one reader, where it has several."""
+    """A row as one reader drew it; the row itself where it has no separate readers."""
 
     number: int
     reader: str
@@ -203,7 +203,7 @@ def _reader_problems(row: Mapping[str, Any], width: Any, height: Any) -> Iterato
 
 
 def _label_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    """What the labels lack for a reward that compares them."""
+    """Missing or blank labels, for a reward that compares them."""
     column = "labels" if row.get("reader_boxes") is None else "reader_labels"
     labels = row.get(column)
     if labels is None:
@@ -216,7 +216,7 @@ def _label_problems(row: Mapping[str, Any]) -> Iterator[str]:
 
 
 def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[list[str]]:
-    """What each row's own ground truth loses when it is written in the box format and scored, one sentence each.
+    """What each row's ground truth loses when it is written in the box format and scored, one sentence each.
 
     Args:
         rows: rows without any of the problems that :func:`row_problems` names, all with the same columns.
@@ -351,7 +351,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _score_gold(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[ScoredCompletion]:
-    """What each row's own ground truth earns, written in the box format and read back."""
+    """Write each row's ground truth in the box format, and score it."""
     if not rows:
         return []
     columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(chain(*rows)) if key not in _OF_IMAGES}
@@ -359,7 +359,7 @@ def _score_gold(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> l
 
 
 def _gold_problems(row: Mapping[str, Any], scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
-    """What a row's own ground truth loses when it is written in the box format."""
+    """What a row's ground truth loses when it is written in the box format."""
     box_format = _box_format(row, reward)
     gt, read = as_box_array(row["boxes"]), as_box_array(scored.parsed.boxes)
     if len(read) != len(gt):
@@ -377,10 +377,10 @@ def _gold_problems(row: Mapping[str, Any], scored: ScoredCompletion, reward: Gro
                 else ""
             )
         yield earned
-    # Full marks are 1 for R1 to R5; somebody's own reward may have another maximum, but not none.
+    # The full reward is 1 for R1 to R5; a user's own reward may have another maximum, but not 0.
     elif len(gt) and full <= 0:
         yield f"its own boxes earn {full:.4g}, so that nothing could be learned from it"
-    # What is lost beyond the rounding of the coordinates is lost in the text
+    # More is lost than the rounding of the coordinates explains.
     elif scored.reward < _reward(read, gt, scored.parsed.labels, row, reward) - _TOLERANCE:
         yield f"{earned} ({scored.reason})"
 
@@ -410,7 +410,7 @@ def _loss(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat
 
 
 def _crop(row: Mapping[str, Any], box_format: BoxFormat) -> Boxes | None:
-    """The part of the film, (1, 4), outside which the format has no numbers; None where it has them for all of it."""
+    """The part of the film, (1, 4), that the format can express; None where it can express all of it."""
     if box_format.space.frame != "cropped":
         return None
     frame = space_frame(box_format.space, row["width"], row["height"])
@@ -420,7 +420,7 @@ def _crop(row: Mapping[str, Any], box_format: BoxFormat) -> Boxes | None:
 def _warn_of_coarse_rows(
     gold: Sequence[_Reference], scored: Sequence[ScoredCompletion], reward: GroundingReward, name: str, rows: int
 ) -> None:
-    """Say once what the rounding of the format costs, where it costs much although every box is found again."""
+    """Warn once where the rounding of the format costs much although every box is found again."""
     coarse = [
         (result.reward / full, index, full)
         for index, (one, result) in enumerate(zip(gold, scored, strict=True))

@@ -1,4 +1,4 @@
-"""Logs of completions: what a model wrote, one row each, beside whatever else the file knows of the film.
+"""Logs of completions: one row for each text that a model wrote, with whatever else the file says of the film.
 
 A log is read in blocks of rows, so that a file may be larger than the memory; :func:`read_completions` puts the blocks
 of whole files together.
@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.columns import with_ground_truth
 
-#: Columns that hold what the model wrote, the first that is there: TRL's `completion`, other trainers' and servers'.
+#: Columns that may hold the completion, the likeliest first: TRL's `completion`, then those of other tools.
 TEXT_COLUMNS = ("completion", "text", "response", "output", "answer", "prediction", "model_output", "generated_text")
 
-# Of text: some hundred short completions, which are scored at once; of rows where there is no text.
+# Size of a block: of text, some hundred short completions; of rows that are no text.
 _BYTES, _ROWS = 1 << 18, 1000
 
 # In a CSV file these hold JSON.
@@ -42,7 +42,7 @@ class Block(NamedTuple):
     content: Any
 
     def place(self, number: int) -> str:
-        """Where a row stands, for a message."""
+        """Where a row is, for a message."""
         return f"{'line' if isinstance(self.content, bytes) else 'row'} {number} of {self.path!r}"
 
     def rows(self) -> list[tuple[int, dict[str, Any]]]:
@@ -164,7 +164,7 @@ def find_text_column(rows: Iterable[dict[str, Any]], given: str | None = None) -
 
 
 def _unpacked(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the fields of its `ground_truth`; other people's columns of that name stay as they are."""
+    """The row with the fields of its `ground_truth`; a column of that name with other content stays as it is."""
     if row.get("ground_truth") is None or row.get("boxes") is not None:
         return row
     try:
@@ -204,7 +204,7 @@ def _read_jsonl(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _read_csv(path: Path) -> Iterator[tuple[int, list[Any]]]:
-    # One completion may be longer than the reader allows by default.
+    # A completion may be longer than the default limit.
     before = csv.field_size_limit(2**31 - 1)
     try:
         with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as file:
@@ -247,7 +247,7 @@ def _read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
         raise ValueError(
             f"Expected a whole .parquet file in {str(path)!r}, got one that is none ({error}). Write it again."
         ) from None
-    # The films that TRL may have put beside the completions stay on the disk.
+    # TRL may store the films beside the completions; they are not read.
     columns = [name for name in file.schema_arrow.names if name not in ("image", "images")]
     number = 1
     for batch in file.iter_batches(batch_size=_ROWS, columns=columns):

@@ -1,12 +1,12 @@
-"""Radiographs in DICOM files: grey images as a reader sees them, and the few facts that training needs.
+"""Radiographs in DICOM files: grey images as a radiologist sees them, and the few facts that training needs.
 
 Stored values pass the transformations of the standard in its order: modality LUT or rescale, VOI LUT or window (of
 several the first; a LUT before a window, if a file has both), then inversion, where PresentationLUTShape says INVERSE
 or, without one, where the film is MONOCHROME1. A film without VOI LUT and window is spread from its darkest to its
 lightest pixel if it stores more than 8 bits, and shown as it is stored otherwise. Padding is black.
 
-Only the elements that are named in this file are read at all: names, numbers, dates and institutions of patients never
-reach the program. What is burned into the pixels stays there.
+Only the elements that are named in this file are read: names, numbers, dates and institutions of patients never reach
+the program. What is burned into the pixels stays there.
 
 Source: DICOM PS3.3, C.7.5.1.1.2 (padding), C.8.11.3 (DX image), C.11.1 (modality LUT), C.11.2 (VOI LUT).
 """
@@ -60,15 +60,15 @@ _PIXELS = (
 DICOM_SUFFIXES = (".dcm", ".dicom")
 _DTYPES: Mapping[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16}
 
-# What pydicom, highdicom and the decoders raise on broken files, NotImplementedError and KeyError among them.
+# What pydicom, highdicom and the decoders raise on broken files; KeyError and NotImplementedError are subclasses.
 _READING_ERRORS = (ArithmeticError, LookupError, OSError, EOFError, RuntimeError, AttributeError, TypeError, ValueError)
 
-# The value representation CS; anything else in these elements was typed by hand and may name somebody.
+# A code string (CS); anything else in these elements was typed by hand and may name a person.
 _CODE = re.compile(r"[A-Z0-9_ ]{1,16}")
 
 
 class DicomFacts(NamedTuple):
-    """What is kept of a header, and all that is kept.
+    """Everything that is kept of a header.
 
     rows, columns: size of the film in pixels.
     spacing: millimetres between the centres of neighbouring rows, and of neighbouring columns; None where unknown.
@@ -105,7 +105,7 @@ class DicomFilm(NamedTuple):
 
 
 class DicomFile(NamedTuple):
-    """Where a film lies, relative to its folder, and its size in pixels."""
+    """Where a film is, relative to its folder, and its size in pixels."""
 
     file: str
     width: int
@@ -113,7 +113,7 @@ class DicomFile(NamedTuple):
 
 
 def is_dicom(path: str | PurePath) -> bool:
-    """Whether a file is called as DICOM files are.
+    """Whether the name of a file ends as those of DICOM files do.
 
     Example:
         >>> is_dicom("film.DCM"), is_dicom("film.png")
@@ -216,12 +216,12 @@ def dicom_folder(root: str | Path) -> Iterator[tuple[str, DicomFile]]:
 
 
 class _RefusedError(Exception):
-    """What was expected, what was there instead, and what to do; without the file."""
+    """Arguments: what was expected, what was there instead, and what to do. The file is added by `_naming`."""
 
 
 @contextmanager
 def _naming(path: str | Path) -> Iterator[None]:
-    """Every error names the file."""
+    """Raise every error as a ValueError that names the file."""
     try:
         yield
     except _RefusedError as error:
@@ -271,7 +271,7 @@ def _facts(dataset: FileDataset) -> DicomFacts:
 
 
 def _code(dataset: FileDataset, keyword: str) -> str | None:
-    # Undecoded: pydicom would print a value that breaks the rules of a code string
+    # Not decoded by pydicom, which would print a value that is no code string.
     element = dataset.get_item(keyword)
     value = b"" if element is None else element.value
     text = value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)
@@ -299,8 +299,8 @@ def _check_grey_frame(dataset: FileDataset) -> None:
 
 
 def _greys(dataset: FileDataset, stored: np.ndarray, dtype: type[np.unsignedinteger]) -> np.ndarray:
-    """Stored values to grey over the whole range of a type; both `(rows, columns)`."""
-    # Every step maps a stored value to one grey value, so it is done once per value and looked up per pixel
+    """Stored values to greys over the whole range of a type; both `(rows, columns)`."""
+    # A grey depends on the stored value alone: it is computed once per value and looked up per pixel.
     lowest = int(stored.min())
     offsets = stored - lowest
     values = np.flatnonzero(np.bincount(offsets.ravel())) + lowest

@@ -79,10 +79,10 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
 
 
 def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
-    """Copy a folder of films, every film squeezed into a square and its boxes with it.
+    """Copy a folder of films, resizing every film, and its boxes, to a square.
 
-    A small model learns boxes faster on films of one shape. The IoU of two boxes is the same before and after, because
-    each axis is scaled as a whole.
+    A small model learns boxes faster on films of one shape. The IoU of two boxes does not change, because each axis is
+    scaled as a whole.
 
     Args:
         root: the folder that holds `annotations.jsonl`.
@@ -134,7 +134,7 @@ def _read(root: Path) -> Iterator[dict[str, Any]]:
 
 
 def split_of(row: Mapping[str, Any]) -> str:
-    """The split of a film; one that nobody has put aside is there to train on, and for nothing else.
+    """The split of a film; one without a split belongs to `train`.
 
     Args:
         row: a line of `annotations.jsonl`.
@@ -147,7 +147,7 @@ def split_of(row: Mapping[str, Any]) -> str:
 
 
 def _problem(row: Any, root: Path) -> str | None:
-    """What is wrong with a line; geometry is left to the check before training."""
+    """What is wrong with a line; its geometry is checked before training."""
     if not isinstance(row, Mapping):
         return "not a JSON object"
     for key, kind in _REQUIRED.items():

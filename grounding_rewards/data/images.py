@@ -1,4 +1,4 @@
-"""Images of films: opened, made small, and their sizes."""
+"""Images of films: opening, thumbnails and sizes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ file, or leave its name out.
 
 
 def small_film(film: Image, side: int) -> Image:
-    """A thumbnail in 8-bit grey or colour; films of more bits are spread over the grey scale.
+    """A thumbnail in 8-bit grey or colour; films of more bits are spread over the whole grey scale.
 
     Args:
         film: a PIL image of any mode; it stays as it is.
@@ -91,7 +91,7 @@ def image_size(image: Any) -> tuple[int, int]:
         return image.size
     source = image["path"] if image["bytes"] is None else io.BytesIO(image["bytes"])
     with Image.open(source) as opened:
-        # Asked for its EXIF data, a PNG file without any in front of the pixels decodes them all to look behind.
+        # `getexif` would decode all pixels of a PNG file without EXIF data in front of them, to look behind them.
         exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
         turned = exif.get(_EXIF_ORIENTATION, 1) in _TURNED
         return (opened.height, opened.width) if turned else opened.size
@@ -158,7 +158,7 @@ def shrunken_size(width: int, height: int, max_pixels: int) -> tuple[int, int]:
     if width * height <= max_pixels:
         return width, height
     scale = math.sqrt(max_pixels / (width * height))
-    # A side never falls below one pixel, so the other must not exceed the area on its own
+    # A side is at least one pixel, so the other one must not exceed the area by itself.
     return (
         min(max(1, math.floor(width * scale)), max_pixels),
         min(max(1, math.floor(height * scale)), max_pixels),

@@ -1,4 +1,4 @@
-"""One argument names any dataset: drawn films, a folder of films, a prepared or saved dataset or a name on the hub."""
+"""Load any dataset by one name: drawn films, a folder of films, a prepared or saved dataset, a dataset on the hub."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
         A map-style dataset.
 
     Raises:
-        ValueError: the dataset cannot be found, or it has no such split; one that has no splits has none of any name.
+        ValueError: the dataset cannot be found, or it has no split of this name.
 
     Example:
         >>> load_split("synthetic", "test", films=3).num_rows
@@ -62,7 +62,7 @@ def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = dataset.remove_columns(heavy).to_list()
     if isinstance(dataset.features.get("image"), Image):
         for row, image in zip(rows, stored_images(dataset), strict=True):
-            # Images inside a parquet file keep the name of a file that is not there.
+            # Images stored in a parquet file keep the name of a file that may be elsewhere.
             if image is not None and image["bytes"] is None and image["path"] and Path(image["path"]).is_file():
                 row["image_path"] = image["path"]
     return rows
@@ -98,7 +98,7 @@ def _load_folder(folder: Path, split: str) -> Dataset:
 
 
 def _only_split(dataset: Dataset, folder: Path, split: str) -> Dataset:
-    """A dataset that was saved without others: the split that it says it is, and no other one."""
+    """A dataset that was saved alone: it is the split that it names, and no other."""
     own = None if dataset.split is None else str(dataset.split)
     if own != split:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""The columns that rewards need and the author of a dataset cannot know: the model's box format and resized sizes."""
+"""The columns that depend on the model and not on the dataset: its box format and resized sizes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _resized_size(processor: Any, size: tuple[int | None, int | None] | None) ->
 
 
 def _fed_sizes(dataset: Dataset) -> Iterable[tuple[int | None, int | None] | None]:
-    """The sizes in which the processor gets the films, smaller perhaps than the boxes were drawn on."""
+    """The sizes of the images that the processor gets, perhaps smaller than the films that boxes were drawn on."""
     if "image" in dataset.column_names:
         return image_sizes(dataset)
     return zip(dataset["width"], dataset["height"], strict=True)

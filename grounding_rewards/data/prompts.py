@@ -1,4 +1,4 @@
-"""What the model is asked, and the answer that earns the full reward."""
+"""Prompts, and the answers to them that earn the full reward."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WORDINGS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
-# What stands for the numbers of a box, which the parser knows for placeholders.
+# Placeholders for the numbers of a box; the parser does not read them as boxes.
 _PLACEHOLDERS: Mapping[str, tuple[str, str, str, str]] = {
     "xyxy": ("x1", "y1", "x2", "y2"),
     "yxyx": ("y1", "x1", "y2", "x2"),
@@ -51,7 +51,7 @@ _FRAMES: Mapping[str, str] = {
 def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
     """The conversational prompt that asks for boxes around everything named in `labels`.
 
-    The format is left to the model: a cold start teaches it, and the published models know their own.
+    The prompt does not state a format: a cold start teaches it, and published models know their own.
 
     Args:
         labels: what to look for, at least one name.
@@ -72,7 +72,7 @@ def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
 def prompt_order(labels: Iterable[str]) -> tuple[str, ...]:
     """The order in which prompts name labels: alphabetical, so that it does not depend on the order of a file.
 
-    A model that was trained on one order is another model on another.
+    A model that was trained on one order answers differently to another.
 
     Args:
         labels: names, some of them several times.
@@ -106,7 +106,7 @@ def task_prompt(
 ) -> list[dict[str, Any]]:
     """The conversational prompt of a task, which states the format of the answer.
 
-    Whoever copies it as an answer earns nothing: its example holds placeholders, not numbers.
+    A model that copies the prompt earns nothing: its example holds placeholders, not numbers.
 
     Args:
         task: one of `TASKS`.
@@ -137,9 +137,9 @@ left and y from the top.
 
 
 def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
-    """What a model must be told to answer in a format that it does not know.
+    """The part of a prompt that states the format of the answer.
 
-    The example stands last, so that in formats with answer tags the last answer of the text is no negative.
+    The example comes last, so that in formats with answer tags the last answer in the text is not the negative.
 
     Args:
         box_format: its name, or what else `get_box_format` takes.
@@ -160,14 +160,14 @@ def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
 
 
 def format_example(fmt: BoxFormat, values: Sequence[str]) -> str:
-    """An answer with one box, whose numbers are these four words.
+    """An answer with one box, with four words in place of its numbers.
 
     Example:
         >>> format_example(get_box_format("paligemma"), ["y1", "x1", "y2", "x2"])
         '<locy1><locx1><locy2><locx2> finding'
     """
     layout = fmt.layout
-    # Widths such as {0:0>4} are for numbers; a placeholder stays as it is.
+    # Without widths such as {0:0>4}, which are for numbers.
     box = re.sub(r"\{(\d)[^}]*\}", lambda slot: values[int(slot[1])], layout.box)
     label = '"finding"' if fmt.syntax.keyed else "finding"
     return layout.answer.format(items=layout.item.format(key=fmt.keys[0], label=label, boxes=box))
@@ -204,13 +204,13 @@ def _coordinates(fmt: BoxFormat) -> str:
 
 
 def _joint(fmt: BoxFormat) -> str:
-    """What stands between two entries, where that is not the comma of a list."""
+    """Names the separator of two entries, where it is not the comma of a list."""
     between = fmt.layout.between_items.strip()
     return f' and "{between}" between two' if between and not fmt.syntax.keyed else ""
 
 
 def gold_answer(row: Mapping[str, Any], box_format: str | Mapping[str, Any] | BoxFormat) -> str:
-    """The row's own boxes, written as a model of this box format would write them.
+    """The reference boxes of a row, written as a model of this box format would write them.
 
     Args:
         row: `boxes`, `width` and `height`; `labels`, `resized_width` and `resized_height` where there are.

@@ -4,8 +4,8 @@ Qwen2-VL, Qwen2.5-VL and Qwen3-VL take films of any shape, but only after their 
 both sides to whole patches and brought the area between two limits. Boxes in resized pixels (Qwen2.5-VL)
 mean nothing without that size, and it depends on how *this* processor is configured.
 
-A limit of one's own is kept in the processor, which is saved with the model: whoever loads it later, for a cold start,
-for GRPO or to evaluate, feeds films of the same size.
+A limit that the user sets is kept in the processor, which is saved with the model: whoever loads it later, for a cold
+start, for GRPO or to evaluate, feeds films of the same size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grounding_rewards.data.images import image_sizes, shrunken_size
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: The attribute of an image processor that holds a limit of one's own; it is written into the processor's file.
+#: The attribute of an image processor that holds the user's limit; it is saved with the processor.
 LIMIT = "max_image_pixels"
 
 _MAX_ASPECT_RATIO = 200
@@ -128,7 +128,7 @@ def limit_image_pixels(processor: Any, max_pixels: int) -> None:
     least = 1
     if has_resized_size(processor):
         least = (image_processor.patch_size * image_processor.merge_size) ** 2
-        # The class may own the sizes, and other processors share them.
+        # A copy, because the sizes may belong to the class.
         size = copy.copy(image_processor.size)
         size["longest_edge"] = max_pixels
         size["shortest_edge"] = min(size["shortest_edge"], max_pixels)
@@ -156,14 +156,14 @@ def image_pixel_limit(processor: Any) -> int | None:
 
 
 def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
-    """Put the image size of a command into the processor that it loaded; says so where the model comes with another.
+    """Apply the image size of a command to the processor that it loaded, and report where the model had another.
 
     Args:
         processor: as it was loaded; it is changed.
         max_image_pixels: largest film in pixels; None keeps what the processor says.
 
     Raises:
-        ValueError: the processor cannot be limited so.
+        ValueError: the processor cannot be limited.
 
     Example:
         >>> from types import SimpleNamespace
@@ -198,7 +198,7 @@ def fitted_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     if not has_resized_size(processor):
         return shrunken_size(width, height, limit)
     resized = resized_size(processor, width, height)
-    # A narrow film may fall below the smallest area on its way through whole tokens; the processor enlarges it again.
+    # Rounded to whole tokens, a narrow film may fall below the smallest area; the processor would enlarge it again.
     return resized if resized_size(processor, *resized) == resized else (width, height)
 
 
@@ -235,7 +235,7 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
 
 
 def largest_image(dataset: Dataset, processor: Any) -> str:
-    """One line that says how large films are when the model sees them, for the start of a command.
+    """How large films are when the model sees them, one line for the start of a command.
 
     Args:
         dataset: rows, with or without a column `image`.
@@ -255,18 +255,18 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
         )
     image_processor = getattr(processor, "image_processor", processor)
     by = "the model's own limit" if limit is None else "max_image_pixels"
-    said = f"Image size: at most {image_processor.size['longest_edge']} pixels ({by})"
+    line = f"Image size: at most {image_processor.size['longest_edge']} pixels ({by})"
     fed = list(image_sizes(dataset)) if "image" in dataset.column_names else []
-    # The films themselves may be larger than the images that were made of them.
+    # The images may be smaller copies of the films.
     plain = dataset.with_format(None)
     sized = {"width", "height"} <= set(plain.column_names)
     own = list(zip(plain["width"], plain["height"], strict=True)) if sized else [size or (0, 0) for size in fed]
     seen = [(resized_size(processor, *size), film) for size, film in zip(fed, own, strict=True) if size is not None]
     if not seen:
-        return f"{said}."
+        return f"{line}."
     (width, height), film = max(seen, key=lambda pair: math.prod(pair[0]))
     side = image_processor.patch_size * image_processor.merge_size
     return (
-        f"{said}; the largest film, {film[0]} x {film[1]}, is seen as {width} x {height}, "
+        f"{line}; the largest film, {film[0]} x {film[1]}, is seen as {width} x {height}, "
         f"{width * height // side**2} image tokens."
     )

@@ -1,7 +1,7 @@
 """Readers of public datasets: a folder in, one record per film out, boxes in pixels of the original image.
 
-Every file here is looked through for readers, so that a new one needs no other line. A dataset of the hub has no
-folder: see `grounding_rewards.data.readers.hub`.
+Every file of this folder is imported, and registers its readers. A dataset of the hub has no folder: see
+`grounding_rewards.data.readers.hub`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def get_reader(name: str) -> Reader:
 
 
 def source_of(dataset: str, licence: str | None = None, source: str | None = None) -> Source:
-    """The source that the reader of a dataset declares; for a general format what is given, or that it is not known.
+    """The source of a dataset, as its reader declares it; of films in a general format, what the arguments say.
 
     Example:
         >>> source_of("tbx11k").licence, source_of("coco").licence

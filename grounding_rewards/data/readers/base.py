@@ -11,7 +11,7 @@ KAGGLE = "rules of the competition; academic and non-commercial use"
 
 
 class FilmRecord(NamedTuple):
-    """One film and what its readers drew, before prompts and images.
+    """One film and what its readers drew.
 
     id: unique in the dataset.
     file: the image, relative to the root.
@@ -21,10 +21,10 @@ class FilmRecord(NamedTuple):
     patient_id: None where the dataset has none.
     split: `train`, `validation`, `test` or another name that the dataset uses; None where it has no splits.
     readers: who drew each box, one per box; empty where the dataset doesn't say.
-    read_by: everybody who read the film, those who drew nothing included; empty where the dataset doesn't say.
+    read_by: everybody who read the film, including those who drew nothing; empty where the dataset doesn't say.
     phrases: the phrase that each box belongs to, one per box; empty where the dataset has none.
-    ignored: boxes that are neither hit nor false positive (crowds, regions that were not judged).
-    extra: further columns of the dataset that are worth keeping, such as pixel spacing or view.
+    ignored: regions in which a prediction is neither hit nor false positive (crowds, regions that were not judged).
+    extra: other columns of the dataset, such as pixel spacing or view.
     """
 
     id: str
@@ -51,11 +51,11 @@ class Reader(Protocol):
 
 
 class Source(NamedTuple):
-    """Where a dataset comes from and what may be done with it, for the card of what is made of it.
+    """Where a dataset comes from and under which licence, for the card of a prepared folder.
 
     title, url: name and home.
     licence: in words.
-    note: what is easily got wrong with it; empty where there is nothing.
+    note: what is easily done wrong with it; may be empty.
     """
 
     title: str
@@ -64,7 +64,7 @@ class Source(NamedTuple):
     note: str = ""
 
 
-#: By name; a format that any dataset may be written in has no source.
+#: By name of the dataset or format; a format has no source.
 READERS: dict[str, Reader] = {}
 SOURCES: dict[str, Source] = {}
 
@@ -81,7 +81,7 @@ def register_reader(
         title: of the dataset; a format that any dataset may be written in has neither this nor what follows.
         url: its home.
         licence: in words.
-        note: what is easily got wrong with it.
+        note: what is easily done wrong with it.
 
     Example:
         >>> @register_reader("my-films", title="My films", url="https://example.org", licence="CC BY 4.0")

@@ -6,7 +6,7 @@ Folder::
                                           iscrowd], categories[id,name]
     <split>/<file_name>
 
-Other names are told with `annotations` and `images`. `bbox` is x, y, width, height in pixels of the image.
+Other names are given with `annotations` and `images`. `bbox` is x, y, width, height in pixels of the image.
 Negative: an image without annotations.
 Ignored: a crowd (`iscrowd` 1).
 Source: https://cocodataset.org/#format-data.
@@ -187,7 +187,7 @@ def _document(path: str | Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _key(value: Any) -> int | str | None:
-    """An id; None for what cannot be one."""
+    """An id; None for any other value."""
     return value if isinstance(value, int | str) else None
 
 

@@ -6,7 +6,7 @@ Folder::
     Images_png/000089_01_01/037.png              File_name 000089_01_01_037.png; 16 bits, Hounsfield units + 32768
 
 Boxes: `Bounding_boxes` is "x1, y1, x2, y2" in pixels: the end points of the two diameters and 5 pixels around them.
-Either corner may stand first; the box reaches from the smaller to the larger number.
+Either corner may come first; the box reaches from the smaller to the larger number.
 Labels: where the lesion is, for validation and test; `lesion` for every lesion of the training set, which has none.
 Negative: there are none, and about half of the lesions on these slices are not marked: a wrong box may be right.
 Show the slices through a window, `extra["DICOM_windows"]`.

@@ -1,4 +1,4 @@
-"""JSON, JSON lines and XML files: errors that name the file and the place, and nothing that an XML file declares."""
+"""JSON, JSON lines and XML files, with errors that name the file and the place; declarations in XML are refused."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 JsonRow = tuple[int, dict[str, Any]]
-"""Number of the line, or of the entry in a list, counted from 1, and the object that stands there."""
+"""Number of the line, or of the entry in a list, counted from 1, and its object."""
 
 UNNAMED = "finding"
-"""Label of a box that its file gives no name."""
+"""Label of a box without a name."""
 
 
 def read_json(path: str | Path) -> Any:
@@ -65,7 +65,7 @@ def _object(row: Any, path: Path, number: int) -> dict[str, Any]:
 def group_json_rows(
     path: str | Path, film: Callable[[int, dict[str, Any]], str]
 ) -> Iterator[tuple[str, list[JsonRow]]]:
-    """The objects of a file that belong to one film, together, wherever they stand; see `tables.read_groups`.
+    """The objects of a file, grouped by film, wherever they are; see `tables.read_groups`.
 
     Args:
         path: as for `read_json_rows`.
@@ -74,7 +74,7 @@ def group_json_rows(
 
     def rows() -> Iterator[TableRow]:
         for number, row in read_json_rows(path):
-            # As text, an object that waits for the rest of its film takes a fraction of the memory.
+            # Objects wait for the rest of their film as text, which takes a fraction of the memory.
             yield number, (film(number, row), json.dumps(row))
 
     for name, found in group_rows(rows(), rows()):
@@ -82,7 +82,7 @@ def group_json_rows(
 
 
 def is_box(value: Any) -> bool:
-    """Tell whether a value out of a JSON file is four finite numbers.
+    """Whether a value from a JSON file is four finite numbers.
 
     Example:
         >>> is_box([1, 2.5, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, "4"]), is_box([True, 2, 3, 4])
@@ -96,7 +96,7 @@ def _is_number(value: Any) -> bool:
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list out of a JSON file; nothing where it is no list.
+    """The objects in a list from a JSON file; empty where it is no list.
 
     Example:
         >>> objects_in([{"a": 1}, 2]), objects_in(None)
@@ -106,7 +106,7 @@ def objects_in(value: Any) -> list[dict[str, Any]]:
 
 
 def pixels(value: Any) -> int | None:
-    """A side of an image as it stands in a file, in pixels; None where it is missing, 0 or no number.
+    """A side of an image, in pixels, as a file states it; None where it is missing, 0 or no number.
 
     Example:
         >>> pixels("512"), pixels(512.0), pixels(0), pixels(None)
@@ -121,8 +121,8 @@ def pixels(value: Any) -> int | None:
 def read_xml(path: str | Path) -> Element:
     """The root of an XML file that declares no document type.
 
-    Entities, which can grow without bound or reach for other files, are declared in a document type and nowhere else;
-    no annotation tool writes one.
+    Entities can grow without bound or include other files, and only a document type can declare them; no annotation
+    tool writes one.
 
     Raises:
         ValueError: there is no such file, it is no XML, or it has a document type.
@@ -131,7 +131,7 @@ def read_xml(path: str | Path) -> Element:
 
     try:
         data = Path(path).read_bytes()
-        # Every encoding that the parser knows spells ASCII as ASCII does, except UTF-16, which is full of zeros.
+        # All encodings that the parser knows contain ASCII, except UTF-16, which is full of zero bytes.
         if b"<!DOCTYPE" in data or b"\0" in data:
             raise ValueError("a document type, or UTF-16")
         return ElementTree.fromstring(data)

@@ -1,4 +1,4 @@
-"""Datasets of the Hub with a column of objects: how each box is written is stated, never assumed.
+"""Datasets of the Hub with a column of objects; the caller states how boxes are written.
 
 Columns: `image`; `objects` with `bbox` and `category`, either lists side by side or one mapping per object; optional
 `image_id`, `width`, `height`. Source: the detection datasets of https://huggingface.co/datasets. They share these names
@@ -158,7 +158,7 @@ def _xyxy(boxes: Boxes, box_format: str) -> Boxes:
 
 
 def _declared_names(feature: Any, category: str) -> Sequence[str] | None:
-    """The names of a `ClassLabel`, which stands inside lists."""
+    """The names of a `ClassLabel` inside lists."""
     feature = getattr(feature, "feature", feature)
     feature = feature[category] if isinstance(feature, Mapping) and category in feature else None
     return getattr(getattr(feature, "feature", feature), "names", None)

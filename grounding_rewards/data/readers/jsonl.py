@@ -1,4 +1,4 @@
-"""Our own folder of films: images, and `annotations.jsonl` with one film a line, which `data.film_folder` reads too.
+"""The package's own folder of films, as `data.film_folder` reads it: images, and `annotations.jsonl`, one film a line.
 
     {"file": "images/0001.jpg", "width": 512, "height": 418, "boxes": [[60, 40, 220, 330]], "labels": ["left lung"]}
 

@@ -137,7 +137,7 @@ def _json_films(path: Path) -> Iterator[tuple[str, list[_Phrase]]]:
     if not isinstance(document, dict) or not document.keys() >= {"images", "annotations", "categories"}:
         raise ValueError(f"Expected images, annotations and categories in {path}, got others. Take it as published.")
     names = {category.get("id"): category.get("name") for category in document["categories"]}
-    # An entry without one of these is as good as none: an annotation of it is refused below.
+    # Entries without one of these are skipped; their annotations are refused below.
     images = {image.get("id"): image for image in document["images"] if image.keys() >= _IMAGE_KEYS}
     films: dict[str, list[_Phrase]] = {}
     for number, annotation in enumerate(document["annotations"], start=1):
@@ -153,7 +153,7 @@ def _json_row(
     phrase = annotation.get("label_text")
     if image is None or label is None or not is_box(annotation.get("bbox")) or not isinstance(phrase, str):
         expected = "an image and a category of the file, four numbers for bbox, and label_text"
-        # The phrase is text of a patient's report, which an error must not show.
+        # A phrase is text of a patient's report, which an error must not show.
         got = {key: value for key, value in annotation.items() if key != "label_text"}
         raise row_error(path, number, str(annotation.get("id")), expected, got, "Correct the annotation.")
     box = [float(value) for value in xywh_box(annotation["bbox"])]

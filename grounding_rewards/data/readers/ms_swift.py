@@ -1,4 +1,4 @@
-"""ms-swift's samples for grounding, whose boxes stand in `objects` and not in the text.
+"""Samples of ms-swift for grounding, whose boxes are in `objects` and not in the text.
 
 Files, one sample a line, with a row per image and conversation::
 
@@ -7,7 +7,7 @@ Files, one sample a line, with a row per image and conversation::
      [50, 60, 70, 80]], "bbox_type": "real"}}
 
 `bbox` is xyxy in pixels of the image (`real`, also when `bbox_type` is left out) or in fractions of it (`norm1`). `ref`
-and `bbox` fill their placeholders in order and need not be of one length.
+and `bbox` fill their placeholders in order, and may differ in length.
 Negative: an image all of whose rows have no box.
 Source: https://github.com/modelscope/ms-swift, docs/source_en/Customization/Custom-dataset.md.
 """

@@ -7,8 +7,8 @@ Folder::
     train_val_list.txt, test_list.txt        names of images; optional
     images/<name>.png                        or images_001/images/<name>.png and so on
 
-The list of boxes is read by position: its header is `Image Index,Finding Label,Bbox [x,y,w,h],,,`, unquoted, so that
-columns of that name do not exist, and re-saved copies lack the last commas or end lines with CRLF. The same holds for
+The list of boxes is read by position: its header, `Image Index,Finding Label,Bbox [x,y,w,h],,,`, has unquoted commas in
+a name, and copies saved again lack the last commas or end lines with CRLF. The same holds for
 `OriginalImage[Width,Height]` of the other table.
 
 The list has at most one box per film and label, and none for most findings: a film with findings and without a box is

@@ -1,4 +1,4 @@
-"""Options of a reader as they are written on a command line, `NAME=VALUE`."""
+"""Options of a reader on the command line, `NAME=VALUE`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from grounding_rewards.data.readers.base import Reader
 
 
 def reader_options(reader: Reader, given: Sequence[str]) -> dict[str, Any]:
-    """The options of a reader, checked against the names of its arguments behind `root` and `split`.
+    """The options of a reader, checked against the names of its arguments after `root` and `split`.
 
-    `true` and `false` become what they say; where the reader takes several names, these are separated by commas; a
-    mapping is written in JSON.
+    `true` and `false` become booleans; several names are separated by commas; a mapping is written in JSON.
 
     Args:
         reader: one of `READERS`.

@@ -7,8 +7,8 @@ Folder::
     master_table.csv                  ImageID, PatientID, split, StudyDate and more; a row per study and label
     <ImageID>                         16-bit PNG, anywhere below the folder
 
-Readers: `boxes` and `extra_boxes` are two readers' independent sets, named so in `readers`; the second set is empty
-where nobody read a second time, so that `read_by` names it only where it has boxes.
+Readers: `boxes` and `extra_boxes` are independent sets of two readers, who have these names in `readers`; the second
+set is empty where nobody read a second time, so `read_by` names it only where it has boxes.
 Negative: a film without an abnormal sentence. A film with abnormal sentences but no box at all is none, and is left
 out; a film with both has the number of its abnormal sentences without box in `extra["findings_without_box"]`.
 Boxes: xyxy as fractions of the film, converted with the size in the image's header.
@@ -71,7 +71,7 @@ def read_padchest_gr(
     if language not in get_args(Language):
         raise ValueError(f"Expected en or es for language, got {language!r}. Choose one.")
     path = find_file(root, "grounded_reports_20240819.json")
-    # Read as text: as a number, the 39 digits of a study would be rounded.
+    # As text: a number of 39 digits would be rounded.
     table = read_table(find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
     about = {film: (patient, name) for _, (film, patient, name) in table}
     known_sizes = None if sizes is None else read_sizes(sizes, "ImageID")
@@ -136,7 +136,7 @@ def _problem(report: Mapping[str, Any], sentence: str) -> str | None:
         return "no list of findings"
     for finding in findings:
         boxes = [box for key in _SETS for box in finding.get(key) or ()]
-        # A box in pixels would be taken for one far outside the film.
+        # A box in pixels would otherwise be far outside the film.
         if wrong := [box for box in boxes if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box)]:
             return f"the box {wrong[0]!r:.80}, which is not four fractions of the film"
         if boxes and not isinstance(finding.get(sentence), str):

@@ -10,8 +10,8 @@ Folder::
 one and test on the other.
 
 Readers: several radiologists, merged by the authors.
-Negative: a film with Target 0. Two thirds of them are abnormal for another reason: the class "No Lung Opacity / Not
-Normal", which is in `extra["class"]`.
+Negative: a film with Target 0. Two thirds of them show something else: their `extra["class"]` is "No Lung Opacity / Not
+Normal".
 Copies: where the DICOM file isn't there, `<patientId>.png` or `.jpg` is taken from anywhere below the root.
 Boxes: left, top, width and height in pixels of the DICOM file, which is 1024 x 1024, however large a copy is.
 All are labelled "Lung Opacity", the name of their class.
@@ -69,7 +69,7 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
     classes_path = Path(root, "stage_2_detailed_class_info.csv")
     classes: dict[str, str] = {}
     if classes_path.is_file():
-        # The same names serve many thousand films.
+        # One string for each class, not for each film.
         names: dict[str, str] = {}
         for _, (film, name) in read_table(classes_path, ("patientId", "class")):
             classes[film] = names.setdefault(name, name)

@@ -5,8 +5,8 @@ Folder::
     train-rle.csv    ImageId and, after a space, EncodedPixels; later release: stage_2_train.csv
     dicom-images-train/<study>/<series>/<ImageId>.dcm
 
-A mask is run lengths: pairs of how many pixels to skip since the last run, and how many to take, column by column. A
-film can have several rows. Their union is taken, and each of its connected parts (corners count) gets a box.
+A mask is a list of run lengths, column by column: pixels to skip after the last run, pixels to take, and so on. A film
+can have several rows. Each connected part of their union (also connected by corners) gets a box.
 
 The films come from NIH ChestX-ray14, under other names and without a patient: never train on one and test on the other.
 
@@ -102,7 +102,7 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
         for start, end in zip(ends[::2], ends[1::2], strict=True):
             film[start:end] = True
     parts, _ = label(film.reshape(side, side), structure=np.ones((3, 3)))
-    # The first axis runs along the columns of the film, since the mask is written column by column.
+    # The mask is written column by column, so the first axis is x.
     return [[float(x.start), float(y.start), float(x.stop), float(y.stop)] for x, y in find_objects(parts)]
 
 

@@ -1,4 +1,4 @@
-"""The splits of a folder: files whose names tell them, and the spellings of one split."""
+"""Splits that the names of files tell, and the spellings of a split."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SPELLINGS = {
 
 
 def split_name(spelling: str) -> str:
-    """The name of a split in our records; one that is none of the usual stays as it is.
+    """The name of a split in records; an unusual one stays as it is.
 
     Example:
         >>> split_name("val"), split_name("Train"), split_name("train2017")

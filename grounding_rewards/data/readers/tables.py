@@ -1,4 +1,4 @@
-"""What readers share: tables, boxes in other conventions, sizes of images, errors that name file, line and id."""
+"""Shared by readers: tables, boxes in other conventions, sizes of images, errors that name file, line and id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from grounding_rewards.data.dicom import DICOM_SUFFIXES, dicom_facts, is_dicom
 from grounding_rewards.data.images import image_size
 
 TableRow = tuple[int, tuple[str, ...]]
-"""Number of the line in the file, and the cells that were asked for, in the order in which they were asked for."""
+"""Number of the line in the file, and the cells of the columns that were asked for, in that order."""
 
 Size = tuple[int, int]
 """Width and height in pixels."""
@@ -74,7 +74,7 @@ def check_split(split: str | None, known: Iterable[str]) -> None:
 
 
 def row_error(path: str | Path, line: int, film: str, expected: str, got: object, fix: str) -> ValueError:
-    """The error of a row that cannot be read: what was expected, where, what is there, and what to do.
+    """The error for a row that cannot be read: what was expected, where, what is there, and what to do.
 
     Example:
         >>> row_error("train.csv", 7, "a1", "four numbers for the box", ("1", ""), "Correct or drop the row.")
@@ -148,7 +148,7 @@ def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str]
             f"Expected the columns {', '.join(columns)} in {path}, got {', '.join(header)} without "
             f"{', '.join(missing)}. Take the file as it was published."
         )
-    # One cell is added to every row, which stands in for the columns that are missing.
+    # An empty cell is added to every row; missing columns point to it.
     indices = [names.index(name.lower()) if name.lower() in names else len(names) for name in (*columns, *optional)]
     return _cells(path, rows, len(names), indices)
 
@@ -169,11 +169,11 @@ def _cells(
 def read_groups(
     path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()
 ) -> Iterator[tuple[str, list[TableRow]]]:
-    """The rows of a CSV file that belong to one film, together, wherever in the file they stand.
+    """The rows of a CSV file, grouped by film, wherever in the file they are.
 
-    The file is read twice: first to count each film's rows, so that in the second pass a film can be let go with its
-    last row. Memory holds the counts and the films that have begun and not ended: one film where the rows are sorted,
-    and never more than the cells that were asked for.
+    The file is read twice: first to count each film's rows, so that the second pass can yield a film with its last
+    row. Memory holds the counts and the films whose rows are not complete: one film where the rows are sorted, and
+    never more than the cells that were asked for.
 
     Args:
         path: a CSV file with a header.
@@ -205,7 +205,7 @@ def _with_id(path: str | Path, column: str, rows: Iterator[TableRow]) -> Iterato
 
 
 def group_rows(counting: Iterator[TableRow], rows: Iterator[TableRow]) -> Iterator[tuple[str, list[TableRow]]]:
-    """`read_groups` for rows from elsewhere: the same rows twice, each with the film in its first cell.
+    """`read_groups` for rows from elsewhere: takes the same rows twice, each with the film in its first cell.
 
     Example:
         >>> rows = [(1, ("a", "x")), (2, ("b", "y")), (3, ("a", "z"))]
@@ -264,7 +264,7 @@ def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[flo
 
 
 def clipped_box(box: Sequence[float], width: float, height: float) -> list[float]:
-    """An xyxy box without what lies outside the film; an infinite side clips at zero alone.
+    """An xyxy box clipped to the film; with infinite sides only at zero.
 
     Example:
         >>> clipped_box([-4.0, 10.0, 30.0, 70.0], 40, 60)
@@ -341,7 +341,7 @@ def header_size(path: str | Path) -> Size:
 
 
 def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:
-    """Where every image below a folder is: name without folders to path relative to the folder, with slashes.
+    """Every image below a folder: its name, without folders, to its path relative to the folder, with slashes.
 
     Args:
         root: the folder; links are not followed.
@@ -374,7 +374,7 @@ def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:
 
 
 def film_finder(root: str | Path) -> Callable[[str, str], str]:
-    """Where the films of a dataset of DICOM files are, which are often kept as PNG or JPEG copies alone.
+    """Find the films of a dataset of DICOM files, of which often only PNG or JPEG copies are kept.
 
     Args:
         root: the folder of the dataset.
@@ -415,7 +415,7 @@ def film_finder(root: str | Path) -> Callable[[str, str], str]:
 
 
 def is_copy(file: str) -> bool:
-    """Tell whether a file that `film_finder` gave is a copy, which may have been shrunk, and no DICOM file.
+    """Whether a file that `film_finder` found is a copy, which may have been shrunk, and not a DICOM file.
 
     Example:
         >>> is_copy("train/a.PNG"), is_copy("train/a.dicom")
@@ -425,7 +425,7 @@ def is_copy(file: str) -> bool:
 
 
 def known(names: Mapping[str, _T], name: str, path: str | Path, line: int, film: str) -> _T:
-    """The entry of a mapping, or an error that names the row and lists what is known.
+    """The entry of a mapping, or an error that names the row and lists the known names.
 
     Example:
         >>> known({"1": "bone"}, "1", "table.csv", 2, "a1")

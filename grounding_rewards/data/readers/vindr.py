@@ -1,7 +1,7 @@
 """What the three VinDr datasets share: a table with a row per box and reader, "No finding" rows, no sizes of films.
 
-Films that are kept as PNG or JPEG copies are found by their ids. Their boxes stay in pixels of the DICOM file, whose
-size the copy doesn't tell, so that the table of sizes is needed then.
+Where films are kept as PNG or JPEG copies, these are found by their ids, and a table of sizes is needed: boxes are in
+pixels of the DICOM file, and a copy may be smaller.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _film(
 
 
 def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
-    """Film to its readers, and to the labels that any of them gave it, joined by `|` in the order of the columns."""
+    """For each film its readers, and the labels that any of them gave it, joined by `|` in the order of the columns."""
     _, header = next(read_rows(path), (0, []))
     names = [name.strip() for name in header]
     labels = [name for name in names if name.lower() not in ("image_id", "rad_id") and name != NO_FINDING]

@@ -10,9 +10,9 @@ Folder, PhysioNet 1.0.0::
 Folder, Kaggle: `train.csv` with the same columns and class_id, and `train/<image_id>.dicom`; 14 labels instead of 22.
 
 Readers: a film of the training set was read by 3 of 17 radiologists, whose boxes are not merged; a film of the test
-set has the consensus of 5, and no reader is named.
+set has the consensus of 5, and names no reader.
 Negative: a film on which nobody drew a box; its rows say "No finding", one per reader.
-Boxes: pixels of the DICOM file. The tables say neither its size nor who the patient is.
+Boxes: pixels of the DICOM file. The tables have neither its size nor the patient.
 On Kaggle: VinBigData Chest X-ray Abnormalities Detection.
 Access: credentialed PhysioNet account and training in human subjects research, or a Kaggle account.
 """

@@ -6,11 +6,11 @@ Folder, PhysioNet 1.0.0::
     image_labels_{train,test}.csv    image_id, rad_ID, a column of 0 and 1 per label; optional
     train/<image_id>.dicom, test/<image_id>.dicom
 
-Labels are given as they are written, slips included: "Brocho-pneumonia", "Diagphramatic hernia".
+Labels are kept as published, with their misspellings: "Brocho-pneumonia", "Diagphramatic hernia".
 
 Readers: one of three radiologists per film.
 Negative: a film without boxes; its row says "No finding".
-Boxes: pixels of the DICOM file. The tables say neither its size nor who the patient is.
+Boxes: pixels of the DICOM file. The tables have neither its size nor the patient.
 Paper: Pham et al., Scientific Data 10, 240 (2023).
 Access: PhysioNet account and the signed data use agreement.
 """

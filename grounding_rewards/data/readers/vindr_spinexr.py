@@ -7,12 +7,12 @@ Folder, PhysioNet 1.0.0::
     train_images/<image_id>.dicom, test_images/<image_id>.dicom
 
 Empty boxes: the table has boxes without width or height. They are dropped, as by the dataset's own loader (any side
-below 0.001 pixels). The film keeps their number in `extra["empty_boxes"]`; a film with no other box is left out, since
-it is no negative. A warning gives the counts when the table has been read to its end.
+below 0.001 pixels), and counted in the film's `extra["empty_boxes"]`; a film with no other box is left out, since it
+is no negative. A warning gives the counts at the end of the table.
 
 Readers: one radiologist per film.
-Labels: the dataset's seven findings. Rows of any other lesion type are skipped, with a box or without, and the film
-names these types in `extra["other_labels"]`.
+Labels: the dataset's seven findings. Rows of other lesion types are skipped, with or without a box, and named in the
+film's `extra["other_labels"]`.
 Negative: a film on which none of the seven was found; mostly its row says "No finding".
 Boxes: pixels of the DICOM file. The patient is unknown; `patient_id` is the study, whose films belong together.
 Paper: Nguyen et al., MICCAI 2021, arXiv 2106.12930.
@@ -31,7 +31,7 @@ from grounding_rewards.data.readers.tables import Size, check_split, film_finder
 from grounding_rewards.data.readers.vindr import read_vindr_table
 
 _SPLITS = ("train", "test")
-# As the tables write them.
+# As the tables spell them.
 _FINDINGS = (
     "Osteophytes",
     "Surgical implant",

@@ -1,4 +1,4 @@
-"""VLM-R1's samples, whose boxes stand in the answer as text; and MedGround-R1's, which are made of them.
+"""Samples of VLM-R1, whose boxes are text of the answer, and of MedGround-R1, which are derived from them.
 
 Files, one sample a line or an entry of a list, with a row per image and question::
 
@@ -41,7 +41,7 @@ def read_vlm_r1(
     Args:
         root: the folder of the dataset.
         split: name of a split; `validation` finds `val` and `valid` too; None takes all.
-        box_format: how the answers write boxes, which cannot be told from the numbers: a name or a mapping as
+        box_format: how the answers write boxes, which the numbers do not tell: a name or a mapping as
             `grounding_rewards.get_box_format` takes. For pixels of the image file:
             `{"syntax": "vlm-r1", "space": "pixel"}`.
         annotations: the file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
@@ -77,7 +77,7 @@ def read_vlm_r1(
 
 
 def one_image(path: Path, number: int, image: Any) -> str:
-    """The image of a row, which may stand in a list of its own.
+    """The image of a row, which may be a list of one.
 
     Raises:
         ValueError: there is none, or there are several.

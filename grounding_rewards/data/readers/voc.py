@@ -1,4 +1,4 @@
-"""Pascal VOC: one XML file per image; and CVAT 1.1, one XML file for all, often called VOC: the root tag tells.
+"""Pascal VOC, one XML file per image, and CVAT 1.1, one XML file for all; the root tag tells which.
 
 Folder, VOC::
 
@@ -11,8 +11,8 @@ Folder, CVAT 1.1::
     annotations.xml                      annotations/image[name,width,height,subset]/{box,polygon}[label]
     images/<name>
 
-Boxes: pixels. The VOC challenge counted the first pixel as 1 and named the last pixel inside; most tools that write its
-format since count from 0 and name the edge. The numbers seldom tell, so `one_based` has to. CVAT writes edges.
+Boxes: pixels. The VOC challenge counts pixels from 1 and gives the last pixel inside the box; most tools that write its
+format count from 0 and give the edge. The numbers seldom tell which, so `one_based` has to. CVAT writes edges.
 Negative: an image without objects.
 Ignored: an object that is difficult.
 Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manual/advanced/formats/format-cvat/.
