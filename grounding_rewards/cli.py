@@ -42,7 +42,7 @@ _TRAINING = {
 _COMMANDS = {
     "prepare": ("grounding_rewards.commands.prepare", "a downloaded dataset to a checked folder that trains"),
     "doctor": ("grounding_rewards.commands.doctor", "what is wrong with a dataset, before it costs a run"),
-    "agreement": ("grounding_rewards.data.agreement", "how well several readers of the same films agree"),
+    "agreement": ("grounding_rewards.commands.agreement", "how well several readers of the same films agree"),
     "evaluate": (
         "grounding_rewards.commands.evaluate",
         "how good a model's answers are, where, how surely, and how fragile, beside baselines",
@@ -194,7 +194,7 @@ def _pixels(text: str) -> float:
 def _inspect(options: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from grounding_rewards.data.completions import read_completions
+    from grounding_rewards.data.completion_logs import read_completions
     from grounding_rewards.report.inspection import inspect_completions, print_inspection
 
     completions, rows = read_completions(options.log, text_column=options.text_column)

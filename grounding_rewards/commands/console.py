@@ -1,12 +1,13 @@
-"""Progress bars that show themselves once something takes longer than one waits without, and where somebody looks."""
+"""What commands share: progress bars that appear once something takes long, and options written in JSON."""
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
@@ -59,3 +60,24 @@ def count_columns() -> tuple[ProgressColumn, ...]:
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     return TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+
+
+def parameters_from_option(given: str | None) -> dict[str, Any]:
+    """The parameters of a reward that --reward-kwargs gives.
+
+    Raises:
+        ValueError: it is no JSON object.
+
+    Example:
+        >>> parameters_from_option('{"iou_threshold": 0.4}')
+        {'iou_threshold': 0.4}
+    """
+    try:
+        parameters = json.loads(given or "{}")
+    except json.JSONDecodeError:
+        parameters = None
+    if not isinstance(parameters, dict):
+        raise ValueError(
+            f"Expected a JSON object for --reward-kwargs, got {given!r}. Write it as '{{\"iou_threshold\": 0.4}}'."
+        )
+    return parameters

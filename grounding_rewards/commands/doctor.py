@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.commands.console import count_columns, late_progress
-from grounding_rewards.data.film_rows import FilmRow, open_rows
+from grounding_rewards.data.raw_rows import FilmRow, open_rows
 from grounding_rewards.doctor.checks import CHECKS
 from grounding_rewards.doctor.examine import Checkup, Finding, Model, examine
 from grounding_rewards.parsing import box_format_from_option, get_box_format

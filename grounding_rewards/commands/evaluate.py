@@ -28,12 +28,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.commands.score import parameters_from_option
-from grounding_rewards.data.versions import package_versions
+from grounding_rewards.commands.console import parameters_from_option
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS
+from grounding_rewards.versions import package_versions
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -232,7 +232,8 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _ask_model(options: argparse.Namespace) -> _Asked | None:
-    from grounding_rewards.data.answer_logs import Answers, light_rows, load_dataset_image
+    from grounding_rewards.data.answer_logs import Answers
+    from grounding_rewards.data.load import light_rows, load_dataset_image
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.evaluation.answers import reads_special_tokens
     from grounding_rewards.evaluation.run import Films, prepare_task
@@ -351,12 +352,12 @@ def _read_log(options: argparse.Namespace) -> _Asked:
 
 
 def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
-    from grounding_rewards.data.answer_logs import load_rows
+    from grounding_rewards.data.load import light_rows, load_split
 
     if options.dataset is None or options.train_split == _NO_SPLIT:
         return None
     try:
-        return load_rows(options.dataset, options.train_split)
+        return light_rows(load_split(options.dataset, options.train_split))
     except ValueError as error:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 
@@ -394,7 +395,7 @@ def _measure(
     training: Sequence[Mapping[str, Any]] | None,
     told: Callable[[str], None],
 ) -> Measured:
-    from grounding_rewards.data.answer_logs import readers_agreement
+    from grounding_rewards.data.prepare.manifest import readers_agreement
     from grounding_rewards.metrics.answers import baseline_systems, read_answers
     from grounding_rewards.metrics.evaluation import evaluate
 

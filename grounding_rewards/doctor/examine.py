@@ -18,8 +18,8 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.checks import gold_problems
-from grounding_rewards.data.film_rows import IGNORED, Drawing, FilmRow, RowSource
 from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.data.raw_rows import IGNORED, Drawing, FilmRow, RowSource
 from grounding_rewards.data.resize import has_resized_size, resized_size
 from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis, box_defect
 from grounding_rewards.doctor.checks import CHECKS, SEVERITIES
@@ -261,7 +261,7 @@ def examine(
     """Look for everything in :data:`CHECKS`, in one pass over the rows.
 
     Args:
-        source: the rows, see :func:`grounding_rewards.data.film_rows.open_rows`.
+        source: the rows, see :func:`grounding_rewards.data.raw_rows.open_rows`.
         model: what is known of the model; None knows nothing.
         thumbnails: longer side in pixels of the films that are kept for a report; 0 keeps none.
         seed: of the sample of films.

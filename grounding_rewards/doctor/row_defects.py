@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.data.film_rows import IGNORED, Drawing, FilmRow
+from grounding_rewards.data.images import has_shape
+from grounding_rewards.data.raw_rows import IGNORED, Drawing, FilmRow
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.checks import LEAST_SIDE, NEAR_DUPLICATE
 from grounding_rewards.doctor.prompt_claims import prompt_contradictions
@@ -57,8 +58,8 @@ def find_wrong_size(row: FilmRow) -> Iterator[Problem]:
     width, height = row.columns.get("width"), row.columns.get("height")
     if row.size is None:
         yield Problem("missing-size", f"width {width!r}, height {height!r}")
-    elif row.image_size is not None and not _has_shape(row.image_size, row.size):
-        exchanged = _has_shape(row.image_size, (row.size[1], row.size[0]))
+    elif row.image_size is not None and not has_shape(row.image_size, row.size):
+        exchanged = has_shape(row.image_size, (row.size[1], row.size[0]))
         found = f"width {width:g}, height {height:g}; the image is {row.image_size[0]} x {row.image_size[1]}"
         yield Problem("exchanged-size" if exchanged else "image-size", found)
 
@@ -169,11 +170,6 @@ def find_small_boxes(row: FilmRow, seen: tuple[float, float]) -> Iterator[Proble
                     yield Problem("small-boxes", drawing.prefix + found, drawing.name)
 
 
-def _has_shape(image: tuple[float, float], size: tuple[float, float], rounding: float = 1.0) -> bool:
-    """Whether the image is a copy of a film of this size, up to the rounding of both sides by so many pixels."""
-    return abs(image[0] * size[1] - image[1] * size[0]) <= rounding * (size[0] + size[1])
-
-
 def image_scale(image: tuple[float, float], size: tuple[float, float]) -> str:
     """How an image of the film's shape relates to the declared size, both width and height in pixels.
 
@@ -190,12 +186,12 @@ def image_scale(image: tuple[float, float], size: tuple[float, float]) -> str:
         return "larger"
     if image[0] < _NEAR * size[0]:
         return "smaller"
-    return "near-copy" if _has_shape(image, size, rounding=0.5) else "near"
+    return "near-copy" if has_shape(image, size, rounding=0.5) else "near"
 
 
 def trusted_size(row: FilmRow) -> tuple[float, float] | None:
     """The size of a film in pixels, where its image does not contradict it; None otherwise."""
-    if row.size is None or (row.image_size is not None and not _has_shape(row.image_size, row.size)):
+    if row.size is None or (row.image_size is not None and not has_shape(row.image_size, row.size)):
         return None
     return row.size
 

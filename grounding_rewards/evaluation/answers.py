@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.answer_logs import light_rows
+from grounding_rewards.data.load import light_rows
 from grounding_rewards.data.resize import fit_images
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.answers import read_answers, read_references

@@ -12,8 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.answer_logs import light_rows
-from grounding_rewards.data.load import SYNTHETIC, load_split
+from grounding_rewards.data.load import SYNTHETIC, light_rows, load_split
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.evaluation.answers import Decoding, answer_films
 from grounding_rewards.evaluation.summary import AFTER, BEFORE, summarise, write_metrics, write_page

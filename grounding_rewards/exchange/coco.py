@@ -27,9 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import valid_boxes, xyxy_to_xywh
-from grounding_rewards.data.dicom import read_dicom
+from grounding_rewards.data.dicom import is_dicom, read_dicom
 from grounding_rewards.exchange.names import (
-    DICOM_SUFFIXES,
     drawable_boxes,
     file_names,
     label_names,
@@ -101,21 +100,17 @@ def write_fiftyone(films: Sequence[AnsweredFilm], out: Path, *, images: Path | N
         ValueError: images are missing: how many, and the first one.
     """
     paths = find_images(films, images)
-    files = [f"{name}.png" if _is_dicom(path) else name for path, name in zip(paths, file_names(films), strict=True)]
+    files = [f"{name}.png" if is_dicom(path) else name for path, name in zip(paths, file_names(films), strict=True)]
     for path, name in zip(paths, files, strict=True):
         copy = out / "data" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
-        if _is_dicom(path):
+        if is_dicom(path):
             _write_png(read_dicom(path).pixels, copy)
         else:
             shutil.copyfile(path, copy)
     names = [*label_names(films), IGNORED]
     _write(out / "labels.json", _document(films, names, _references(films, names, ignored_as=[IGNORED]), files))
     _write(out / "predictions.json", _document(films, names, _predictions(films, names), files))
-
-
-def _is_dicom(path: Path) -> bool:
-    return path.suffix.lower() in DICOM_SUFFIXES
 
 
 def _write_png(pixels: NDArray[Any], path: Path) -> None:

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import grounding_rewards
-from grounding_rewards.data.dicom import dicom_folder
-from grounding_rewards.exchange.names import DICOM_SUFFIXES, UNLABELLED, Array, drawable_boxes
+from grounding_rewards.data.dicom import dicom_folder, is_dicom
+from grounding_rewards.exchange.names import UNLABELLED, Array, drawable_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 if TYPE_CHECKING:
@@ -293,7 +293,7 @@ def _completed(source: Dataset, film: str) -> Dataset:
 def _source_of(film: AnsweredFilm, files: Mapping[str, Path]) -> Path | None:
     image = Path(film.image) if film.image else None
     if not files:
-        return image if image is not None and image.suffix.lower() in DICOM_SUFFIXES and image.is_file() else None
+        return image if image is not None and is_dicom(image) and image.is_file() else None
     names = [film.id, Path(film.id).stem, *([image.stem] if image else [])]
     return next((files[name] for name in names if name in files), None)
 

@@ -13,9 +13,6 @@ from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 Array = NDArray[np.float64]
 
-#: How the names of DICOM films end.
-DICOM_SUFFIXES = (".dcm", ".dicom")
-
 #: The label of a predicted box without one.
 UNLABELLED = "unlabelled"
 

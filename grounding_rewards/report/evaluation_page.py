@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.data.film_rows import small_film
+from grounding_rewards.data.images import small_film
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.estimates import NOTHING, format_interval, format_value
 from grounding_rewards.metrics.pairing import pair_film

@@ -146,11 +146,11 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
 ) -> None:
     from datasets import DatasetDict
 
-    from grounding_rewards.evaluation import inputs
+    from grounding_rewards.data.prepare import manifest
 
     DatasetDict({"test": films}).save_to_disk(str(tmp_path / "data"))
     agreement = {"overall": {"f1": {"0.5": [0.45, 0.44, 0.46]}}}
-    monkeypatch.setattr(inputs, "readers_agreement", lambda dataset: agreement)
+    monkeypatch.setattr(manifest, "readers_agreement", lambda dataset: agreement)
     log = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4)
     options = ["--dataset", tmp_path / "data", "--train-split", "none", "--out", tmp_path / "out"]
     assert evaluate("--completions", log, *options) == 0
@@ -162,7 +162,7 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
     [
         (["--model", "m"], "Expected films for --dataset, got none"),
         (["--completions", "x.jsonl", "--robustness", "pgd"], "Expected a model for --robustness, got a log"),
-        (["--completions", "nowhere.jsonl"], "Expected a file, or a folder with logs, got 'nowhere.jsonl'"),
+        (["--completions", "nowhere.jsonl"], "Expected a file with completions, got 'nowhere.jsonl'"),
         (["--model", "m", "--dataset", "d", "--films", "0"], "Expected at least 1 for --films, got 0"),
         (["--model", "m", "--dataset", "d", "--samples", "-1"], "Expected at least 0 for --samples, got -1"),
         (
