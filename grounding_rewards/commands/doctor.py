@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.commands.console import count_columns, late_progress
 from grounding_rewards.data.film_rows import FilmRow, open_rows
 from grounding_rewards.doctor.checks import CHECKS
-from grounding_rewards.doctor.examine import Checkup, Finding, Model, examine
+from grounding_rewards.doctor.examine import Checkup, examine
+from grounding_rewards.doctor.findings import Finding
+from grounding_rewards.doctor.model import Model
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
 

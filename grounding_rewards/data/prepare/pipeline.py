@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.data.agreement import measure_agreement
-from grounding_rewards.data.checks import row_problems
+from grounding_rewards.data.checks import has_shape, row_problems
 from grounding_rewards.data.prepare import manifest as manifests
 from grounding_rewards.data.prepare.film_images import ImageOptions, StoredImage, store_image
 from grounding_rewards.data.prepare.labels import normalize_record
@@ -221,9 +221,7 @@ def _film_rows(
     """The rows of a film as they are stored, or what is wrong with it."""
     record, settings = job.record, survey.plan.settings
     drawn_on = (record.width or image.original_width, record.height or image.original_height)
-    # A copy of the film has its shape up to the rounding of both sides.
-    has_its_shape = abs(image.original_width * drawn_on[1] - image.original_height * drawn_on[0]) <= sum(drawn_on)
-    if not (has_its_shape or settings.squeezed):
+    if not (settings.squeezed or has_shape((image.original_width, image.original_height), drawn_on)):
         size = f"{image.original_width} x {image.original_height}"
         return (
             f"its image is {size} pixels, which is not the shape of {drawn_on[0]} x {drawn_on[1]} (give --squeezed "
