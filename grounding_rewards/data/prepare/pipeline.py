@@ -22,7 +22,7 @@ from grounding_rewards.data.prepare.splits import film_split
 from grounding_rewards.data.prepare.survey import Survey, survey_films
 from grounding_rewards.data.prepare.tasks import TaskRow, film_of_interest, prompt_of, task_rows
 from grounding_rewards.data.readers.base import FilmRecord
-from grounding_rewards.data.resize import has_resized_size, resized_size
+from grounding_rewards.data.resize import has_resized_size, load_processor, resized_size
 from grounding_rewards.data.workers import worker_pool
 
 Progress = Callable[[str, int, int | None], None]
@@ -87,7 +87,7 @@ def prepare_films(
     if finished := manifests.find_finished(out, settings, survey):
         return finished
     # What can be wrong is found before the folder is begun, which would refuse other settings.
-    processor = None if settings.model is None else _load_processor(settings.model)
+    processor = None if settings.model is None else load_processor(settings.model)
     agreement = _measure_readers(records, survey, told) if survey.has_several_readers else None
     manifests.begin(out, settings, survey)
     _write_shards(records, Path(root), out, survey, processor, processes, told)
@@ -316,17 +316,3 @@ def _counted(records: Iterable[FilmRecord], told: Callable[[int], None]) -> Iter
     for number, record in enumerate(records, start=1):
         yield record
         told(number)
-
-
-def _load_processor(model: str) -> Any:
-    from transformers import AutoProcessor
-
-    try:
-        return AutoProcessor.from_pretrained(model)
-    # What is raised depends on what is wrong: no such folder, no access, a file that is no JSON, a missing package.
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-        raise ValueError(
-            f"Expected a folder or id of a model for --model, got {model!r} ({reason}). "
-            "Name a folder with the files of its processor, or an id that is in the cache or can be reached."
-        ) from error
