@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.commands.console import count_columns, late_progress
 from grounding_rewards.data.raw_rows import FilmRow, open_rows
+from grounding_rewards.data.resize import load_processor
 from grounding_rewards.doctor.checks import CHECKS
-from grounding_rewards.doctor.examine import Checkup, Finding, Model, examine
+from grounding_rewards.doctor.examine import Checkup, examine
+from grounding_rewards.doctor.findings import Finding
+from grounding_rewards.doctor.model import Model
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
 
@@ -94,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     model = Model(
         None if arguments.box_format is None else get_box_format(box_format_from_option(arguments.box_format)),
-        None if arguments.model is None else _load_processor(arguments.model),
+        None if arguments.model is None else load_processor(arguments.model),
         arguments.max_completion_length,
     )
     source = open_rows(arguments.dataset, arguments.split)
@@ -169,18 +172,6 @@ def _tokens(text: str) -> int:
             f"Expected a number of tokens from 1 up, got {text!r}. Give max_completion_length."
         )
     return int(text)
-
-
-def _load_processor(model: str) -> Any:
-    from transformers import AutoProcessor
-
-    try:
-        return AutoProcessor.from_pretrained(model)
-    except (OSError, ValueError, KeyError) as error:
-        raise ValueError(
-            f"Expected the path or id of a model with a processor for --model, got {model!r} ({error}). "
-            "Check the path, or leave --model out."
-        ) from None
 
 
 def _track(rows: Iterable[FilmRow], total: int | None) -> Iterator[FilmRow]:

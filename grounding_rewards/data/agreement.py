@@ -27,13 +27,8 @@ from numpy.typing import NDArray
 from grounding_rewards.data.policies import film_readers
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.matching import hungarian_match
-from grounding_rewards.metrics.bootstrap import (
-    RESAMPLES,
-    Estimate,
-    finite_or_none,
-    percentile_interval,
-    resampled_sums,
-)
+from grounding_rewards.metrics.bootstrap import RESAMPLES, percentile_interval, resampled_sums
+from grounding_rewards.metrics.estimates import Estimate, finite_or_none
 from grounding_rewards.overlap import pairwise_iou
 
 Array = NDArray[np.float64]

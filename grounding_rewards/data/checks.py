@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -122,22 +122,83 @@ def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) 
         >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))
         ['0 labels for 1 boxes', 'box 0 is [5, 5, 2, 9], which has no area as x1, y1, x2, y2']
     """
-    width, height = row.get("width"), row.get("height")
     yield from _size_problems(row)
-    boxes = row["boxes"]
-    if not isinstance(boxes, Sequence):
-        yield f"boxes is {boxes!r}, not a list"
+    if broken := list(list_problems(row)):
+        yield from broken
         return
-    labels = row.get("labels")
-    if labels is not None and len(labels) != len(boxes):
-        yield f"{len(labels)} labels for {len(boxes)} boxes"
-    yield from _box_problems(boxes, width, height)
-    yield from (f"ignore_boxes: {problem}" for problem in _list_problems(row.get("ignore_boxes"), width, height))
-    yield from _reader_problems(row, width, height)
+    yield from label_count_problems(row)
+    drawings = [("", row["boxes"]), ("ignore_boxes: ", row.get("ignore_boxes") or ())]
+    drawings += [(f"reader {index}: ", boxes) for index, boxes in enumerate(row.get("reader_boxes") or ())]
+    for prefix, boxes in drawings:
+        for index, box in enumerate(boxes):
+            if problem := _box_problem(box, row.get("width"), row.get("height")):
+                yield f"{prefix}box {index} {problem}"
     if reward is not None:
         yield from _format_problems(row, reward)
         if reward.compares_labels:
             yield from _label_problems(row)
+
+
+def list_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Columns of boxes that are no lists, one sentence each.
+
+    >>> list(list_problems({"boxes": "none", "reader_boxes": [[], None]}))
+    ["boxes is 'none', not a list", 'reader 1: boxes is None, not a list']
+    """
+    readers, ignored = row.get("reader_boxes"), row.get("ignore_boxes")
+    if not _is_list(row.get("boxes")):
+        yield f"boxes is {row.get('boxes')!r:.200}, not a list"
+    if readers is not None and not (_is_list(readers) and readers):
+        yield (
+            f"reader_boxes is {readers!r:.200}, not a list with the boxes of each reader (None where there are no "
+            "readers)"
+        )
+    else:
+        for index, boxes in enumerate(readers or ()):
+            if not _is_list(boxes):
+                yield f"reader {index}: boxes is {boxes!r:.200}, not a list"
+    if ignored is not None and not _is_list(ignored):
+        yield f"ignore_boxes is {ignored!r:.200}, not a list"
+
+
+def label_count_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Labels that are not one for each box, one sentence each, in a row without :func:`list_problems`.
+
+    >>> list(label_count_problems({"boxes": [[0, 0, 9, 9]], "labels": [], "reader_labels": [["mass"]]}))
+    ['0 labels for 1 boxes', 'reader_labels without reader_boxes']
+    """
+    readers, of_readers = row.get("reader_boxes"), row.get("reader_labels")
+    pairs = [] if row.get("labels") is None else [("", row["labels"], row["boxes"])]
+    if of_readers is not None and readers is not None:
+        if _is_list(of_readers) and len(of_readers) == len(readers):
+            pairs += [(f"reader {k}: ", *pair) for k, pair in enumerate(zip(of_readers, readers, strict=True))]
+        else:
+            count = len(of_readers) if _is_list(of_readers) else 0
+            yield f"reader_labels of {count} readers for reader_boxes of {len(readers)}"
+    for prefix, labels, boxes in pairs:
+        count = len(labels) if _is_list(labels) else 0
+        if count != len(boxes):
+            yield f"{prefix}{count} labels for {len(boxes)} boxes"
+    if of_readers is not None and readers is None:
+        yield "reader_labels without reader_boxes"
+
+
+def is_blank(label: Any) -> bool:
+    """Whether a label names nothing.
+
+    >>> is_blank(" "), is_blank(None), is_blank("mass")
+    (True, True, False)
+    """
+    return not isinstance(label, str) or not label.strip()
+
+
+def is_size(value: Any) -> TypeGuard[float]:
+    """Whether this is a side in pixels.
+
+    >>> is_size(512), is_size(0), is_size("512")
+    (True, False, False)
+    """
+    return _is_number(value) and value > 0
 
 
 class _Reference(NamedTuple):
@@ -168,40 +229,6 @@ def _references(number: int, row: Mapping[str, Any]) -> list[_Reference]:
     ]
 
 
-def _list_problems(boxes: Any, width: Any, height: Any) -> Iterator[str]:
-    if boxes is not None and not isinstance(boxes, Sequence):
-        yield f"{boxes!r} is not a list"
-    elif boxes is not None:
-        yield from _box_problems(boxes, width, height)
-
-
-def _box_problems(boxes: Sequence[Any], width: Any, height: Any) -> Iterator[str]:
-    for index, box in enumerate(boxes):
-        if problem := _box_problem(box, width, height):
-            yield f"box {index} {problem}"
-
-
-def _reader_problems(row: Mapping[str, Any], width: Any, height: Any) -> Iterator[str]:
-    readers, labels = row.get("reader_boxes"), row.get("reader_labels")
-    if readers is None:
-        if labels is not None:
-            yield "reader_labels without reader_boxes"
-        return
-    if not isinstance(readers, Sequence) or not readers:
-        yield f"reader_boxes is {readers!r}, not a list with the boxes of each reader (None where there are no readers)"
-        return
-    if labels is not None and len(labels) != len(readers):
-        yield f"reader_labels of {len(labels)} readers for reader_boxes of {len(readers)}"
-        labels = None
-    for index, boxes in enumerate(readers):
-        if not isinstance(boxes, Sequence):
-            yield f"reader {index}: boxes is {boxes!r}, not a list"
-            continue
-        if labels is not None and (labels[index] is None or len(labels[index]) != len(boxes)):
-            yield f"reader {index}: {len(labels[index] or ())} labels for {len(boxes)} boxes"
-        yield from (f"reader {index}: {problem}" for problem in _box_problems(boxes, width, height))
-
-
 def _label_problems(row: Mapping[str, Any]) -> Iterator[str]:
     """Missing or blank labels, for a reward that compares them."""
     column = "labels" if row.get("reader_boxes") is None else "reader_labels"
@@ -210,7 +237,7 @@ def _label_problems(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"{column} is missing, which the reward compares"
         return
     named = labels if column == "labels" else [label for of_reader in labels for label in of_reader or ()]
-    blank = sum(not isinstance(label, str) or not label.strip() for label in named)
+    blank = sum(map(is_blank, named))
     if blank:
         yield f"{blank} of {len(named)} in {column} {'is' if blank == 1 else 'are'} blank, which the reward compares"
 
@@ -291,7 +318,7 @@ def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
         if value is None:
             if column in ("width", "height"):
                 yield f"{column} is missing"
-        elif not _is_number(value) or value <= 0:
+        elif not is_size(value):
             yield f"{column} is {value!r}, not a size in pixels"
     size, width, height = row.get("image_size"), row.get("width"), row.get("height")
     if "image_error" in row:
@@ -344,6 +371,10 @@ def _box_format(row: Mapping[str, Any], reward: GroundingReward) -> BoxFormat:
     if not isinstance(row["box_format"], str):
         raise ValueError(f"box_format is {row['box_format']!r:.200}, not a name")
     return get_box_format(row["box_format"])
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
 
 
 def _is_number(value: Any) -> bool:

@@ -16,6 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.film_folder import ANNOTATIONS, split_of
 from grounding_rewards.data.images import image_size, small_film
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
@@ -115,7 +116,7 @@ class FilmRow:
     def size(self) -> tuple[float, float] | None:
         """Width and height by the columns, else by the image; None where neither says."""
         width, height = self.columns.get("width"), self.columns.get("height")
-        if isinstance(width, int | float) and isinstance(height, int | float) and width > 0 and height > 0:
+        if is_size(width) and is_size(height):
             return width, height
         return self.image_size if width is None and height is None else None
 

@@ -25,6 +25,28 @@ LIMIT = "max_image_pixels"
 _MAX_ASPECT_RATIO = 200
 
 
+def load_processor(model: str) -> Any:
+    """The `transformers` processor of a model.
+
+    Args:
+        model: Its folder or id, as the option --model names it.
+
+    Raises:
+        ValueError: There is none.
+    """
+    from transformers import AutoProcessor
+
+    try:
+        return AutoProcessor.from_pretrained(model)
+    # transformers raises many types: for a folder that is missing, a file that is no JSON, a package that is missing.
+    except Exception as error:
+        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
+        raise ValueError(
+            f"Expected a folder or id of a model for --model, got {model!r} ({reason}). "
+            "Name a folder with the files of its processor, or an id that is in the cache or can be reached."
+        ) from error
+
+
 def has_resized_size(processor: Any) -> bool:
     """Whether `resized_size` knows how this processor resizes: an image processor of the Qwen2-VL kind.
 

@@ -16,19 +16,12 @@ from importlib.resources import files
 
 import numpy as np
 
+from grounding_rewards.doctor.answer_checks import LEAST_SIDE
 from grounding_rewards.doctor.box_defects import box_defect, is_box
-from grounding_rewards.doctor.checks import CHECKS, LEAST_SIDE, SEVERITIES
-from grounding_rewards.doctor.examine import (
-    AREA_EDGES,
-    ASPECT_EDGES,
-    MOST_BOXES,
-    SIDE_EDGES,
-    Checkup,
-    Example,
-    Figures,
-    FilmPicture,
-    Finding,
-)
+from grounding_rewards.doctor.checks import CHECKS
+from grounding_rewards.doctor.examine import Checkup
+from grounding_rewards.doctor.findings import SEVERITIES, Example, FilmPicture, Finding
+from grounding_rewards.doctor.histograms import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Figures
 
 #: Longer side in pixels of a film on the page. With it and the three examples of each finding the file is bounded.
 LONGEST_SIDE = 256
@@ -77,7 +70,6 @@ def verdict(checkup: Checkup) -> str:
     """What came out, in a sentence.
 
     Example:
-        >>> from grounding_rewards.doctor.examine import Figures
         >>> verdict(Checkup("films", (), {}, (), Figures(), ()))
         '0 films: no errors, no warnings.'
     """
