@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from grounding_rewards.commands.console import add_sizes, output_console
 from grounding_rewards.commands.score import parameters_from_option
 from grounding_rewards.data.versions import package_versions
 from grounding_rewards.exchange.names import model_name
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
     from grounding_rewards.metrics.parts import RobustnessPoint
     from grounding_rewards.rewards.grounding import GroundingReward
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   grounding-rewards evaluate --model runs/r4/checkpoint --dataset data/vindr --split test --out runs/r4/evaluation
   grounding-rewards evaluate --completions log.jsonl --dataset data/vindr --box-format qwen3-vl --out evaluation
@@ -70,7 +71,6 @@ class Measured(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards evaluate`."""
-    parser.epilog = _EXAMPLES
     source = parser.add_argument_group("what is evaluated").add_mutually_exclusive_group(required=True)
     source.add_argument("--model", metavar="MODEL", help="folder or name of a checkpoint or of a saved adapter")
     source.add_argument("--completions", nargs="+", type=Path, metavar="LOG", help="files or folders with completions")
@@ -85,8 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the constant box is its mean box of each label; `none`: that of the films themselves; default: train",
     )
     films.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
-    for side in ("width", "height"):
-        films.add_argument(f"--{side}", type=float, metavar="PIXELS", help=f"{side} of films that state none")
+    add_sizes(films)
     measures = parser.add_argument_group("how it is measured")
     measures.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
     measures.add_argument("--box-format", metavar="FORMAT", help="how the model writes boxes; default: derived from it")
@@ -486,11 +485,7 @@ def _subtitle(facts: Mapping[str, Any]) -> str:
 
 
 def _print(options: argparse.Namespace, measured: Measured) -> None:
-    from rich.console import Console
-
-    console = Console()
-    # A log has no terminal's edge.
-    console = console if console.is_terminal else Console(width=160)
+    console = output_console(160)
     console.print(figure_table(measured.evaluation))
     if measured.evaluation.robustness:
         console.print(robustness_table(measured.evaluation.robustness))

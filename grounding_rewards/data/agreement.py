@@ -33,6 +33,12 @@ from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.matching import hungarian_match
 from grounding_rewards.overlap import pairwise_iou
 
+EXAMPLES = """\
+examples:
+  grounding-rewards agreement vindr-cxr --root physionet.org/files/vindr-cxr/1.0.0
+  grounding-rewards agreement vindr-cxr --root vindr-cxr --split train --iou 0.3 0.5 --json agreement.json
+"""
+
 Array = NDArray[np.float64]
 
 IOU_THRESHOLDS = (0.4, 0.5)
@@ -194,8 +200,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print how well the readers of a dataset agree."""
-    from rich.console import Console
-
+    from grounding_rewards.commands.console import output_console
     from grounding_rewards.data.readers import get_reader
     from grounding_rewards.data.readers.options import reader_options
 
@@ -207,9 +212,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.json.write_text(
             json.dumps(agreement.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
-    console = Console()
-    # A log has no terminal's edge.
-    (console if console.is_terminal else Console(width=140)).print(agreement_table(agreement, arguments.dataset))
+    output_console(140).print(agreement_table(agreement, arguments.dataset))
     return 0
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 pytest.importorskip("datasets", reason="needs the train extra")
 
-from grounding_rewards.commands.doctor import add_arguments, print_checkup, run  # noqa: E402
+from grounding_rewards.commands.doctor import EXAMPLES, add_arguments, print_checkup, run  # noqa: E402
 from grounding_rewards.data.film_rows import open_rows  # noqa: E402
 from grounding_rewards.doctor.examine import Checkup, examine  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
@@ -54,7 +54,7 @@ def write(tmp_path: Path):
 
 
 def command(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
+    parser = argparse.ArgumentParser(epilog=EXAMPLES)
     add_arguments(parser)
     return run(parser.parse_args(arguments))
 
