@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,7 +29,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.commands.console import add_sizes, output_console
+from grounding_rewards.commands.console import add_sizes, count_columns, late_progress, output_console, stage_progress
 from grounding_rewards.commands.score import parameters_from_option
 from grounding_rewards.data.versions import package_versions
 from grounding_rewards.exchange.names import model_name
@@ -169,6 +170,24 @@ def run(options: argparse.Namespace) -> int:
 
 
 @contextmanager
+def _generation_progress(title: str) -> Iterator[Callable[[int, int, int], None]]:
+    """A bar over films with the rates of films and tokens."""
+    from rich.progress import TextColumn
+
+    with late_progress(*count_columns(), TextColumn("{task.fields[rates]}"), patience=0.0) as (bar, show):
+        task = bar.add_task(title, total=None, rates="")
+        started = time.monotonic()
+
+        def on_progress(films: int, total: int, tokens: int) -> None:
+            seconds = time.monotonic() - started
+            rates = f"{films / seconds:.1f} films/s, {tokens / seconds:.0f} tokens/s"
+            bar.update(task, completed=films, total=total, rates=rates)
+            show()
+
+        yield on_progress
+
+
+@contextmanager
 def _steps() -> Iterator[Callable[[str], None]]:
     """Says in the terminal what is being done; a log has no use for it."""
     from rich.console import Console
@@ -259,25 +278,29 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
         corrupt(shown[0]["image"], task.dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
-    generate = partial(
-        generate_to_file,
-        model,
-        processor,
-        shown,
-        max_new_tokens=options.max_new_tokens,
-        batch_size=options.batch_size,
-        seed=options.seed,
-        skip_special_tokens=not reads_special_tokens(task.dataset, task.reward),
-        backend=backend,
-    )
-    texts = generate(options.out / "completions.jsonl", progress=f"{name}, greedy answers")
+    skip_special_tokens = not reads_special_tokens(task.dataset, task.reward)
+    share = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
+
+    def generate(file: str, title: str, **sampling: Any) -> list[list[str]]:
+        with _generation_progress(f"{name}, {title}{share}") as on_progress:
+            return generate_to_file(
+                model,
+                processor,
+                shown,
+                options.out / file,
+                max_new_tokens=options.max_new_tokens,
+                batch_size=options.batch_size,
+                seed=options.seed,
+                skip_special_tokens=skip_special_tokens,
+                backend=backend,
+                on_progress=on_progress if state.is_main_process else None,
+                **sampling,
+            )
+
+    texts = generate("completions.jsonl", "greedy answers")
     if options.samples:
-        sampled = generate(
-            options.out / "samples.jsonl",
-            samples=options.samples,
-            temperature=options.temperature,
-            progress=f"{name}, {options.samples} samples",
-        )
+        title = f"{options.samples} samples"
+        sampled = generate("samples.jsonl", title, samples=options.samples, temperature=options.temperature)
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
     if not state.is_main_process:
         return None
@@ -312,17 +335,18 @@ def _change_films(
     from grounding_rewards.models.robustness import Changes, robustness
 
     films = dataset.select(range(min(options.robustness_films, dataset.num_rows)))
-    return robustness(
-        model,
-        processor,
-        films,
-        reward,
-        Changes(tuple(options.robustness), seed=options.seed),
-        max_new_tokens=options.max_new_tokens,
-        batch_size=options.batch_size,
-        resamples=options.resamples,
-        progress="changed films",
-    )
+    with stage_progress() as on_progress:
+        return robustness(
+            model,
+            processor,
+            films,
+            reward,
+            Changes(tuple(options.robustness), seed=options.seed),
+            max_new_tokens=options.max_new_tokens,
+            batch_size=options.batch_size,
+            resamples=options.resamples,
+            on_progress=on_progress,
+        )
 
 
 def _read_log(options: argparse.Namespace) -> _Asked:

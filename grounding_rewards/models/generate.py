@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
-from rich.progress import track
 from transformers import GenerationConfig
 from trl.data_utils import prepare_multimodal_messages
+
+#: Called after every batch with the films answered, of how many, and the tokens generated for them.
+OnProgress = Callable[[int, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ def generate(
     batch_size: int = 256,
     seed: int = 0,
     skip_special_tokens: bool = True,
-    progress: str | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[list[str]]:
     """Generate answers under the settings that TRL's GRPO trainer samples with: no top-k, no top-p.
 
@@ -88,27 +90,29 @@ def generate(
         batch_size: answers generated at the same time.
         seed: of the sampling; the generators of the caller are left as they were.
         skip_special_tokens: False for box formats whose syntax is made of special tokens.
-        progress: text beside a progress bar; no bar without it.
+        on_progress: called after every batch with the films answered, of how many, and the tokens generated for them.
 
     Returns:
         For each row its ``samples`` answers.
 
     Raises:
-        ValueError: ``samples`` is below 1, ``temperature`` is negative, or several greedy answers are asked
-            for.
+        ValueError: as :class:`Sampling`.
     """
     sampling = Sampling(samples, temperature, max_new_tokens, skip_special_tokens)
     films = max(1, batch_size // samples)
     answers: list[list[str]] = []
+    tokens = 0
     was_training = model.training
     model.eval()
     with torch.random.fork_rng(devices=_cuda_devices(model)):
         torch.manual_seed(seed)
-        starts = range(0, len(dataset), films)
-        for start in track(starts, description=progress or "", disable=progress is None):
+        for start in range(0, len(dataset), films):
             rows = [dataset[i] for i in range(start, min(start + films, len(dataset)))]
-            texts = _answer_batch(model, processor, rows, sampling).texts
-            answers += [texts[i : i + samples] for i in range(0, len(texts), samples)]
+            generated = _answer_batch(model, processor, rows, sampling)
+            answers += [generated.texts[i : i + samples] for i in range(0, len(generated.texts), samples)]
+            tokens += generated.tokens
+            if on_progress is not None:
+                on_progress(len(answers), len(dataset), tokens)
     model.train(was_training)
     return answers
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -21,10 +20,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.commands.console import count_columns
 from grounding_rewards.data.resize import image_pixel_limit
 from grounding_rewards.models import vllm_backend
-from grounding_rewards.models.generate import Sampling, generate_batch
+from grounding_rewards.models.generate import OnProgress, Sampling, generate_batch
 from grounding_rewards.models.load import choose_backend, process_state
 
 #: Columns that stand beside the answer, so that the file can be scored and evaluated by itself.
@@ -51,7 +49,7 @@ def generate_to_file(
     seed: int = 0,
     skip_special_tokens: bool = True,
     backend: str = "transformers",
-    progress: str | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[list[str]]:
     """Generate answers and keep them in a file; give the same command again to go on after a stop.
 
@@ -72,7 +70,7 @@ def generate_to_file(
         seed: of the sampling.
         skip_special_tokens: False for box formats whose syntax is made of special tokens.
         backend: one of :data:`grounding_rewards.models.load.BACKENDS`.
-        progress: text beside a progress bar; no bar without it.
+        on_progress: as for :func:`grounding_rewards.models.generate.generate`; counts what this process generates now.
 
     Returns:
         For each row its ``samples`` answers, on every process.
@@ -100,9 +98,9 @@ def generate_to_file(
     state = process_state()
     files.check_settings(settings)
     done = files.read()
-    films = max(1, batch_size // samples)
-    starts = enumerate(range(0, len(rows), films))
-    batches = [_Batch(k, range(start, min(start + films, len(rows)))) for k, start in starts]
+    size = max(1, batch_size // samples)
+    starts = enumerate(range(0, len(rows), size))
+    batches = [_Batch(k, range(start, min(start + size, len(rows)))) for k, start in starts]
     left = [batch for batch in batches if any(key not in done for key in files.keys_of(batch.rows))]
     unfinished = bool(left) or files.are_parts()
     # Nobody may write before all have read.
@@ -112,10 +110,9 @@ def generate_to_file(
             files.write_settings(settings)
         state.wait_for_everyone()
         mine = left[state.process_index :: state.num_processes]
-        note = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
-        title = f"{progress}{note}" if progress is not None and state.is_main_process else None
+        films, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
         ask = vllm_backend.generate_batch if backend == "vllm" else generate_batch
-        with files.part(state.process_index) as part, _progress_bar(title, mine) as told:
+        with files.part(state.process_index) as part:
             for batch in mine:
                 asked = [dataset[i] for i in batch.rows]
                 answers = ask(model, processor, asked, sampling, seed=batch.seed(seed))
@@ -123,7 +120,9 @@ def generate_to_file(
                 answered = zip(owners, files.keys_of(batch.rows), answers.texts, strict=True)
                 part.write("".join(_line(row, key, text) for row, key, text in answered if key not in done))
                 part.flush()
-                told(len(batch.rows), answers.tokens)
+                films, tokens = films + len(batch.rows), tokens + answers.tokens
+                if on_progress is not None:
+                    on_progress(films, total, tokens)
         state.wait_for_everyone()
         if state.is_main_process:
             files.merge()
@@ -315,23 +314,3 @@ def _fingerprint(model: Any) -> str:
         probe = values[:: max(1, len(values) // _PROBE)]
         digest.update(f"{name} {tuple(weight.shape)} {probe.float().tolist()}".encode())
     return digest.hexdigest()[:16]
-
-
-@contextmanager
-def _progress_bar(title: str | None, batches: Sequence[_Batch]) -> Iterator[Callable[[int, int], None]]:
-    """A bar over films with the rates of films and tokens; without a title there is none."""
-    from rich.console import Console
-    from rich.progress import Progress, TextColumn
-
-    rates = TextColumn("{task.fields[rates]}")
-    with Progress(*count_columns(), rates, console=Console(stderr=True), disable=title is None) as bar:
-        task = bar.add_task(title or "", total=sum(len(batch.rows) for batch in batches), rates="")
-        started = time.monotonic()
-        done = np.zeros(2)
-
-        def told(more_films: int, more_tokens: int) -> None:
-            done[:] += more_films, more_tokens
-            of_films, of_tokens = done / (time.monotonic() - started)
-            bar.update(task, advance=more_films, rates=f"{of_films:.1f} films/s, {of_tokens:.0f} tokens/s")
-
-        yield told

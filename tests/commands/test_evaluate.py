@@ -83,6 +83,19 @@ def test_what_a_model_said_can_be_evaluated_again_without_it(checkpoint: Path, t
     assert other["constant box"] == one["constant box"]
 
 
+def test_a_bar_shows_the_rates(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    options = ["--dataset", "synthetic", "--films", 2, "--max-new-tokens", 2, "--out", tmp_path]
+    assert evaluate("--model", checkpoint, *options) == 0
+    shown = capsys.readouterr().err
+    assert "greedy answers" in shown
+    assert "films/s" in shown
+    assert "tokens/s" in shown
+
+
 def test_an_adapter(checkpoint: Path, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForImageTextToText, AutoProcessor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -78,7 +78,7 @@ def robustness(
     max_new_tokens: int = 256,
     batch_size: int = 16,
     resamples: int = RESAMPLES,
-    progress: str | None = None,
+    on_progress: Callable[[str, int, int], None] | None = None,
 ) -> list[RobustnessPoint]:
     """Robust accuracy, attack success rate and mean IoU of greedy answers to changed films.
 
@@ -95,7 +95,7 @@ def robustness(
         max_new_tokens: where an answer is cut off.
         batch_size: films answered, and attacked, at the same time.
         resamples: number of bootstrap resamples.
-        progress: text beside the progress bars; no bars without it.
+        on_progress: called with the change, the films answered under it, and of how many.
 
     Returns:
         For each corruption the film as it is (strength 0) and each strength; then a point for each ε.
@@ -122,9 +122,10 @@ def robustness(
         "skip_special_tokens": not reads_special_tokens(dataset, reward),
     }
 
-    def said(shown: Any, of: Any, what: str) -> list[AnsweredFilm]:
-        texts = generate(model, of, shown, progress=progress and f"{progress}, {what}", **settings)
-        return read_answers(rows, texts, reward)
+    def ask(shown: Any, of: Any, change: str) -> list[AnsweredFilm]:
+        if on_progress is not None:
+            settings["on_progress"] = lambda films, total, _: on_progress(change, films, total)
+        return read_answers(rows, generate(model, of, shown, **settings), reward)
 
     def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
         figures = robustness_estimates(pairs, reward, groups=groups, resamples=resamples, seed=changes.seed)
@@ -138,18 +139,18 @@ def robustness(
             broken_share=figures["broken_share"],
         )
 
-    before = said(dataset, processor, "films as they are")
+    before = ask(dataset, processor, "films as they are")
     groups = patients_of(before)
     points = []
     for name in changes.corruptions if "corruptions" in changes.families else ():
         points.append(point("corruptions", name, 0, list(map(AnswerPair.unmoved, before, before))))
         for strength in changes.strengths:
             films = CorruptedFilms(dataset, name, strength, changes.seed)
-            after = said(films, processor, f"{name} {strength}")
+            after = ask(films, processor, f"{name} {strength}")
             points.append(point("corruptions", name, strength, list(films.pairs(before, after))))
     for attack in changes.attacks() if "pgd" in changes.families else ():
         attacking = AttackingProcessor(processor, model, gold, attack)
-        after = said(dataset, attacking, f"attack with ε = {attack.epsilon:.4f}")
+        after = ask(dataset, attacking, f"attack with ε = {attack.epsilon:.4f}")
         points.append(point("pgd", "pgd", attack.epsilon, list(map(AnswerPair.unmoved, before, after))))
     return points
 
