@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grounding_rewards.exchange.names import model_name
 
 if TYPE_CHECKING:
-    from huggingface_hub import EvalResult
+    from huggingface_hub import CardData, EvalResult
 
 _TASK = "object-detection"
 _DIGITS = 4
@@ -140,7 +140,27 @@ def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, 
     model, results = model_index_to_eval_results(index)
     data = ModelCardData(model_name=model, eval_results=results)
     heading = ["## Evaluation", "", _measured_on(evaluation.get("facts", {})), ""]
-    return "\n".join(["---", data.to_yaml().strip(), "---", "", *heading, *_table(evaluation, system), ""])
+    return with_metadata(data, "\n".join([*heading, *_table(evaluation, system), ""]))
+
+
+def with_metadata(data: CardData, text: str) -> str:
+    """A model card: the metadata as a block of YAML, and the text.
+
+    Args:
+        data: metadata, a ``huggingface_hub.CardData``.
+        text: in Markdown.
+    """
+    return f"---\n{data.to_yaml().strip()}\n---\n\n{text}"
+
+
+def table_cell(text: str) -> str:
+    """Text that can stand in a cell of a table in Markdown.
+
+    Example:
+        >>> table_cell("one\\ntwo | three")
+        'one two \\\\| three'
+    """
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _table(evaluation: Mapping[str, Any], system: str | None) -> list[str]:
@@ -150,14 +170,14 @@ def _table(evaluation: Mapping[str, Any], system: str | None) -> list[str]:
     others = [name for name in systems if name != own]
     rows = [
         [
-            _in_cell(figure.heading),
+            table_cell(figure.heading),
             _value(figure.value),
             _interval(figure),
             *(_value(_number(systems[other].get(figure.key, {}).get("value"))) for other in others),
         ]
         for figure in card_figures(evaluation, system)
     ]
-    header = ["figure", "value", "95 % interval", *map(_in_cell, others)]
+    header = ["figure", "value", "95 % interval", *map(table_cell, others)]
     rule = "|:--|--:|:--|" + "--:|" * len(others)
     return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
 
@@ -214,7 +234,3 @@ def _interval(figure: Figure) -> str:
     if figure.low is None or figure.high is None:
         return "–"
     return f"{figure.low:.{_DIGITS}f} to {figure.high:.{_DIGITS}f}"
-
-
-def _in_cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
