@@ -6,10 +6,10 @@ Several rows with one id are several answers to one film, the first of which is 
 
 The folder --out then holds
 
-  report.html        figures with 95 % intervals, curves, and films with boxes beside what was said
+  report.html        figures with 95 % intervals, curves, and films with their boxes and the answers
   evaluation.json    all figures
   films.jsonl        every film with its answer, for `grounding-rewards diff` and `export`
-  completions.jsonl  what the model said; the same command goes on where it was stopped
+  completions.jsonl  the answers of the model; the same command goes on where it was stopped
   samples.jsonl      its sampled answers, with --samples
   figures/           the diagrams as PNG and PDF
 
@@ -161,9 +161,9 @@ def run(options: argparse.Namespace) -> int:
     if asked is None:
         # One of several processes, whose part of the films is done.
         return 0
-    with _steps() as told:
-        measured = _measure(options, asked, training, told)
-        told("drawing")
+    with _step_status() as on_progress:
+        measured = _measure(options, asked, training, on_progress)
+        on_progress("drawing")
         _write(options, asked, measured)
     _print(options, measured)
     return 0
@@ -188,8 +188,8 @@ def _generation_progress(title: str) -> Iterator[Callable[[int, int, int], None]
 
 
 @contextmanager
-def _steps() -> Iterator[Callable[[str], None]]:
-    """Says in the terminal what is being done; a log has no use for it."""
+def _step_status() -> Iterator[Callable[[str], None]]:
+    """A line in the terminal that names the current step; nothing is written to a log."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -274,7 +274,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     light = light_rows(task.dataset)
     _refuse_lost_labels(options.labels, light)
     if "corruptions" in (options.robustness or ()):
-        # A film of a kind that cannot be changed is told before hours of generation.
+        # Refuse a film that cannot be changed now, not after hours of generation.
         corrupt(shown[0]["image"], task.dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
@@ -305,48 +305,39 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     if not state.is_main_process:
         return None
     answers = Answers(light, texts, partial(load_dataset_image, task.dataset))
-    robustness = _change_films(options, model, processor, shown, task.reward) if options.robustness else []
     facts = {
         "model": options.model,
         "image size": image_size.removeprefix("Image size: ").rstrip("."),
         "decoding": f"greedy, at most {options.max_new_tokens} new tokens, {backend}"
         + (f"; {options.samples} samples at temperature {options.temperature:g}" if options.samples else ""),
     }
-    if robustness:
-        facts["robustness"] = _how_changed(options, len(answers.rows))
+    robustness: list[RobustnessPoint] = []
+    if options.robustness:
+        robustness, facts["robustness"] = _change_films(options, model, processor, shown, task.reward)
     return _Asked(name, answers, task.reward, robustness, facts)
-
-
-def _how_changed(options: argparse.Namespace, films: int) -> str:
-    """On how many films, and how strong the attack was: ε is on the axis of its diagram."""
-    from grounding_rewards.models.robustness import Changes
-
-    said = [f"the first {min(options.robustness_films, films)} films"]
-    if "corruptions" in options.robustness:
-        said.append("corruptions of strengths 1 to 5")
-    if "pgd" in options.robustness:
-        said.append(f"projected gradient, {Changes().steps} steps of 2.5·ε/{Changes().steps}, against the gold answer")
-    return f"{', '.join(said)}, seed {options.seed}"
 
 
 def _change_films(
     options: argparse.Namespace, model: Any, processor: Any, dataset: Dataset, reward: GroundingReward
-) -> list[RobustnessPoint]:
+) -> tuple[list[RobustnessPoint], str]:
+    """What changed films do to the model, and how they were changed."""
     from grounding_rewards.models.robustness import Changes, robustness
 
     films = dataset.select(range(min(options.robustness_films, dataset.num_rows)))
+    changes = Changes(tuple(options.robustness), seed=options.seed)
     with stage_progress() as on_progress:
-        return robustness(
+        points = robustness(
             model,
             processor,
             films,
             reward,
-            Changes(tuple(options.robustness), seed=options.seed),
+            changes,
             max_new_tokens=options.max_new_tokens,
             batch_size=options.batch_size,
             resamples=options.resamples,
             on_progress=on_progress,
         )
+    return points, f"the first {films.num_rows} films, {changes}"
 
 
 def _read_log(options: argparse.Namespace) -> _Asked:
@@ -410,21 +401,21 @@ def _measure(
     options: argparse.Namespace,
     asked: _Asked,
     training: Sequence[Mapping[str, Any]] | None,
-    told: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> Measured:
     from grounding_rewards.data.answer_logs import readers_agreement
     from grounding_rewards.metrics.answers import baseline_systems, read_answers
     from grounding_rewards.metrics.evaluation import evaluate
 
     films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
-    told("answering without a look at the films")
+    on_progress("answering without a look at the films")
     baselines = baseline_systems(asked.answers.rows, training, asked.reward)
     evaluation = evaluate(
         {asked.name: films, **baselines},
         _measures(options, asked.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=asked.robustness,
-        told=told,
+        on_progress=on_progress,
     )
     facts = {**asked.facts, **_facts(options, asked, films, evaluation)}
     return Measured(replace(evaluation, facts=facts), films)
@@ -445,7 +436,7 @@ def _facts(
         "films without a finding": sum(film.is_normal for film in films),
         "reference boxes": sum(len(film.gt) for film in films),
         "reward": repr(asked.reward),
-        "box format": _name_of_format(options, asked),
+        "box format": _name_of_format(asked),
         "labels": options.labels,
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
         "average precision": f"{options.interpolation}, {evaluation.average_precision_by}",
@@ -456,7 +447,7 @@ def _facts(
     }
 
 
-def _name_of_format(options: argparse.Namespace, asked: _Asked) -> str:
+def _name_of_format(asked: _Asked) -> str:
     given = asked.reward.box_format
     if given is not None:
         return given if isinstance(given, str) else given.name

@@ -63,6 +63,19 @@ class Changes:
                     )
         self.attacks()
 
+    def __str__(self) -> str:
+        """The changes in words; ε and strengths are on the axes of the diagrams.
+
+        >>> str(Changes(families=("pgd",)))
+        'projected gradient, 10 steps of 2.5·ε/10, against the gold answer, seed 0'
+        """
+        step = f"2.5·ε/{self.steps}" if self.step_size is None else f"{self.step_size:g}"
+        words = {
+            "corruptions": f"corruptions of strengths {min(self.strengths)} to {max(self.strengths)}",
+            "pgd": f"projected gradient, {self.steps} steps of {step}, against the gold answer",
+        }
+        return ", ".join([*(words[family] for family in FAMILIES if family in self.families), f"seed {self.seed}"])
+
     def attacks(self) -> list[PGD]:
         """The attack of each ε."""
         return [PGD(epsilon, self.steps, self.step_size, self.seed) for epsilon in self.epsilons]
