@@ -21,10 +21,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 import grounding_rewards
 from grounding_rewards.data.dicom import dicom_folder
-from grounding_rewards.exchange.names import DICOM_SUFFIXES, UNLABELLED, Array, drawable_boxes
+from grounding_rewards.exchange.names import DICOM_SUFFIXES, UNLABELLED, drawable_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 if TYPE_CHECKING:
@@ -245,7 +246,7 @@ def _says_something(film: AnsweredFilm) -> bool:
     return film.status == "empty" or len(drawable_boxes(film.pred, film.width, film.height)[0]) > 0
 
 
-def _corners(x1: float, y1: float, x2: float, y2: float) -> Array:
+def _corners(x1: float, y1: float, x2: float, y2: float) -> NDArray[np.float64]:
     """Columns and rows of a closed rectangle."""
     return np.array([[x1, y1], [x2, y1], [x2, y2], [x1, y2], [x1, y1]])
 

@@ -1,8 +1,7 @@
 """A block for the card of a model on the Hugging Face Hub: the figures of an evaluation as `model-index` and a table.
 
-`model-index` has no place for intervals, so these stand in the arguments of each metric (`interval_95`), which the hub
-does not show, and in the table, which people see. Nor has it a place for what a figure is to be compared with: the
-table has the other systems of the evaluation, its baselines, beside the model.
+`model-index` has no field for intervals or baselines. Intervals are in the arguments of each metric (`interval_95`),
+which the hub does not show, and in the table below; the table also has the baselines beside the model.
 
 Source: https://huggingface.co/docs/hub/model-cards and ``huggingface_hub.EvalResult``.
 """
@@ -98,7 +97,7 @@ def model_index(
 
 
 def evaluated_model(evaluation: Mapping[str, Any]) -> str:
-    """What the model of an evaluation is called, without the folders that it lies in; a log by the log's name.
+    """The name of the evaluated model without its folders, or that of the evaluated log.
 
     Example:
         >>> evaluated_model({"facts": {"model": "/data/runs/r4/checkpoint"}}), evaluated_model({"systems": {"log": {}}})
@@ -110,7 +109,7 @@ def evaluated_model(evaluation: Mapping[str, Any]) -> str:
 
 
 def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, system: str | None = None) -> str:
-    """The YAML block that a model card begins with, and a table of the figures with their intervals below it.
+    """The YAML metadata of a model card, and below it a table of the figures with their intervals.
 
     Args:
         evaluation: the content of `evaluation.json`.
@@ -164,7 +163,7 @@ def table_cell(text: str) -> str:
 
 
 def _table(evaluation: Mapping[str, Any], system: str | None) -> list[str]:
-    """The figures of a system with their intervals, and beside them those of the other systems."""
+    """The figures of a system with their intervals, beside those of the other systems."""
     systems = evaluation["systems"]
     own = next(iter(systems)) if system is None else system
     others = [name for name in systems if name != own]
@@ -183,7 +182,7 @@ def _table(evaluation: Mapping[str, Any], system: str | None) -> list[str]:
 
 
 def _measured_on(facts: Mapping[str, Any]) -> str:
-    """On what and how it was measured, as far as the facts of an evaluation say."""
+    """What was measured on which films, as far as the facts of the evaluation say."""
     films, patients = facts.get("films"), facts.get("patients")
     counted = f"{films} films" + (f" of {patients} patients" if isinstance(patients, int) else "") if films else ""
     intervals = f"intervals: {facts['intervals']}" if facts.get("intervals") else ""
@@ -226,7 +225,7 @@ def _eval_result(figure: Figure, facts: Mapping[str, Any]) -> EvalResult:
 
 
 def _last_part(name: Any, otherwise: str) -> str:
-    """The name of a folder or of a repository without what goes before it: paths stay private."""
+    """The name of a folder or of a repository without its parents: paths stay private."""
     return PurePosixPath(Path(str(name)).as_posix()).name if name else otherwise
 
 

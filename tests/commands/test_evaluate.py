@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.answered_film import read_answered
-from tests.conftest import REPOSITORY
 from tests.parsing.test_reading import FAMILIES
 
 FILES = {"report.html", "evaluation.json", "films.jsonl", "figures"}
@@ -222,13 +219,6 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "report.html" in printed
     assert "--robustness corruptions pgd" in printed
-
-
-def test_the_script_is_the_command() -> None:
-    done = subprocess.run(
-        [sys.executable, REPOSITORY / "scripts" / "evaluate.py", "--help"], capture_output=True, text=True, check=True
-    )
-    assert "grounding-rewards evaluate" in done.stdout
 
 
 def test_real_completions_of_many_families(shared_dir: Path, tmp_path: Path) -> None:
