@@ -1,10 +1,9 @@
-"""Answers of a model, written to a file as they come: a run that was killed goes on where it was.
+"""Generate answers into a file, so that a run that was killed can be continued.
 
-The file `completions.jsonl` is there once all answers are. Until then, `completions.settings.json` says what they are
-generated from and how, and `completions.part-0.jsonl` has those of the first process, one a line, each batch written at
-once. When the same command is given again, a line that was half written is dropped and the batches that are missing are
-generated. Batches and their seeds follow from the settings alone, so the answers are those of a run that was never
-stopped, whatever the number of processes before and after.
+`completions.jsonl` is written once all answers are there. Until then `completions.part-0.jsonl` has those of the first
+process, one a line, and `completions.settings.json` says how they are generated. When the same command is given again,
+a line that was cut off is dropped and the missing batches are generated. Batches and their seeds follow from the
+settings alone, so the answers are those of an uninterrupted run, whatever the number of processes.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from grounding_rewards.models import vllm_backend
 from grounding_rewards.models.generate import OnProgress, Sampling, generate_batch
 from grounding_rewards.models.load import choose_backend, process_state
 
-#: Columns that stand beside the answer, so that the file can be scored and evaluated by itself.
+#: Columns copied beside the answer, so that the file can be scored and evaluated by itself.
 _CARRIED = (
     *("patient_id", "boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "box_format"),
     *("width", "height", "resized_width", "resized_height"),
 )
-# What of the settings is a digest, of which only that it differs can be said.
+# Settings that are digests: an error can say only that they differ.
 _DIGESTS = ("model", "dataset")
-# Values of each weight that its fingerprint is made of.
+# How many values of each weight enter the fingerprint.
 _PROBE = 16
 
 
@@ -51,22 +50,21 @@ def generate_to_file(
     backend: str = "transformers",
     on_progress: OnProgress | None = None,
 ) -> list[list[str]]:
-    """Generate answers and keep them in a file; give the same command again to go on after a stop.
+    """Generate answers into a file as :func:`grounding_rewards.models.generate.generate` does, and go on after a stop.
 
     Under `accelerate launch` or `torchrun` every process generates its share of the batches, and the first one merges
-    them. A line of the file has ``id``, ``sample`` (from 0), ``completion``, and of the row what rewards
-    read and the patient.
+    them. A line of the file has ``id``, ``sample`` (from 0), ``completion``, the patient, and the columns that rewards
+    read.
 
     Args:
         model: what :func:`grounding_rewards.models.load.load_model` gave for this backend.
         processor: its processor.
-        dataset: rows with ``prompt`` (conversational), ``image`` and, as the name of the film, ``id``; without it, the
-            row's number from 0.
+        dataset: rows with ``prompt`` (conversational), ``image`` and ``id``; without ``id``, the row's number from 0.
         path: a file that ends in .jsonl.
         samples: answers per film.
         temperature: 0 decodes greedily, which gives one answer per film.
         max_new_tokens: where an answer is cut off.
-        batch_size: answers generated at the same time; another one draws other samples.
+        batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling.
         skip_special_tokens: False for box formats whose syntax is made of special tokens.
         backend: one of :data:`grounding_rewards.models.load.BACKENDS`.
@@ -90,7 +88,7 @@ def generate_to_file(
         "dataset": _digest(rows),
         "backend": backend,
         **asdict(sampling),
-        # Greedy answers depend on neither.
+        # Greedy answers do not depend on these.
         **({"seed": seed, "batch_size": batch_size} if temperature > 0 else {}),
     }
     if (limit := image_pixel_limit(processor)) is not None:
@@ -103,7 +101,7 @@ def generate_to_file(
     batches = [_Batch(k, range(start, min(start + size, len(rows)))) for k, start in starts]
     left = [batch for batch in batches if any(key not in done for key in files.keys_of(batch.rows))]
     unfinished = bool(left) or files.are_parts()
-    # Nobody may write before all have read.
+    # No process may write before all have read.
     state.wait_for_everyone()
     if unfinished:
         if state.is_main_process:
@@ -132,13 +130,13 @@ def generate_to_file(
 
 
 class _Batch(NamedTuple):
-    """Rows that are asked at once."""
+    """Rows that are answered together."""
 
     number: int
     rows: range
 
     def seed(self, seed: int) -> int:
-        """A seed of its own, so that a batch has the same answers whatever was generated before it."""
+        """The seed of this batch, so that its answers do not depend on what was generated before."""
         return int(np.random.SeedSequence([seed, self.number]).generate_state(1, np.uint32)[0])
 
 
@@ -164,7 +162,7 @@ class _Files:
         return not self.path.is_file() or bool(self._parts())
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse to go on with answers that were generated in another way."""
+        """Refuse to continue answers that were generated with other settings."""
         if not self.settings_path.is_file():
             if found := self._files():
                 raise ValueError(
@@ -192,19 +190,19 @@ class _Files:
         _replace(self.settings_path, [json.dumps(settings, indent=2) + "\n"])
 
     def read(self) -> dict[_Key, str]:
-        """The lines that are whole, by key."""
+        """The complete lines, by key."""
         lines = {}
         for path in self._files():
             with path.open(encoding="utf-8", newline="\n") as file:
                 for number, line in enumerate(file, 1):
-                    # What has no end was cut off as the process was killed.
+                    # A line without a newline was cut off when the process was killed.
                     if line.endswith("\n"):
                         lines[_key(line, number, path)] = line
         return lines
 
     @contextmanager
     def part(self, process: int) -> Iterator[Any]:
-        """The part of one process, open at its end, without a half-written line."""
+        """The part of one process, open for appending, without a line that was cut off."""
         file = self.path.with_suffix(f".part-{process}.jsonl")
         with file.open("ab+") as raw:
             raw.seek(0)
@@ -230,14 +228,14 @@ class _Files:
         return [*([self.path] if self.path.is_file() else []), *self._parts()]
 
     def _parts(self) -> list[Path]:
-        # Not by a pattern: a name may hold brackets.
+        # No glob: the name may contain brackets.
         files = self.path.parent.iterdir() if self.path.parent.is_dir() else ()
         opening = f"{self.path.stem}.part-"
         return sorted(file for file in files if file.name.startswith(opening) and file.suffix == ".jsonl")
 
 
 def _replace(path: Path, lines: Iterable[str]) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file completely or not at all."""
     unfinished = path.with_name(path.name + ".unfinished")
     with unfinished.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(lines)
@@ -256,7 +254,7 @@ def _key(line: str, number: int, file: Path) -> _Key:
 
 def _line(row: Mapping[str, Any], key: _Key, text: str) -> str:
     carried = {name: row[name] for name in _CARRIED if row.get(name) is not None}
-    # ASCII, so that half a character of a text that was cut off can be written as well.
+    # ASCII escapes can hold the lone surrogates of a text that was cut off.
     return json.dumps({"id": key[0], "sample": key[1], "completion": text, **carried}) + "\n"
 
 
@@ -275,7 +273,7 @@ def _backend_of(model: Any, backend: str) -> str:
 
 
 def _light_rows(dataset: Any) -> Iterator[dict[str, Any]]:
-    """The rows without their images, which need not be decoded to say what a row is."""
+    """The rows without their images, which would have to be decoded."""
     if hasattr(dataset, "remove_columns"):
         dataset = dataset.remove_columns([name for name in ("image", "images") if name in dataset.column_names])
     for row in dataset:
@@ -302,7 +300,7 @@ def _digest(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _fingerprint(model: Any) -> str:
-    """A digest that changes with the weights: of a few values of each of them, or of the files that vLLM has read."""
+    """A digest of a few values of each weight, or of the names, sizes and times of the files that vLLM reads."""
     digest = hashlib.sha256()
     if isinstance(model, vllm_backend.VllmModel):
         digest.update(model.path.encode())

@@ -1,4 +1,4 @@
-"""Ask a model about films as they are and about films that were changed, and measure what that costs."""
+"""Ask a model about unchanged and changed films, and measure what the changes cost."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HEAVY = ("prompt", "image")
 
 @dataclass(frozen=True)
 class Changes:
-    """Which changes a model's answers are measured under.
+    """The changes under which a model is measured.
 
     Attributes:
         families: `corruptions`, `pgd` or both.
@@ -39,7 +39,7 @@ class Changes:
         epsilons: largest changes of an intensity, as parts of their range.
         steps: of the attack.
         step_size: of the attack, as a part of the range of intensities; ``2.5 · ε / steps`` without it.
-        seed: of what is left to chance in corruptions and attacks, and of the bootstrap.
+        seed: of corruptions, attacks and the bootstrap.
 
     Raises:
         ValueError: an unknown family or corruption, or a number out of range.
@@ -95,8 +95,8 @@ def robustness(
 ) -> list[RobustnessPoint]:
     """Robust accuracy, attack success rate and mean IoU of greedy answers to changed films.
 
-    Every film is changed in its own way, which ``changes.seed`` and its row number decide. Intervals are over patients
-    where the dataset knows them, else over films.
+    The change of a film depends on ``changes.seed`` and its row number. Intervals are over patients where the dataset
+    knows them, else over films.
 
     Args:
         model: a transformers vision-language model; for ``pgd`` one that passes gradients on to its pixel values.
@@ -169,7 +169,7 @@ def robustness(
 
 
 class CorruptedFilms:
-    """The rows of a dataset with every image corrupted when it is asked for; boxes are left to :meth:`pairs`.
+    """The rows of a dataset, each image corrupted when it is read; :meth:`pairs` moves the boxes.
 
     Args:
         dataset: rows with ``image``.
@@ -190,9 +190,9 @@ class CorruptedFilms:
         return {**row, "image": image}
 
     def pairs(self, before: Sequence[AnsweredFilm], after: Sequence[AnsweredFilm]) -> Iterator[AnswerPair]:
-        """Each film with both answers, and everything where the corruption has moved it to.
+        """Each film with both answers, its boxes moved along with the corruption.
 
-        What is left of a reference box that is gone becomes an ignored region: to mark it is neither right nor wrong.
+        What is left of a reference box that is no longer visible becomes an ignored region.
         """
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
             (gt, kept), (ignore, _), (moved, moved_kept) = (
