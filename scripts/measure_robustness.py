@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from grounding_rewards.commands.console import stage_progress
 from grounding_rewards.evaluation.run import Films, load_model, prepare_task
 from grounding_rewards.metrics.parts import RobustnessPoint
 from grounding_rewards.models.robustness import CORRUPTIONS, Changes, robustness
@@ -72,9 +73,17 @@ def main() -> None:
     model, processor = load_model(arguments.model)
     films = Films(count=arguments.films, train_split=None)
     task = prepare_task(model, processor, films, reward=arguments.reward)
-    points = robustness(
-        model, processor, task.dataset, task.reward, Changes(), max_new_tokens=64, batch_size=50, progress="tiny model"
-    )
+    with stage_progress() as on_progress:
+        points = robustness(
+            model,
+            processor,
+            task.dataset,
+            task.reward,
+            Changes(),
+            max_new_tokens=64,
+            batch_size=50,
+            on_progress=on_progress,
+        )
     tables = {
         "what corruptions do": meanings(),
         "corruptions": table([point for point in points if point.family == "corruptions"]),

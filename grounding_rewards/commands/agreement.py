@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.commands.console import output_console
 from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_agreement
 from grounding_rewards.data.readers import get_reader
 from grounding_rewards.data.readers.options import reader_options
@@ -42,8 +43,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print how well the readers of a dataset agree."""
-    from rich.console import Console
-
     reader = get_reader(arguments.dataset)
     options = reader_options(reader, arguments.option)
     films = reader(arguments.root, split=arguments.split, **options)
@@ -52,9 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.json.write_text(
             json.dumps(agreement.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
-    console = Console()
-    # A log has no terminal's edge.
-    (console if console.is_terminal else Console(width=140)).print(_agreement_table(agreement, arguments.dataset))
+    output_console(140).print(_agreement_table(agreement, arguments.dataset))
     return 0
 
 

@@ -1,15 +1,22 @@
-"""The command `grounding-rewards diff`: is run B better than run A, in the terminal, as JSON and as Markdown."""
+"""Compare two runs of `grounding-rewards evaluate` on the films that both have: is B better than A, by how much, and on
+which labels and sizes of findings. Films are matched by id; runs with different reference boxes are refused.
+
+Every figure of both runs has a 95 % bootstrap interval, and so has their difference, B - A, with the same patients
+drawn for both (or the same films, where no patient is known). Beside it a sign test says whether B is better on more
+patients than it is worse, and Holm's p takes into account how many tests the table has. The verdict is about one
+figure: choose it before you look.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.commands.console import output_console
 from grounding_rewards.metrics.answered_film import read_answered
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.comparison import MAIN_FIGURE, Change, Group, RunDifference, compare_runs, format_p
@@ -19,16 +26,6 @@ from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-DESCRIPTION = """\
-Compare two runs of `grounding-rewards evaluate` on the films that both have: is B better than A, by how much, and on
-which labels and sizes of findings. Films are matched by id; runs with different reference boxes are refused.
-
-Every figure of both runs has a 95 % bootstrap interval, and so has their difference, B - A, with the same patients
-drawn for both (or the same films, where no patient is known). Beside it a sign test says whether B is better on more
-patients than it is worse, and Holm's p takes into account how many tests the table has. The verdict is about one
-figure: choose it before you look.
-"""
 
 EXAMPLES = """\
 examples:
@@ -50,8 +47,6 @@ _CAPTION = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments to its parser."""
-    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("a", type=Path, metavar="A", help="folder of an evaluation, or its films.jsonl")
     parser.add_argument("b", type=Path, metavar="B", help="the run that is compared with it")
     parser.add_argument(
@@ -85,8 +80,6 @@ def run(options: argparse.Namespace) -> int:
         ValueError: a run cannot be read, or the two cannot be compared.
         OSError: a file cannot be written.
     """
-    from rich.console import Console
-
     found = compare_runs(
         read_answered(options.a),
         read_answered(options.b),
@@ -102,12 +95,7 @@ def run(options: argparse.Namespace) -> int:
     settings = _settings_that_differ(options.a, options.b)
     if options.markdown is not None:
         options.markdown.write_text(render_markdown(found, names, settings), encoding="utf-8")
-    # What the terminal cannot write must not end the command.
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    console = Console()
-    # A log has no terminal's edge.
-    print_difference(found, names, settings, console if console.is_terminal else Console(width=140))
+    print_difference(found, names, settings, output_console(140))
     return 0
 
 

@@ -6,10 +6,10 @@ Several rows with one id are several answers to one film, the first of which is 
 
 The folder --out then holds
 
-  report.html        figures with 95 % intervals, curves, and films with boxes beside what was said
+  report.html        figures with 95 % intervals, curves, and films with their boxes and the answers
   evaluation.json    all figures
   films.jsonl        every film with its answer, for `grounding-rewards diff` and `export`
-  completions.jsonl  what the model said; the same command goes on where it was stopped
+  completions.jsonl  the answers of the model; the same command goes on where it was stopped
   samples.jsonl      its sampled answers, with --samples
   figures/           the diagrams as PNG and PDF
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,7 +29,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.commands.console import parameters_from_option
+from grounding_rewards.commands.console import (
+    add_sizes,
+    count_columns,
+    late_progress,
+    output_console,
+    parameters_from_option,
+    stage_progress,
+)
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.parsing import box_format_from_option
@@ -44,7 +52,7 @@ if TYPE_CHECKING:
     from grounding_rewards.metrics.parts import RobustnessPoint
     from grounding_rewards.rewards.grounding import GroundingReward
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   grounding-rewards evaluate --model runs/r4/checkpoint --dataset data/vindr --split test --out runs/r4/evaluation
   grounding-rewards evaluate --completions log.jsonl --dataset data/vindr --box-format qwen3-vl --out evaluation
@@ -72,7 +80,6 @@ class Measured(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards evaluate`."""
-    parser.epilog = _EXAMPLES
     source = parser.add_argument_group("what is evaluated").add_mutually_exclusive_group(required=True)
     source.add_argument("--model", metavar="MODEL", help="folder or name of a checkpoint or of a saved adapter")
     source.add_argument("--completions", nargs="+", type=Path, metavar="LOG", help="files or folders with completions")
@@ -87,8 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the constant box is its mean box of each label; `none`: that of the films themselves; default: train",
     )
     films.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
-    for side in ("width", "height"):
-        films.add_argument(f"--{side}", type=float, metavar="PIXELS", help=f"{side} of films that state none")
+    add_sizes(films)
     measures = parser.add_argument_group("how it is measured")
     measures.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
     measures.add_argument("--box-format", metavar="FORMAT", help="how the model writes boxes; default: derived from it")
@@ -166,17 +172,35 @@ def run(options: argparse.Namespace) -> int:
     if asked is None:
         # One of several processes, whose part of the films is done.
         return 0
-    with _steps() as told:
-        measured = _measure(options, asked, training, told)
-        told("drawing")
+    with _step_status() as on_progress:
+        measured = _measure(options, asked, training, on_progress)
+        on_progress("drawing")
         _write(options, asked, measured)
     _print(options, measured)
     return 0
 
 
 @contextmanager
-def _steps() -> Iterator[Callable[[str], None]]:
-    """Says in the terminal what is being done; a log has no use for it."""
+def _generation_progress(title: str) -> Iterator[Callable[[int, int, int], None]]:
+    """A bar over films with the rates of films and tokens."""
+    from rich.progress import TextColumn
+
+    with late_progress(*count_columns(), TextColumn("{task.fields[rates]}"), patience=0.0) as (bar, show):
+        task = bar.add_task(title, total=None, rates="")
+        started = time.monotonic()
+
+        def on_progress(films: int, total: int, tokens: int) -> None:
+            seconds = time.monotonic() - started
+            rates = f"{films / seconds:.1f} films/s, {tokens / seconds:.0f} tokens/s"
+            bar.update(task, completed=films, total=total, rates=rates)
+            show()
+
+        yield on_progress
+
+
+@contextmanager
+def _step_status() -> Iterator[Callable[[str], None]]:
+    """A line in the terminal that names the current step; nothing is written to a log."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -262,74 +286,70 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     light = light_rows(task.dataset)
     _refuse_lost_labels(options.labels, light)
     if "corruptions" in (options.robustness or ()):
-        # A film of a kind that cannot be changed is told before hours of generation.
+        # Refuse a film that cannot be changed now, not after hours of generation.
         corrupt(shown[0]["image"], task.dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
-    generate = partial(
-        generate_to_file,
-        model,
-        processor,
-        shown,
-        max_new_tokens=options.max_new_tokens,
-        batch_size=options.batch_size,
-        seed=options.seed,
-        skip_special_tokens=not reads_special_tokens(task.dataset, task.reward),
-        backend=backend,
-    )
-    texts = generate(options.out / "completions.jsonl", progress=f"{name}, greedy answers")
+    skip_special_tokens = not reads_special_tokens(task.dataset, task.reward)
+    share = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
+
+    def generate(file: str, title: str, **sampling: Any) -> list[list[str]]:
+        with _generation_progress(f"{name}, {title}{share}") as on_progress:
+            return generate_to_file(
+                model,
+                processor,
+                shown,
+                options.out / file,
+                max_new_tokens=options.max_new_tokens,
+                batch_size=options.batch_size,
+                seed=options.seed,
+                skip_special_tokens=skip_special_tokens,
+                backend=backend,
+                on_progress=on_progress if state.is_main_process else None,
+                **sampling,
+            )
+
+    texts = generate("completions.jsonl", "greedy answers")
     if options.samples:
-        sampled = generate(
-            options.out / "samples.jsonl",
-            samples=options.samples,
-            temperature=options.temperature,
-            progress=f"{name}, {options.samples} samples",
-        )
+        title = f"{options.samples} samples"
+        sampled = generate("samples.jsonl", title, samples=options.samples, temperature=options.temperature)
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
     if not state.is_main_process:
         return None
     answers = Answers(light, texts, partial(load_dataset_image, task.dataset))
-    robustness = _change_films(options, model, processor, shown, task.reward) if options.robustness else []
     facts = {
         "model": options.model,
         "image size": image_size.removeprefix("Image size: ").rstrip("."),
         "decoding": f"greedy, at most {options.max_new_tokens} new tokens, {backend}"
         + (f"; {options.samples} samples at temperature {options.temperature:g}" if options.samples else ""),
     }
-    if robustness:
-        facts["robustness"] = _how_changed(options, len(answers.rows))
+    robustness: list[RobustnessPoint] = []
+    if options.robustness:
+        robustness, facts["robustness"] = _change_films(options, model, processor, shown, task.reward)
     return _Asked(name, answers, task.reward, robustness, facts)
-
-
-def _how_changed(options: argparse.Namespace, films: int) -> str:
-    """On how many films, and how strong the attack was: ε is on the axis of its diagram."""
-    from grounding_rewards.models.robustness import Changes
-
-    said = [f"the first {min(options.robustness_films, films)} films"]
-    if "corruptions" in options.robustness:
-        said.append("corruptions of strengths 1 to 5")
-    if "pgd" in options.robustness:
-        said.append(f"projected gradient, {Changes().steps} steps of 2.5·ε/{Changes().steps}, against the gold answer")
-    return f"{', '.join(said)}, seed {options.seed}"
 
 
 def _change_films(
     options: argparse.Namespace, model: Any, processor: Any, dataset: Dataset, reward: GroundingReward
-) -> list[RobustnessPoint]:
+) -> tuple[list[RobustnessPoint], str]:
+    """What changed films do to the model, and how they were changed."""
     from grounding_rewards.models.robustness import Changes, robustness
 
     films = dataset.select(range(min(options.robustness_films, dataset.num_rows)))
-    return robustness(
-        model,
-        processor,
-        films,
-        reward,
-        Changes(tuple(options.robustness), seed=options.seed),
-        max_new_tokens=options.max_new_tokens,
-        batch_size=options.batch_size,
-        resamples=options.resamples,
-        progress="changed films",
-    )
+    changes = Changes(tuple(options.robustness), seed=options.seed)
+    with stage_progress() as on_progress:
+        points = robustness(
+            model,
+            processor,
+            films,
+            reward,
+            changes,
+            max_new_tokens=options.max_new_tokens,
+            batch_size=options.batch_size,
+            resamples=options.resamples,
+            on_progress=on_progress,
+        )
+    return points, f"the first {films.num_rows} films, {changes}"
 
 
 def _read_log(options: argparse.Namespace) -> _Asked:
@@ -393,21 +413,21 @@ def _measure(
     options: argparse.Namespace,
     asked: _Asked,
     training: Sequence[Mapping[str, Any]] | None,
-    told: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> Measured:
     from grounding_rewards.data.prepare.manifest import readers_agreement
     from grounding_rewards.metrics.answers import baseline_systems, read_answers
     from grounding_rewards.metrics.evaluation import evaluate
 
     films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
-    told("answering without a look at the films")
+    on_progress("answering without a look at the films")
     baselines = baseline_systems(asked.answers.rows, training, asked.reward)
     evaluation = evaluate(
         {asked.name: films, **baselines},
         _measures(options, asked.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=asked.robustness,
-        told=told,
+        on_progress=on_progress,
     )
     facts = {**asked.facts, **_facts(options, asked, films)}
     return Measured(replace(evaluation, facts=facts), films)
@@ -426,7 +446,7 @@ def _facts(options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredF
         "films without a finding": sum(film.is_normal for film in films),
         "reference boxes": sum(len(film.gt) for film in films),
         "reward": repr(asked.reward),
-        "box format": _name_of_format(options, asked),
+        "box format": _name_of_format(asked),
         "labels": options.labels,
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
         "interpolation of average precision": options.interpolation,
@@ -437,7 +457,7 @@ def _facts(options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredF
     }
 
 
-def _name_of_format(options: argparse.Namespace, asked: _Asked) -> str:
+def _name_of_format(asked: _Asked) -> str:
     given = asked.reward.box_format
     if given is not None:
         return given if isinstance(given, str) else given.name
@@ -491,11 +511,7 @@ def _subtitle(facts: Mapping[str, Any]) -> str:
 
 
 def _print(options: argparse.Namespace, measured: Measured) -> None:
-    from rich.console import Console
-
-    console = Console()
-    # A log has no terminal's edge.
-    console = console if console.is_terminal else Console(width=160)
+    console = output_console(160)
     console.print(figure_table(measured.evaluation))
     if measured.evaluation.robustness:
         console.print(robustness_table(measured.evaluation.robustness))

@@ -29,13 +29,9 @@ examples:
   grounding-rewards score log.csv.gz --rewards R4 --reward-kwargs '{"iou_threshold": 0.4}' --out scored.parquet
 """
 
-# Seconds after which a bar is shown; for less it would only flicker.
-_PATIENCE = 1.0
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards score`."""
-    parser.epilog = EXAMPLES
     parser.add_argument("completions", type=Path, help="file with completions")
     parser.add_argument("--rewards", nargs="+", required=True, metavar="REWARD", help="R1 ... R5, or a dotted path")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .parquet or .jsonl file to write")
@@ -84,7 +80,7 @@ def _progress_bar() -> Iterator[Callable[[int], None]]:
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with late_progress(_PATIENCE, *columns) as (bar, show):
+    with late_progress(*columns) as (bar, show):
         task = bar.add_task("scoring")
         started = time.monotonic()
 

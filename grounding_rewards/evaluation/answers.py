@@ -78,7 +78,6 @@ def answer_films(
         processor,
         shown,
         temperature=0,
-        progress=progress and f"{progress}, greedy answers",
         **common,
     )
     sampled = generate(
@@ -87,7 +86,6 @@ def answer_films(
         shown,
         samples=decoding.samples,
         temperature=decoding.temperature,
-        progress=progress and f"{progress}, {decoding.samples} samples",
         **common,
     )
     texts = [[*first, *others] for first, others in zip(greedy, sampled, strict=True)]

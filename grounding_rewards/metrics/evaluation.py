@@ -176,7 +176,7 @@ def evaluate(
     agreement: Mapping[str, Any] | None = None,
     robustness: Sequence[RobustnessPoint] = (),
     facts: Mapping[str, Any] | None = None,
-    told: Callable[[str], None] = lambda step: None,
+    on_progress: Callable[[str], None] = lambda step: None,
 ) -> Evaluation:
     """Measure what was answered, beside its baselines.
 
@@ -187,7 +187,7 @@ def evaluate(
             row of the table.
         robustness: from :func:`grounding_rewards.models.robustness.run.robustness`.
         facts: what someone needs who wants the same figures again.
-        told: called with the name of each step before it is taken.
+        on_progress: called with the name of each step before it is taken.
 
     Raises:
         ValueError: a word of ``measures`` is unknown.
@@ -204,9 +204,9 @@ def evaluate(
     groups = patients_of(films)
     tables = {}
     for system, answers in systems.items():
-        told(f"measuring {system}")
+        on_progress(f"measuring {system}")
         tables[system] = _figures(answers, measures, ranked, groups)
-    told("measuring by label and size")
+    on_progress("measuring by label and size")
     if agreement is not None:
         tables[READERS] = _of_readers(agreement)
     headings = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.commands.diff import DESCRIPTION, EXAMPLES, add_arguments, run
+from grounding_rewards.commands.diff import add_arguments, run
 from grounding_rewards.metrics.answered_film import AnsweredFilm, write_answered
 
 HOSTILE = "<b>mass</b>|[red]x"
@@ -95,15 +95,6 @@ def test_a_broken_evaluation_is_named(tmp_path: Path, facts: str, message: str) 
 def test_a_folder_without_films_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Expected the folder of an evaluation, got .* without films.jsonl"):
         call(tmp_path, tmp_path)
-
-
-def test_help_is_plain() -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    assert DESCRIPTION.splitlines()[0] in parser.format_help()
-    assert "``" not in parser.format_help()
-    for line in EXAMPLES.splitlines()[1:]:
-        parser.parse_args(line.split("#")[0].split()[2:])
 
 
 def test_labels_may_be_compared(tmp_path: Path) -> None:

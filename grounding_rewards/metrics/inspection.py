@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import to_pixel, valid_boxes
-from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.parsing import (
     REJECT_REASONS,
     STATUSES,
@@ -22,7 +21,6 @@ from grounding_rewards.parsing import (
     list_box_formats,
     read_boxes,
 )
-from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.parsing.scope import find_answer
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import completion_text, get_reward
@@ -33,11 +31,9 @@ REWARDS = SPECIFICATION_REWARDS
 MOST_UNPARSEABLE = 0.1
 
 _SIZES = ("width", "height", "resized_width", "resized_height")
-_HEADINGS = {"mean_iou": "mean IoU, on films with findings"}
 _CHUNK = 512
 # Of the film's sides: a box on the edge is on the film.
 _ROUNDING = 1e-9
-_EXCERPT, _FULL_TEXT = 80, 2000
 
 Track = Callable[[Sequence[Any]], Iterable[Any]]
 
@@ -305,100 +301,3 @@ def _check_as_json(check: SpaceCheck) -> dict[str, Any]:
         "boxes": check.boxes,
         "message": check.message,
     }
-
-
-def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0) -> None:
-    """Print tables, verdict and examples. What the model wrote is shown as it is, control characters spelled out.
-
-    Args:
-        inspection: from :func:`inspect_completions`.
-        console: a ``rich.console.Console``.
-        examples: how many completions to show in full for each status and reason.
-    """
-    from rich.text import Text
-
-    console.print(f"{len(inspection.texts)} completions, box format {', '.join(inspection.space_checks)}", markup=False)
-    console.print(_status_table(inspection))
-    if inspection.reasons:
-        console.print(_reason_table(inspection))
-    console.print(_figure_table(inspection))
-    for name, check in inspection.space_checks.items():
-        style = "bold red" if check.likely else ""
-        console.print(Text(f"{name}: {check.message}", style=style))
-    for note in inspection.notes:
-        console.print(Text(f"Note: {note}"))
-    if examples:
-        for key, numbers in inspection.examples.items():
-            for k in numbers[:examples]:
-                console.print(Text(f"\n{key}, row {k}", style="bold"))
-                console.print(Text(_shown(inspection.texts[k], lines=True)))
-
-
-def _status_table(inspection: Inspection) -> Any:
-    table = _table("status", "completions", "share", "example", right=(1, 2))
-    for status, count in inspection.statuses.items():
-        table.add_row(status, str(count), _share(count, len(inspection.texts)), _excerpt(inspection, status))
-    return table
-
-
-def _reason_table(inspection: Inspection) -> Any:
-    from rich.text import Text
-
-    table = _table("rejected", "times", "what it means, and an example", right=(1,))
-    for reason, count in inspection.reasons.items():
-        meaning = Text.assemble(REASON_MEANINGS[reason], "\n", _excerpt(inspection, reason))
-        table.add_row(reason, str(count), meaning)
-    return table
-
-
-def _figure_table(inspection: Inspection) -> Any:
-    completions = len(inspection.texts)
-    table = _table("boxes", "", right=(1,))
-    table.add_row("per completion, mean", f"{inspection.boxes / completions:.2f}")
-    table.add_row("per completion, most", str(inspection.most_boxes))
-    table.add_row("upside down", _share(inspection.upside_down, inspection.boxes))
-    table.add_row("reaching off the film", _share(inspection.off_film, inspection.located))
-    if inspection.scored:
-        table.add_section()
-        table.add_row("completions with reference boxes", str(inspection.scored))
-    for key, value in inspection.figures.items():
-        table.add_row(_HEADINGS.get(key, f"mean {key}"), f"{value:.3f}")
-    return table
-
-
-def _table(*headings: str, right: Sequence[int] = ()) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for k, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if k in right else "left", no_wrap=k < len(headings) - 1)
-    return table
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else NOTHING
-
-
-def _excerpt(inspection: Inspection, key: str) -> Any:
-    """One line of the first completion with this status or reason: how a cut-off one ends, how others begin."""
-    from rich.text import Text
-
-    if key not in inspection.examples:
-        return Text("")
-    answer = inspection.answers[inspection.examples[key][0]].strip()
-    if len(answer) > _EXCERPT:
-        ending = key in ("truncated", "unclosed")
-        answer = f"…{answer[1 - _EXCERPT :]}" if ending else f"{answer[: _EXCERPT - 1]}…"
-    return Text(_shown(answer), style="dim", overflow="ellipsis", no_wrap=True)
-
-
-def _shown(text: str, *, lines: bool = False) -> str:
-    """Text without anything that a terminal would obey: control characters and the like as Python spells them.
-
-    >>> _shown("a\\x1b[31m\\n"), _shown("a\\tb\\nc", lines=True)
-    ('a\\\\x1b[31m\\\\n', 'a\\\\tb\\nc')
-    """
-    cut = text[:_FULL_TEXT]
-    shown = "".join(c if c.isprintable() or (lines and c == "\n") else c.encode("unicode_escape").decode() for c in cut)
-    return shown if len(text) == len(cut) else f"{shown}… ({len(text) - len(cut)} more characters)"
