@@ -19,14 +19,13 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
-from grounding_rewards.report.tables import Row, measured_columns
+from grounding_rewards.report.tables import ROBUSTNESS_HEADINGS, Row, group_rows, measured_columns, system_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from grounding_rewards.report.evaluation_page import EvaluationPage
 
 #: Colours that people who don't see red or green can tell apart (Okabe and Ito), with the names that they have in
 #: the page's style sheet, where a dark ground has lighter ones.
@@ -130,39 +129,42 @@ class Diagram:
         return themed_svg(buffer.getvalue(), prefix=self.name, label=f"{self.title}. {self.note}")
 
 
-def diagrams(page: EvaluationPage) -> list[Diagram]:
-    """The diagrams for which the page has figures, in the order in which they are shown.
+def diagrams(evaluation: Evaluation) -> list[Diagram]:
+    """The diagrams for which the evaluation has figures, in the order in which they are shown.
 
     Args:
-        page: what an evaluation shows.
+        evaluation: what was measured.
 
     Example:
-        >>> from grounding_rewards.report.evaluation_page import EvaluationPage
-        >>> page = EvaluationPage(title="", subtitle="", films=[], reward="R4", ious=np.array([0.4, 0.8]))
-        >>> [(diagram.name, diagram.title) for diagram in diagrams(page)]
-        [('iou_histogram', 'Overlap with the reference')]
+        >>> from grounding_rewards.metrics.answered_film import AnsweredFilm
+        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
+        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
+        ...                     rewards={"R4": 0.8})
+        >>> [diagram.name for diagram in diagrams(evaluate({"model": [film]}, Measures("R4", resamples=10)))]
+        ['systems', 'precision_recall', 'froc', 'iou_histogram', 'per_label', 'per_size']
     """
-    shares = {key: heading for key, heading in page.headings.items() if _is_share(page.headline, key)}
+    systems = system_rows(evaluation)
+    shares = {key: heading for key, heading in evaluation.headings.items() if _is_share(systems, key)}
     found: list[Diagram | None] = [
-        _systems(page.headline, shares),
-        _curves("precision_recall", "Precision and recall", page.pr_curves, _precision_recall),
-        _curves("froc", "Sensitivity and false positives", page.froc_curves, _froc),
-        _calibration(page.calibration),
-        _iou_histogram(page.ious),
-        _bars("per_label", "By label", page.per_label, page.headings),
-        _bars("per_size", "By size", page.per_size, page.headings),
-        _confusion(page.confusion),
-        *_robustness(page.robustness),
+        _systems(systems, shares),
+        _curves("precision_recall", "Precision and recall", evaluation.pr_curves, _precision_recall),
+        _curves("froc", "Sensitivity and false positives", evaluation.froc_curves, _froc),
+        _calibration(evaluation.calibration),
+        _iou_histogram(evaluation.ious),
+        _bars("per_label", "By label", group_rows(evaluation.per_label), evaluation.headings),
+        _bars("per_size", "By size", group_rows(evaluation.per_size), evaluation.headings),
+        _confusion(evaluation.confusion),
+        *_robustness(evaluation.robustness),
     ]
     return [diagram for diagram in found if diagram is not None]
 
 
-def write_diagrams(page: EvaluationPage, folder: Path) -> list[Path]:
+def write_diagrams(evaluation: Evaluation, folder: Path) -> list[Path]:
     """Write every diagram as PNG and as PDF.
 
     Args:
-        page: what an evaluation shows.
-        folder: where to; it is made where there is none.
+        evaluation: what was measured.
+        folder: where to write; it is created where missing.
 
     Returns:
         The files, two for each diagram.
@@ -171,16 +173,20 @@ def write_diagrams(page: EvaluationPage, folder: Path) -> list[Path]:
         OSError: a file cannot be written.
 
     Example:
+        >>> from dataclasses import replace
         >>> from tempfile import TemporaryDirectory
-        >>> from grounding_rewards.report.evaluation_page import EvaluationPage
-        >>> page = EvaluationPage(title="", subtitle="", films=[], reward="R4", ious=np.array([0.4, 0.8]))
+        >>> from grounding_rewards.metrics.answered_film import AnsweredFilm
+        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
+        >>> film = AnsweredFilm("a", 10, 10, gt=[[0, 0, 9, 9]], gt_labels=["mass"], rewards={"R4": 0.0})
+        >>> found = evaluate({"model": [film]}, Measures("R4", resamples=10))
+        >>> found = replace(found, systems={}, pr_curves=(), froc_curves=(), per_label=(), per_size=(), confusion=None)
         >>> with TemporaryDirectory() as folder:
-        ...     [path.name for path in write_diagrams(page, Path(folder))]
+        ...     [path.name for path in write_diagrams(found, Path(folder))]
         ['iou_histogram.png', 'iou_histogram.pdf']
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for diagram in diagrams(page):
+    for diagram in diagrams(evaluation):
         for file_format in ("png", "pdf"):
             path = folder / f"{diagram.name}.{file_format}"
             diagram.save(path, file_format)
@@ -263,7 +269,6 @@ def _more(shown: int, all_of_them: int, what: str) -> str:
 
 def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Diagram | None:
     """Every share of the headline table with its interval, the systems below each other."""
-    rows = [row for row in rows if not row.is_difference]
     keys = list(measured_columns(rows, headings))
     if not keys:
         return None
@@ -568,7 +573,7 @@ def _robustness_diagram(name: str, title: str, x_label: str, names: Mapping[str,
             axis.remove()
         for index, (axis, (change, points)) in enumerate(zip(axes.flat, names.items(), strict=False)):
             x = scale * np.array([point.strength for point in points])
-            for number, (key, label) in enumerate(_ROBUSTNESS_KEYS.items()):
+            for number, (key, label) in enumerate(ROBUSTNESS_HEADINGS.items()):
                 value, low, high = np.array([getattr(point, key) for point in points], dtype=np.float64).T
                 axis.fill_between(x, low, high, color=SERIES[number], alpha=0.15, linewidth=0)
                 axis.plot(x, value, color=SERIES[number], marker=_MARKERS[number], markersize=3.2, label=label)
@@ -585,44 +590,8 @@ def _robustness_diagram(name: str, title: str, x_label: str, names: Mapping[str,
     return Diagram(name, title, note, draw, (width, 0.5 + 1.65 * rows if rows > 1 else 2.9))
 
 
-_ROBUSTNESS_KEYS = {
-    "accuracy": "robust accuracy",
-    "attack_success_rate": "attack success rate",
-    "broken_share": "right answers lost",
-    "mean_iou": "mean IoU",
-}
 _ROBUSTNESS_NOTE = (
     "Robust accuracy: share of the films with a right answer, every finding with a box and no box more. Attack success "
     "rate: share of all films with another answer than to the film as it is. Right answers lost: share of the answers "
     "that were right before."
 )
-
-
-def robustness_rows(points: Sequence[RobustnessPoint]) -> tuple[list[Row], dict[str, str]]:
-    """The points as a table: a row for each change and strength, and the headings of its columns.
-
-    Args:
-        points: of any families.
-
-    Returns:
-        The rows and the heading of each of their figures. Corruptions begin with the film as it is, which they share;
-        ε is counted in steps of grey values.
-
-    Example:
-        >>> share = (0.5, 0.4, 0.6)
-        >>> rows, headings = robustness_rows([RobustnessPoint("pgd", "pgd", 2 / 255, share, share, share)])
-        >>> [row.name for row in rows], list(headings.values())
-        (['pgd, ε 2/255'], ['robust accuracy', 'attack success rate', 'right answers lost', 'mean IoU'])
-    """
-    rows = {
-        name: Row(name, {key: getattr(point, key) for key in _ROBUSTNESS_KEYS})
-        for name, point in zip(map(_change, points), points, strict=True)
-    }
-    return list(rows.values()), dict(_ROBUSTNESS_KEYS)
-
-
-def _change(point: RobustnessPoint) -> str:
-    name = point.name.replace("_", " ")
-    if point.family == "pgd":
-        return f"{name}, ε {255 * point.strength:.3g}/255"
-    return f"{name}, strength {point.strength:g}" if point.strength else "the film as it is"

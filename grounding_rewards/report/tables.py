@@ -6,12 +6,24 @@ import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from grounding_rewards.metrics.evaluation import Evaluation, Group
+    from grounding_rewards.metrics.parts import RobustnessPoint
 
 #: A figure and the ends of its interval; NaN where there is nothing to measure.
 Interval = tuple[float, float, float]
 
 NOTHING = "–"
+
+#: What is shown of a :class:`RobustnessPoint`, by the names of its attributes.
+ROBUSTNESS_HEADINGS = {
+    "accuracy": "robust accuracy",
+    "attack_success_rate": "attack success rate",
+    "broken_share": "right answers lost",
+    "mean_iou": "mean IoU",
+}
 
 
 @dataclass(frozen=True)
@@ -21,6 +33,46 @@ class Row:
     name: str
     figures: Mapping[str, Interval]
     is_difference: bool = False
+
+
+def system_rows(evaluation: Evaluation) -> list[Row]:
+    """A row for each system: first what was evaluated, then its baselines."""
+    return [Row(name, figures) for name, figures in evaluation.systems.items()]
+
+
+def group_rows(groups: Sequence[Group]) -> list[Row]:
+    """A row for each label or size, with its number of reference boxes.
+
+    Example:
+        >>> from grounding_rewards.metrics.evaluation import Group
+        >>> group_rows([Group("mass", 12, {})])
+        [Row(name='mass (12)', figures={}, is_difference=False)]
+    """
+    return [Row(f"{group.name} ({group.boxes})", group.figures) for group in groups]
+
+
+def robustness_rows(points: Sequence[RobustnessPoint]) -> list[Row]:
+    """A row for each change and strength, under :data:`ROBUSTNESS_HEADINGS`.
+
+    Args:
+        points: of any families. The unchanged film, with which all corruptions begin, becomes one row; ε is given
+            in grey values.
+
+    Example:
+        >>> from grounding_rewards.metrics.parts import RobustnessPoint
+        >>> share = (0.5, 0.4, 0.6)
+        >>> [row.name for row in robustness_rows([RobustnessPoint("pgd", "pgd", 2 / 255, share, share, share)])]
+        ['pgd, ε 2/255']
+    """
+    rows = {_change(point): {key: getattr(point, key) for key in ROBUSTNESS_HEADINGS} for point in points}
+    return [Row(name, figures) for name, figures in rows.items()]
+
+
+def _change(point: RobustnessPoint) -> str:
+    name = point.name.replace("_", " ")
+    if point.family == "pgd":
+        return f"{name}, ε {255 * point.strength:.3g}/255"
+    return f"{name}, strength {point.strength:g}" if point.strength else "the film as it is"
 
 
 def format_value(value: float, *, signed: bool = False) -> str:

@@ -7,6 +7,7 @@ import math
 
 import pytest
 
+from grounding_rewards.metrics.parts import RobustnessPoint
 from grounding_rewards.report.tables import (
     Row,
     format_interval,
@@ -15,6 +16,7 @@ from grounding_rewards.report.tables import (
     markdown_table,
     measured_columns,
     print_table,
+    robustness_rows,
     terminal_table,
 )
 
@@ -75,3 +77,10 @@ def test_a_log_file_gets_unfolded_lines(capsys: pytest.CaptureFixture[str]) -> N
 def test_markdown() -> None:
     assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |"
     assert math.isnan(ROWS[0].figures["label"][0])
+
+
+def test_the_table_of_robustness_has_the_film_as_it_is_once() -> None:
+    share = (0.5, 0.4, 0.6)
+    points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
+    rows = robustness_rows(points)
+    assert [row.name for row in rows] == ["the film as it is", "noise, strength 1", "blur, strength 1"]
