@@ -1,8 +1,7 @@
-"""One table, three ways to show it: in the terminal, as Markdown, as HTML."""
+"""Rows of figures with intervals, for the terminal and for pages, and Markdown tables."""
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -158,24 +157,6 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "|" + "|".join(row) + "|" if i == 1 else "| " + " | ".join(row) + " |" for i, row in enumerate(lines)
     )
-
-
-def html_table(rows: Sequence[Row], headings: Mapping[str, str]) -> str:
-    """The table as HTML, with the interval small under each value."""
-    columns = measured_columns(rows, headings)
-    head = "".join(f'<th scope="col">{html.escape(heading)}</th>' for heading in columns.values())
-    body = "".join(_html_row(row, columns) for row in rows)
-    return f'<table><thead><tr><th scope="col"></th>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _html_row(row: Row, columns: Mapping[str, str]) -> str:
-    cells = []
-    for key in columns:
-        value, interval = _cell(row, key)
-        small = f"<small>{interval}</small>" if interval else ""
-        cells.append(f"<td>{value}{small}</td>")
-    kind = ' class="difference"' if row.is_difference else ""
-    return f'<tr{kind}><th scope="row">{html.escape(row.name)}</th>{"".join(cells)}</tr>'
 
 
 def _cell(row: Row, key: str) -> tuple[str, str]:

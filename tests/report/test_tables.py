@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import math
+from typing import Any
 
 import pytest
 
 from grounding_rewards.metrics.parts import RobustnessPoint
+from grounding_rewards.report.render import _environment
 from grounding_rewards.report.tables import (
     Row,
     format_interval,
     format_value,
-    html_table,
     markdown_table,
     measured_columns,
     print_table,
@@ -44,6 +45,11 @@ def test_values(value: float, signed: bool, text: str) -> None:
 
 def test_an_interval_without_ends_is_left_out() -> None:
     assert format_interval((0.5, NAN, NAN)) == ""
+
+
+def html_table(rows: list[Row], headings: dict[str, str]) -> str:
+    macros: Any = _environment().get_template("macros.html.jinja").module
+    return str(macros.figure_table(rows, measured_columns(rows, headings)))
 
 
 def test_columns_that_nobody_measured_are_left_out() -> None:
