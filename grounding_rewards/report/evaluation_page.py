@@ -1,11 +1,11 @@
 """The report of an evaluation as one HTML file: figures with intervals, diagrams, films with boxes, every reward.
 
-Everything is inside the file, and a policy in its head forbids it to load anything. What a model wrote is data and
-never markup. The file shows films and the model's words, so it is to be guarded like the films.
+The file loads nothing: everything is inside it, and its Content-Security-Policy forbids the rest. What a model wrote
+is data and never markup. The file shows films and what a model wrote about them: guard it like the films.
 
-Its size is bounded: at most :data:`FILMS_PER_GROUP` pictures in each of six groups, each of at most
-:data:`PICTURE_BYTES`, which is under 4 MB in all; of what the model wrote :data:`TEXT_BUDGET` characters, shared
-equally; :data:`MOST_LISTED` films in the table, with :data:`MOST_BOXES` boxes each.
+Its size is bounded: six groups of at most :data:`FILMS_PER_GROUP` pictures, each of at most
+:data:`~grounding_rewards.report.render.PICTURE_BYTES`, under 4 MB together; :data:`TEXT_BUDGET` characters of answers,
+shared equally between the films; :data:`MOST_LISTED` films in the table with :data:`MOST_BOXES` boxes each.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ TEXT_BUDGET = 4_000_000
 _LEAST_TEXT, _MOST_TEXT = 160, 4_000
 _TILES = 4
 
-#: What an answer can be, beside its status and what was rejected in it; the words of the page's filter.
+#: Tags of an answer in the filter of the page, beside its status and the reasons for which boxes were rejected.
 HALLUCINATED = "box on a normal film"
 MISSED = "finding without a box"
 FALSE_BOX = "box beside the findings"
@@ -56,15 +56,15 @@ class EvaluationPage:
 
     Attributes:
         title: what was evaluated.
-        subtitle: on what.
+        subtitle: on which films.
         evaluation: the figures.
         films: every film with its answer.
-        reward: name of the reward that films are ranked by, a key of their `rewards`.
-        load_image: called with the place of a film in `films`, for the few that are shown; None where there is no
-            image. Without it the page shows boxes without films.
+        reward: name of the reward that ranks the films, a key of their `rewards`.
+        load_image: loads the image of ``films[i]``, given `i`, or returns None; called for the few that are shown.
+            Without it boxes are shown without images.
 
     Raises:
-        ValueError: `reward` is no reward of the films.
+        ValueError: no film has `reward`.
     """
 
     title: str
@@ -84,22 +84,20 @@ class EvaluationPage:
 
     @property
     def reward_names(self) -> list[str]:
-        """The rewards of the films, in the order in which the first film with them has them."""
+        """The names of all rewards of the films, in order of first appearance."""
         return list(dict.fromkeys(name for film in self.films for name in film.rewards))
 
 
-@dataclass(frozen=True)
-class Group:
-    """Films of the gallery under one heading; ``films`` are places in the sequence of all films."""
+class FilmGroup(NamedTuple):
+    """Films of the gallery under one heading; ``films`` are indices into the sequence of all films."""
 
     title: str
     note: str
     films: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class _PairedFilm:
-    """A film with what its boxes overlap: for each box the IoU with its partner, 0 without one."""
+class _PairedFilm(NamedTuple):
+    """A film and, for each of its boxes, the IoU with its partner: 0 without one."""
 
     film: AnsweredFilm
     gt_ious: NDArray[np.float64]
@@ -107,7 +105,7 @@ class _PairedFilm:
 
     @property
     def tags(self) -> list[str]:
-        """Status, reasons of rejection, and what is wrong."""
+        """Status of the answer, mistakes, and reasons for which boxes were rejected."""
         tags = [self.film.status]
         if self.film.is_normal and len(self.film.pred):
             tags.append(HALLUCINATED)
@@ -118,11 +116,11 @@ class _PairedFilm:
         return [*tags, *self.film.rejected]
 
 
-def choose_films(films: Sequence[AnsweredFilm], reward: str, *, count: int = FILMS_PER_GROUP) -> list[Group]:
-    """Choose the films that tell what a model can do and how it fails; no film comes twice.
+def choose_films(films: Sequence[AnsweredFilm], reward: str, *, count: int = FILMS_PER_GROUP) -> list[FilmGroup]:
+    """Choose the films that show what a model can do and how it fails; no film is chosen twice.
 
-    Best, typical and worst are ranked by their reward. Of the failures that many films share the group holds an even
-    selection over the whole dataset: nobody chose them.
+    Best, typical and worst films are chosen by reward; failures (missed, hallucinated, unparseable) are spread evenly
+    over the dataset, so that nobody hand-picks them.
 
     Args:
         films: all films.
@@ -145,7 +143,7 @@ def choose_films(films: Sequence[AnsweredFilm], reward: str, *, count: int = FIL
 
 
 def render_evaluation_page(page: EvaluationPage) -> str:
-    """Write the whole page.
+    """Render the report.
 
     Args:
         page: what it shows.
@@ -193,51 +191,48 @@ def _paired(film: AnsweredFilm) -> _PairedFilm:
 # The films of the gallery
 
 
-def _groups(paired: Sequence[_PairedFilm], reward: str, count: int) -> list[Group]:
+def _groups(paired: Sequence[_PairedFilm], reward: str, count: int) -> list[FilmGroup]:
     def earned(place: int) -> float:
         return paired[place].film.rewards.get(reward, 0.0)
 
-    tags = [set(one.tags) for one in paired]
     unreadable = [
         place
         for place, one in enumerate(paired)
         if one.film.status == "unparseable" or (one.film.status == "truncated" and not len(one.film.pred))
     ]
-    rest = [place for place in range(len(paired)) if place not in set(unreadable)]
-    hallucinated = [place for place in rest if HALLUCINATED in tags[place]]
-    missed = [place for place in rest if MISSED in tags[place]]
-    normal = sum(one.film.is_normal for one in paired)
-    overlapped = sorted(
-        (place for place in rest if not paired[place].film.is_normal and MISSED not in tags[place]),
-        key=lambda place: -earned(place),
+    readable = {place: one.tags for place, one in enumerate(paired) if place not in set(unreadable)}
+    hallucinated = [place for place, tags in readable.items() if HALLUCINATED in tags]
+    missed = [place for place, tags in readable.items() if MISSED in tags]
+    with_findings = sorted(
+        (place for place, one in enumerate(paired) if not one.film.is_normal), key=lambda place: -earned(place)
     )
-    best, left = overlapped[:count], overlapped[count:]
-    worst = left[::-1][:count]
-    shown_missed = _evenly(missed, count)
-    ranking = sorted(
-        (place for place in range(len(paired)) if not paired[place].film.is_normal), key=lambda p: -earned(p)
-    )
-    taken = {*best, *worst, *shown_missed, *_evenly(unreadable, count)}
-    typical = _around_the_middle(ranking, taken, count)
-    with_findings = len(paired) - normal
+    overlapped = tuple(place for place in with_findings if place in readable and MISSED not in readable[place])
+    best, worst = overlapped[:count], overlapped[count:][::-1][:count]
+    shown_missed, shown_unreadable = _evenly(missed, count), _evenly(unreadable, count)
+    typical = _around_the_middle(with_findings, {*best, *worst, *shown_missed, *shown_unreadable}, count)
     groups = [
-        Group("Best", f"{len(overlapped)} films have a box on every finding; the highest {reward}.", tuple(best)),
-        Group(
+        FilmGroup("Best", f"{len(overlapped)} films have a box on every finding; the highest {reward}.", best),
+        FilmGroup(
             "Typical",
-            f"From the middle of the ranking of the {with_findings} films with findings by {reward}.",
-            tuple(typical),
+            f"From the middle of the ranking of the {len(with_findings)} films with findings by {reward}.",
+            typical,
         ),
-        Group("Worst", f"A box on every finding, and the lowest {reward}.", tuple(worst)),
-        Group("Missed", _share(missed, with_findings, "films with findings", MISSED), tuple(shown_missed)),
-        Group(
+        FilmGroup("Worst", f"A box on every finding, and the lowest {reward}.", worst),
+        FilmGroup("Missed", _share(missed, len(with_findings), "films with findings", MISSED), shown_missed),
+        FilmGroup(
             "Hallucinated",
-            _share(hallucinated, normal, "normal films", "box, where there is nothing to find"),
-            tuple(_evenly(hallucinated, count)),
+            _share(
+                hallucinated,
+                len(paired) - len(with_findings),
+                "normal films",
+                "box, where there is nothing to find",
+            ),
+            _evenly(hallucinated, count),
         ),
-        Group(
+        FilmGroup(
             "Unparseable",
             _share(unreadable, len(paired), "answers", "text that holds neither a complete box nor a stated negative"),
-            tuple(_evenly(unreadable, count)),
+            shown_unreadable,
         ),
     ]
     return [group for group in groups if group.films]
@@ -248,25 +243,26 @@ def _share(places: Sequence[int], of: int, what: str, having: str) -> str:
     return f"{len(places)} of {of} {what}{share} with a {having}; an even selection over the dataset."
 
 
-def _evenly(places: Sequence[int], count: int) -> list[int]:
-    """At most `count` of the places, from the first to the last."""
+def _evenly(places: Sequence[int], count: int) -> tuple[int, ...]:
+    """At most `count` of the places, evenly spaced from the first to the last."""
     if len(places) <= count:
-        return list(places)
-    return [places[round(k)] for k in np.linspace(0, len(places) - 1, count)]
+        return tuple(places)
+    return tuple(places[round(k)] for k in np.linspace(0, len(places) - 1, count))
 
 
-def _around_the_middle(ranking: Sequence[int], taken: set[int], count: int) -> list[int]:
+def _around_the_middle(ranking: Sequence[int], taken: set[int], count: int) -> tuple[int, ...]:
+    """At most `count` of the places that are not taken: those nearest to the middle, in the order of the ranking."""
     middle = (len(ranking) - 1) / 2
     nearest = sorted(range(len(ranking)), key=lambda rank: abs(rank - middle))
     free = [rank for rank in nearest if ranking[rank] not in taken][:count]
-    return [ranking[rank] for rank in sorted(free)]
+    return tuple(ranking[rank] for rank in sorted(free))
 
 
 # Figures
 
 
 def _tiles(evaluation: Evaluation, systems: Sequence[Row]) -> list[dict[str, Any]]:
-    """The first figures of the evaluated system, each with the best of what it is compared with."""
+    """The first figures of the evaluated system, each with the best of the other systems."""
     if not systems:
         return []
     first, *others = systems
@@ -287,13 +283,13 @@ def _tiles(evaluation: Evaluation, systems: Sequence[Row]) -> list[dict[str, Any
 
 
 def _merit(evaluation: Evaluation, row: Row, key: str) -> float:
-    """The value of a figure, or minus it where lower is better; NaN where nothing was measured."""
+    """The value of a figure, negated where lower is better: more is better. NaN where nothing was measured."""
     value = row.figures.get(key, (math.nan,))[0]
     return -value if key in evaluation.lower_is_better else value
 
 
 def _line(evaluation: Evaluation, key: str, systems: Sequence[Row]) -> dict[str, Any]:
-    """A figure of every system: a line of the table, whose columns are systems so that it fits on a journal's page."""
+    """One figure of every system: a line of the table, which has a column per system to fit on a journal's page."""
     is_ranked = key not in evaluation.unranked
     own = _merit(evaluation, systems[0], key)
     return {
@@ -309,10 +305,10 @@ def _table(rows: Sequence[Row], headings: Mapping[str, str]) -> tuple[Sequence[R
     return rows, measured_columns(rows, headings)
 
 
-# Films, drawn by the program of the page from one block of data
+# Films, which evaluation_page.js draws from one block of JSON
 
 
-def _data(page: EvaluationPage, paired: Sequence[_PairedFilm], groups: Sequence[Group]) -> dict[str, Any]:
+def _data(page: EvaluationPage, paired: Sequence[_PairedFilm], groups: Sequence[FilmGroup]) -> dict[str, Any]:
     chosen = [place for group in groups for place in group.films]
     listed = sorted({*range(min(MOST_LISTED, len(paired))), *chosen})
     return {
@@ -360,7 +356,7 @@ def _boxes(
     ious: NDArray[np.float64],
     scores: Sequence[float] = (),
 ) -> list[list[Any]]:
-    """Corners, label, IoU and, for predicted boxes, the confidence; what is not finite is None."""
+    """For each box: corners, label, IoU and, for predicted boxes, confidence; None for what is not finite."""
     values = [
         [*(_rounded(corner) for corner in box), label, _rounded(iou, 3)]
         for box, label, iou in zip(boxes[:MOST_BOXES].tolist(), labels, ious.tolist(), strict=False)
