@@ -110,7 +110,7 @@ def test_names_that_no_xml_may_hold_and_names_that_look_like_mathematics_are_dra
     assert "���漢字 (7)" in words(one("per_label", per_label=groups))
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_the_note_tells_what_is_left_out() -> None:
     x = np.linspace(0, 1, 5)
     curves = [Curve(f"label {k}", x, x) for k in range(MOST_CURVES + 3)]
     assert f"The first {MOST_CURVES} of {MOST_CURVES + 3} curves." in one("precision_recall", pr_curves=curves).note
