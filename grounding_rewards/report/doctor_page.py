@@ -1,6 +1,6 @@
 """What the doctor found in a dataset, as one HTML file: findings, histograms, where the boxes lie, and films.
 
-Everything is inside the file. With films in it, it is to be guarded like the films.
+The file loads nothing: everything is inside it. Where it shows films, guard it like the films.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from grounding_rewards.doctor.examine import (
 )
 from grounding_rewards.report.render import data_uri, read_asset, render
 
-#: Longer side in pixels of a film on the page. With it and the three examples of each finding the file is bounded.
+#: Longer side in pixels of a film on the page; together with three examples per finding it bounds the file's size.
 LONGEST_SIDE = 256
 _MOST_LABELS = 40
 _HEAT_MAPS = 12
-#: The colour of the heat maps, readable on light and dark ground.
+#: The colour of the heat maps, visible on light and dark backgrounds.
 _HEAT_COLOUR = (214, 90, 20)
 
 
 def render_doctor_page(checkup: Checkup) -> str:
-    """Write the page.
+    """Render the page.
 
     Args:
-        checkup: from :func:`grounding_rewards.doctor.examine.examine`; films are shown where it keeps them.
+        checkup: from :func:`grounding_rewards.doctor.examine.examine`; its films, where it keeps any, are shown.
 
     Returns:
-        An HTML document that refers to nothing outside itself.
+        An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
     figures = checkup.figures
     labels = figures.labels.most_common(_MOST_LABELS)
@@ -69,7 +69,7 @@ def render_doctor_page(checkup: Checkup) -> str:
 
 
 def verdict(checkup: Checkup) -> str:
-    """What came out, in a sentence.
+    """The result in one sentence.
 
     Example:
         >>> from grounding_rewards.doctor.examine import Figures
@@ -83,22 +83,22 @@ def verdict(checkup: Checkup) -> str:
 
 
 def extent(finding: Finding) -> str:
-    """How much a finding concerns, as in `4 of 90 boxes (4 %)`.
+    """How much of the dataset a finding concerns, as in `4 of 90 boxes (4 %)`.
 
     Example:
         >>> extent(Finding("off-film", "error", "", 4, 90, "boxes", "", "", "", ()))
         '4 of 90 boxes (4 %)'
     """
-    unit = finding.unit if (finding.of or finding.count) != 1 else finding.unit.removesuffix("s").removesuffix("e")
-    if finding.unit == "boxes" and (finding.of or finding.count) == 1:
-        unit = "box"
+    unit = finding.unit
+    if (finding.of or finding.count) == 1:
+        unit = {"boxes": "box"}.get(unit, unit.removesuffix("s"))
     if finding.share is None:
         return f"{finding.count:,} {unit}"
     return f"{finding.count:,} of {finding.of:,} {unit} ({percent(finding.share)})"
 
 
 def percent(share: float) -> str:
-    """A share in per cent, never rounded to none or all of it.
+    """A share in per cent, rounded to 0 % or 100 % only where it is exactly that.
 
     Example:
         >>> percent(0.0004), percent(0.25), percent(0.9999), percent(0)
@@ -110,7 +110,7 @@ def percent(share: float) -> str:
 
 
 def place(example: Example) -> str:
-    """Where an example stands, as in `train, row 3 (id 0003.png)`; nothing for what stands in no row.
+    """Where an example stands, as in `train, row 3 (id 0003.png)`; empty where it is not a row.
 
     Example:
         >>> place(Example("train", 3, "0003.png", "…"))
@@ -120,7 +120,7 @@ def place(example: Example) -> str:
 
 
 def _tiles(figures: Figures) -> list[tuple[str, str, str]]:
-    """Headings and values, and what stands small beneath them."""
+    """The heading, value and note of each tile."""
     films = max(1, sum(figures.per_film.values()))
     per_film = f"{figures.boxes / max(1, films - figures.negatives):.1f} per film with boxes"
     return [
@@ -147,7 +147,7 @@ def _finding(finding: Finding) -> dict[str, Any]:
 
 
 def _film(film: FilmPicture) -> dict[str, Any]:
-    """A film as its macro takes it."""
+    """What the macro `film` takes, as plain values."""
     size = (film.width, film.height)
     labels = [*film.labels, *[""] * len(film.boxes)]
     return {
@@ -165,10 +165,10 @@ def _film(film: FilmPicture) -> dict[str, Any]:
 
 
 def _view(film: FilmPicture) -> str:
-    """The part that is shown: the film, and of boxes beside it as much as half a film on every side."""
-    sound = [box for box in film.boxes if is_box(box)]
-    xs = [0.0, film.width, *(box[k] for box in sound for k in (0, 2))]
-    ys = [0.0, film.height, *(box[k] for box in sound for k in (1, 3))]
+    """The `viewBox`: the film, and up to half a film on every side where boxes lie outside it."""
+    drawn = [box for box in film.boxes if is_box(box)]
+    xs = [0.0, film.width, *(box[k] for box in drawn for k in (0, 2))]
+    ys = [0.0, film.height, *(box[k] for box in drawn for k in (1, 3))]
     x1, x2 = max(min(xs), -film.width / 2), min(max(xs), 1.5 * film.width)
     y1, y2 = max(min(ys), -film.height / 2), min(max(ys), 1.5 * film.height)
     return f"{x1:.6g} {y1:.6g} {x2 - x1:.6g} {y2 - y1:.6g}"
@@ -185,7 +185,7 @@ _Chart = tuple[str, str, list[int], dict[float, str], float | None]
 
 
 def _charts(figures: Figures) -> list[_Chart]:
-    """Title, note, counts, names of edges of bins, and an edge that matters."""
+    """The arguments of the macro `chart`: title, note, counts, ticks by edge of bin, and an edge to mark."""
     counts = [figures.per_film[n] for n in range(MOST_BOXES + 1)]
     most = max((n for n, count in enumerate(counts) if count), default=0)
     shown = counts[: max(most + 1, 6)]
@@ -233,12 +233,12 @@ def _heat_maps(figures: Figures) -> Iterator[tuple[str, str]]:
 
 
 def _heat_uri(counts: np.ndarray) -> str:
-    """A PNG whose opacity is the number of centres, so that any ground shows through where there are none."""
+    """A PNG whose opacity grows with the number of centres, so that the background shows where there are none."""
     from PIL import Image
 
     pixels = np.zeros((*counts.shape, 4), dtype=np.uint8)
     pixels[..., :3] = _HEAT_COLOUR
-    # The root brings out what is rare.
+    # The square root makes rare places visible.
     pixels[..., 3] = np.round(255 * np.sqrt(counts / max(1, counts.max())))
     buffer = io.BytesIO()
     Image.fromarray(pixels).resize((160, 160), Image.Resampling.BICUBIC).save(buffer, format="PNG")

@@ -135,7 +135,7 @@ def terminal_table(rows: Sequence[Row], headings: Mapping[str, str], *, title: s
 
 
 def print_table(rows: Sequence[Row], headings: Mapping[str, str], *, title: str | None = None) -> None:
-    """Print the table; it is never folded to less than 170 characters, which matters in logs."""
+    """Print the table, at least 170 characters wide in a log, so that its lines are not folded."""
     from rich.console import Console
 
     console = Console()

@@ -51,7 +51,7 @@ def visit(browser, report) -> Iterator[Any]:
         opened.append(context)
         tab = context.new_page()
         tab.on("request", lambda request: asked(request.url))
-        # The refusals of the policy are told on the console.
+        # The browser reports what the policy refuses on the console.
         tab.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
         tab.on("pageerror", lambda error: heard.append(str(error)))
         known.append(path.as_uri())
