@@ -209,6 +209,10 @@ def themed_svg(svg: str, *, prefix: str, label: str) -> str:
     """
     root = ElementTree.fromstring(svg)
     used = {name for one in root.iter() for value in one.attrib.values() for name in re.findall(r"#([\w.-]+)", value)}
+
+    def with_prefix(found: re.Match[str]) -> str:
+        return f"#{prefix}-{found[1]}" if found[1] in used else found[0]
+
     for parent in root.iter():
         for child in list(parent):
             if _local(child.tag) in ("metadata", "style"):
@@ -220,30 +224,22 @@ def themed_svg(svg: str, *, prefix: str, label: str) -> str:
         identity = attributes.pop("id", None)
         if identity in used:
             attributes = {"id": f"{prefix}-{identity}", **attributes}
-        attributes = {name: re.sub(r"#([\w.-]+)", _moved(prefix, used), value) for name, value in attributes.items()}
+        attributes = {name: re.sub(r"#([\w.-]+)", with_prefix, value) for name, value in attributes.items()}
         one.attrib.clear()
         one.attrib.update(attributes)
-        one.text, one.tail = _packed(one.text), _packed(one.tail)
-    kept = {name: root.attrib[name] for name in ("viewBox",) if name in root.attrib}
+        one.text, one.tail = (None if text is None or not text.strip() else text for text in (one.text, one.tail))
+    view = root.get("viewBox")
     root.attrib.clear()
-    root.attrib.update({**kept, "role": "img", "aria-label": label})
+    root.attrib.update({**({"viewBox": view} if view else {}), "role": "img", "aria-label": label})
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def _moved(prefix: str, used: set[str]) -> Callable[[re.Match[str]], str]:
-    return lambda found: f"#{prefix}-{found[1]}" if found[1] in used else found[0]
 
 
 def _local(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _packed(text: str | None) -> str | None:
-    return None if text is None or not text.strip() else text
-
-
 def _presentation(style: str) -> dict[str, str]:
-    """The declarations of a style attribute as attributes of their own, colours as variables of the page."""
+    """The declarations of a style attribute as attributes, with the colours as variables of the page."""
     attributes = {}
     for declaration in filter(str.strip, style.split(";")):
         name, _, value = (part.strip() for part in declaration.partition(":"))

@@ -128,7 +128,9 @@ def terminal_table(rows: Sequence[Row], headings: Mapping[str, str], *, title: s
     for row in rows:
         cells = []
         for key in columns:
-            value, interval = _cell(row, key)
+            estimate = row.figures.get(key, (math.nan,) * 3)
+            value = format_value(estimate[0], signed=row.is_difference)
+            interval = format_interval(estimate, signed=row.is_difference)
             cells.append(Text.assemble(value, ("\n" + interval if interval else "", "dim")))
         table.add_row(row.name, *cells, style="bold" if row.is_difference else None)
     return table
@@ -157,10 +159,3 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "|" + "|".join(row) + "|" if i == 1 else "| " + " | ".join(row) + " |" for i, row in enumerate(lines)
     )
-
-
-def _cell(row: Row, key: str) -> tuple[str, str]:
-    interval = row.figures.get(key)
-    if interval is None:
-        return NOTHING, ""
-    return format_value(interval[0], signed=row.is_difference), format_interval(interval, signed=row.is_difference)
