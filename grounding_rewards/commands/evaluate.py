@@ -469,34 +469,20 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
     from grounding_rewards.metrics.evaluation import write_evaluation
     from grounding_rewards.report.evaluation_diagrams import write_diagrams
     from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
-    from grounding_rewards.report.tables import Row
 
     found, films = measured
     page = EvaluationPage(
         title=asked.name if options.dataset is None else f"{asked.name} on {Path(options.dataset).name}",
         subtitle=_subtitle(found.facts),
+        evaluation=found,
         films=films,
         reward=asked.reward.name,
         load_image=asked.answers.load_image,
-        headline=[Row(name, figures) for name, figures in found.systems.items()],
-        headings=found.headings,
-        definitions=found.definitions,
-        lower_is_better=found.lower_is_better,
-        unranked=found.unranked,
-        per_label=[Row(f"{group.name} ({group.boxes})", group.figures) for group in found.per_label],
-        per_size=[Row(f"{group.name} ({group.boxes})", group.figures) for group in found.per_size],
-        pr_curves=found.pr_curves,
-        froc_curves=found.froc_curves,
-        calibration=found.calibration,
-        ious=found.ious,
-        confusion=found.confusion,
-        robustness=found.robustness,
-        facts={key: str(value) for key, value in found.facts.items() if value != ""},
     )
     options.out.mkdir(parents=True, exist_ok=True)
     write_answered(options.out / "films.jsonl", films)
     write_evaluation(options.out / "evaluation.json", found)
-    write_diagrams(page, options.out / "figures")
+    write_diagrams(found, options.out / "figures")
     (options.out / "report.html").write_text(render_evaluation_page(page), encoding="utf-8")
 
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from grounding_rewards.commands.console import add_sizes, output_console, track
 from grounding_rewards.data.completion_logs import read_completions
+from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.inspection import Inspection, inspect_completions
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.parsing.results import REASON_MEANINGS
-from grounding_rewards.report.tables import NOTHING
 
 EXAMPLES = """\
 examples:

@@ -14,10 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
-from grounding_rewards.report.tables import Row, html_table
+from grounding_rewards.report.render import _environment
+from grounding_rewards.report.tables import Row, measured_columns
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -167,13 +168,14 @@ def render_page(
     """
     css = _style_sheet()
     numbers = iter(range(1_000_000))
+    macros: Any = _environment().get_template("macros.html.jinja").module
     parts = [
         f"<h1>{html.escape(title)}</h1>",
         f'<p class="soft">{html.escape(subtitle)}</p>',
         f'<div class="tiles">{"".join(map(_tile, tiles))}</div>',
         "<h2>Held-out films</h2>",
         '<p class="note">95 % bootstrap intervals under the values.</p>',
-        f'<div class="panel">{html_table(rows, headings)}</div>',
+        f'<div class="panel">{macros.figure_table(rows, measured_columns(rows, headings))}</div>',
         _curves(curves) if curves else "",
         _LEGEND if sections else "",
         *(_section(section, [next(numbers) for _ in section.films]) for section in sections),

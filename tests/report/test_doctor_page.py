@@ -163,7 +163,9 @@ def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
     command(write(films(**OFF_FILM)), "--out", str(out))
     page = out.read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)
-    assert "http" not in page.replace('charset="utf-8"', "")
+    assert "http" not in page.replace("http-equiv=", "")
+    assert "default-src 'none'; img-src data:; style-src 'sha256-" in page
+    assert "script-src 'none'" in page
     assert {"svg", "image", "table", "img"} <= set(tags(page))
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import io
 import math
+from typing import Any
 
 import pytest
 
+from grounding_rewards.metrics.parts import RobustnessPoint
+from grounding_rewards.report.render import _environment
 from grounding_rewards.report.tables import (
     Row,
-    html_table,
     markdown_table,
     measured_columns,
     print_table,
+    robustness_rows,
     terminal_table,
 )
 
@@ -22,6 +25,11 @@ ROWS = [
     Row("before", {"iou": (0.5, 0.4, 0.6), "label": (NAN, NAN, NAN)}),
     Row("after − before", {"iou": (-0.02, -0.05, 0.01), "label": (NAN, NAN, NAN)}, is_difference=True),
 ]
+
+
+def html_table(rows: list[Row], headings: dict[str, str]) -> str:
+    macros: Any = _environment().get_template("macros.html.jinja").module
+    return str(macros.figure_table(rows, measured_columns(rows, headings)))
 
 
 def test_columns_that_nobody_measured_are_left_out() -> None:
@@ -55,3 +63,10 @@ def test_a_log_file_gets_unfolded_lines(capsys: pytest.CaptureFixture[str]) -> N
 def test_markdown() -> None:
     assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |"
     assert math.isnan(ROWS[0].figures["label"][0])
+
+
+def test_the_table_of_robustness_has_the_film_as_it_is_once() -> None:
+    share = (0.5, 0.4, 0.6)
+    points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
+    rows = robustness_rows(points)
+    assert [row.name for row in rows] == ["the film as it is", "noise, strength 1", "blur, strength 1"]
