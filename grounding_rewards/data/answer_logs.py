@@ -168,7 +168,7 @@ def _alone(
     for row in rows:
         found = _find_image(row, folders)
         films.append({**sizes, **row, **({} if found is None else {"image_path": str(found)})})
-    return Answers(films, texts, partial(_open_image, [film.get("image_path") for film in films]))
+    return Answers(films, texts, lambda k: open_image(films[k].get("image_path")))
 
 
 def _find_image(row: Mapping[str, Any], folders: Sequence[Path]) -> Path | None:
@@ -179,11 +179,14 @@ def _find_image(row: Mapping[str, Any], folders: Sequence[Path]) -> Path | None:
     return next((folder / given for folder in folders if (folder / given).is_file()), None)
 
 
-def _open_image(paths: Sequence[str | None], k: int) -> Image | None:
-    """The k-th film, None where it has no image; a DICOM film as the greys that `grounding-rewards prepare` stores."""
+def open_image(path: str | None) -> Image | None:
+    """The film in a file, None without one; a DICOM film as the greys that `grounding-rewards prepare` stores.
+
+    Raises:
+        ValueError: the file is no image.
+    """
     from PIL import Image
 
-    path = paths[k]
     if path is None:
         return None
     if Path(path).suffix.lower() in (".dcm", ".dicom"):
