@@ -39,7 +39,7 @@ from grounding_rewards.commands.console import (
 )
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.bootstrap import RESAMPLES
-from grounding_rewards.parsing import box_format_from_option
+from grounding_rewards.parsing import box_format_for_model_type, box_format_from_option
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS
 from grounding_rewards.versions import package_versions
 
@@ -257,10 +257,10 @@ def _check(options: argparse.Namespace) -> None:
 
 def _ask_model(options: argparse.Namespace) -> _Asked | None:
     from grounding_rewards.data.answer_logs import Answers
-    from grounding_rewards.data.load import light_rows, load_dataset_image
+    from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
+    from grounding_rewards.data.model_columns import add_columns
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
-    from grounding_rewards.evaluation.answers import reads_special_tokens
-    from grounding_rewards.evaluation.run import Films, prepare_task
+    from grounding_rewards.models.generate import reads_special_tokens
     from grounding_rewards.models.load import choose_backend, load_model, process_state
     from grounding_rewards.models.resumable import generate_to_file
     from grounding_rewards.models.robustness import corrupt
@@ -270,27 +270,25 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     state = process_state()
     model, processor = load_model(options.model, backend=backend)
     notes = set_image_size(processor, options.max_image_pixels)
-    task = prepare_task(
-        model,
-        processor,
-        Films(options.dataset, options.split, options.films, None),
-        reward=options.reward,
-        reward_kwargs=parameters_from_option(options.reward_kwargs),
-        box_format=box_format_from_option(options.box_format),
-    )
-    image_size = largest_image(task.dataset, processor)
+    reward = _reward(options)
+    dataset = load_split(options.dataset, options.split, films=options.films)
+    box_format = None
+    if reward.box_format is None and "box_format" not in dataset.column_names:
+        box_format = box_format_for_model_type(model.config.model_type)
+    dataset = add_columns(dataset, processor, box_format)
+    image_size = largest_image(dataset, processor)
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
     with state.main_process_first():
-        shown = fit_images(task.dataset, processor)
-    light = light_rows(task.dataset)
+        shown = fit_images(dataset, processor)
+    light = light_rows(dataset)
     _refuse_lost_labels(options.labels, light)
     if "corruptions" in (options.robustness or ()):
         # Refuse a film that cannot be changed now, not after hours of generation.
-        corrupt(shown[0]["image"], task.dataset[0]["boxes"], "noise", 1)
+        corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
-    skip_special_tokens = not reads_special_tokens(task.dataset, task.reward)
+    skip_special_tokens = not reads_special_tokens(dataset, reward)
     share = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
 
     def generate(file: str, title: str, **sampling: Any) -> list[list[str]]:
@@ -316,7 +314,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
     if not state.is_main_process:
         return None
-    answers = Answers(light, texts, partial(load_dataset_image, task.dataset))
+    answers = Answers(light, texts, partial(load_dataset_image, dataset))
     facts = {
         "model": options.model,
         "image size": image_size.removeprefix("Image size: ").rstrip("."),
@@ -325,8 +323,8 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     }
     robustness: list[RobustnessPoint] = []
     if options.robustness:
-        robustness, facts["robustness"] = _change_films(options, model, processor, shown, task.reward)
-    return _Asked(name, answers, task.reward, robustness, facts)
+        robustness, facts["robustness"] = _change_films(options, model, processor, shown, reward)
+    return _Asked(name, answers, reward, robustness, facts)
 
 
 def _change_films(
@@ -355,7 +353,6 @@ def _change_films(
 def _read_log(options: argparse.Namespace) -> _Asked:
     from grounding_rewards.data.answer_logs import read_log
     from grounding_rewards.data.load import load_split
-    from grounding_rewards.rewards.grounding import get_reward
 
     dataset = None if options.dataset is None else load_split(options.dataset, options.split, films=options.films)
     answers = read_log(
@@ -365,10 +362,17 @@ def _read_log(options: argparse.Namespace) -> _Asked:
         sizes={"width": options.width, "height": options.height},
     )
     _refuse_lost_labels(options.labels, answers.rows)
-    box_format = box_format_from_option(options.box_format)
-    reward = get_reward(options.reward, **{"box_format": box_format, **parameters_from_option(options.reward_kwargs)})
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
-    return _Asked(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
+    return _Asked(
+        name, answers, _reward(options), [], {"completions": ", ".join(path.name for path in options.completions)}
+    )
+
+
+def _reward(options: argparse.Namespace) -> GroundingReward:
+    from grounding_rewards.rewards.grounding import get_reward
+
+    box_format = box_format_from_option(options.box_format)
+    return get_reward(options.reward, **{"box_format": box_format, **parameters_from_option(options.reward_kwargs)})
 
 
 def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:

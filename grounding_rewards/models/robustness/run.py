@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.evaluation.answers import reads_special_tokens
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.bootstrap import RESAMPLES
@@ -116,7 +115,7 @@ def robustness(
     Raises:
         ValueError: the processor's pixel values cannot be attacked, or the model has no gradients, or is run by vLLM.
     """
-    from grounding_rewards.models.generate import generate
+    from grounding_rewards.models.generate import generate, reads_special_tokens
     from grounding_rewards.models.vllm_backend import VllmModel
 
     if isinstance(model, VllmModel):
