@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array, space_frame
+from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.images import has_shape, image_size, stored_images
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from grounding_rewards.rewards.grounding import GroundingReward, ScoredCompletion
 
 _REQUIRED_COLUMNS = ("prompt", "boxes")
-_GEOMETRY_COLUMNS = ("width", "height", "resized_width", "resized_height")
 # Added by `rows_with_sizes`; not columns of a reward.
 _OF_IMAGES = ("image_size", "image_error")
 _TOLERANCE = 1e-6
@@ -286,7 +286,7 @@ def _check_columns(columns: Iterable[str], name: str, *, needs_format: bool) -> 
 
 
 def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    for column in _GEOMETRY_COLUMNS:
+    for column in SIZE_COLUMNS:
         value = row.get(column)
         if value is None:
             if column in ("width", "height"):
