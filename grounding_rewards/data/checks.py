@@ -79,7 +79,7 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
         if found := [one.reader + problem for problem in _gold_problems(one.row, result, reward)]:
             problems.setdefault(one.number, []).extend(found)
     if problems:
-        raise ValueError(_message(rows, problems, f"ground truth that earns the full reward {reward.__name__}", name))
+        raise bad_rows_error(problems, _ids(rows), f"ground truth that earns the full reward {reward.__name__}", name)
     _warn_of_coarse_rows(gold, scored, reward, name, len(rows))
 
 
@@ -108,7 +108,7 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
     rows = _all_rows(dataset, name)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row)))}
     if problems:
-        raise ValueError(_message(rows, problems, "sizes, boxes and labels that fit the film", name))
+        raise bad_rows_error(problems, _ids(rows), "sizes, boxes and labels that fit the film", name)
 
 
 def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) -> Iterator[str]:
@@ -138,6 +138,27 @@ def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) 
         yield from _format_problems(row, reward)
         if reward.compares_labels:
             yield from _label_problems(row)
+
+
+def bad_rows_error(problems: Mapping[int, Sequence[str]], ids: Sequence[Any], expected: str, name: str) -> ValueError:
+    """The error that names every bad row of a dataset.
+
+    Args:
+        problems: by number of the row, one sentence each.
+        ids: of all rows.
+        expected: what a good row has.
+        name: what to call the dataset.
+
+    Example:
+        >>> print(bad_rows_error({1: ["width is missing"]}, ["a", "b"], "sizes", "train_dataset"))
+        Expected sizes in every row for train_dataset, got 1 bad row of 2. Correct or drop them:
+        row 1 (id b): width is missing
+    """
+    lines = [f"row {number} (id {ids[number]}): {'; '.join(found)}" for number, found in problems.items()]
+    return ValueError(
+        f"Expected {expected} in every row for {name}, got {len(problems)} bad "
+        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. Correct or drop them:\n" + "\n".join(lines)
+    )
 
 
 class _Reference(NamedTuple):
@@ -233,6 +254,10 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
     """
     scored = _score_gold(rows, reward)
     return [list(_gold_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
+
+
+def _ids(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [row.get("id", "-") for row in rows]
 
 
 def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
@@ -438,15 +463,4 @@ def _warn_of_coarse_rows(
         f"(id {row.get('id', '-')}), where a box has IoU {min(scored[worst].explanation.ious):.2f} with "
         "itself.",
         stacklevel=3,
-    )
-
-
-def _message(rows: Sequence[Mapping[str, Any]], problems: Mapping[int, Sequence[str]], expected: str, name: str) -> str:
-    lines = [
-        f"row {number} (id {rows[number].get('id', '-')}): {'; '.join(found)}" for number, found in problems.items()
-    ]
-    return (
-        f"Expected {expected} in every row for {name}, "
-        f"got {len(problems)} bad {'row' if len(problems) == 1 else 'rows'} of {len(rows)}. "
-        "Correct or drop them:\n" + "\n".join(lines)
     )
