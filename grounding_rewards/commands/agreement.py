@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=list(IOU_THRESHOLDS),
         metavar="IOU",
-        help="thresholds from which two boxes agree; default: %(default)s",
+        help="thresholds from which two boxes agree; default: 0.4 0.5",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
 
@@ -53,7 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
             json.dumps(agreement.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
     console = Console()
-    # A log has no terminal's edge.
+    # A file is not as narrow as a terminal.
     (console if console.is_terminal else Console(width=140)).print(_agreement_table(agreement, arguments.dataset))
     return 0
 
