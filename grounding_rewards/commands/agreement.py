@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=list(IOU_THRESHOLDS),
         metavar="IOU",
-        help="thresholds from which two boxes agree; default: %(default)s",
+        help="thresholds from which two boxes agree; default: 0.4 0.5",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
 

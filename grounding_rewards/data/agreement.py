@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.data.policies import film_readers
+from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.matching import hungarian_match
-from grounding_rewards.metrics.bootstrap import RESAMPLES, percentile_interval, resampled_sums
+from grounding_rewards.metrics.bootstrap import percentile_interval, resampled_sums
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none
 from grounding_rewards.overlap import pairwise_iou
 
@@ -40,6 +40,8 @@ examples:
 Array = NDArray[np.float64]
 
 IOU_THRESHOLDS = (0.4, 0.5)
+# Fewer than for an evaluation: a dataset has tens of thousands of films.
+_RESAMPLES = 1_000
 
 
 class LabelAgreement(NamedTuple):
@@ -90,7 +92,7 @@ def measure_agreement(
     records: Iterable[FilmRecord],
     *,
     iou_thresholds: Sequence[float] = IOU_THRESHOLDS,
-    resamples: int = RESAMPLES,
+    resamples: int = _RESAMPLES,
     seed: int = 0,
 ) -> Agreement:
     """Compare every pair of readers of every film; the top of this module has the definitions.
@@ -165,19 +167,11 @@ def measure_agreement(
 
 def _by_label(record: FilmRecord, readers: Sequence[str]) -> dict[str, list[list[list[float]]]]:
     """For every label that somebody drew, the boxes of every reader."""
-    if not len(record.boxes) == len(record.labels) == len(record.readers):
-        raise ValueError(
-            f"Expected a label and a reader per box on film {record.id}, got {len(record.labels)} and "
-            f"{len(record.readers)} for {len(record.boxes)} boxes. Give one of each for each box."
-        )
+    check_readers(record)
     number = {name: i for i, name in enumerate(readers)}
     sets: dict[str, list[list[list[float]]]] = {}
-    for drawn, label, reader in zip(record.boxes, record.labels, record.readers, strict=True):
-        if reader not in number:
-            raise ValueError(
-                f"Expected `read_by` to name everybody who drew on film {record.id}, got a box of {reader!r}. Add them."
-            )
-        sets.setdefault(label, [[] for _ in readers])[number[reader]].append(drawn)
+    for box, label, reader in zip(record.boxes, record.labels, record.readers, strict=True):
+        sets.setdefault(label, [[] for _ in readers])[number[reader]].append(box)
     return sets
 
 

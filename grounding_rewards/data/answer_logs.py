@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.completion_logs import read_completions
 from grounding_rewards.data.images import open_film
 from grounding_rewards.data.load import light_rows, load_dataset_image
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 _IMAGE_COLUMNS = ("image_path", "image", "file")
-_SIZES = ("width", "height", "resized_width", "resized_height")
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ def read_log(
     """
     completions, rows = read_completions(paths, text_column=text_column)
     known = {name: value for name, value in (sizes or {}).items() if value is not None}
-    unknown = sorted(known.keys() - set(_SIZES))
+    unknown = sorted(known.keys() - set(SIZE_COLUMNS))
     if unknown:
-        raise ValueError(f"Expected {', '.join(_SIZES)} for `sizes`, got {unknown[0]!r}. Name one of them.")
+        raise ValueError(f"Expected {', '.join(SIZE_COLUMNS)} for `sizes`, got {unknown[0]!r}. Name one of them.")
     if all(row.get("id") is not None for row in rows):
         texts: dict[str, list[Any]] = {}
         first: dict[str, dict[str, Any]] = {}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array, space_frame
+from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.images import has_shape, image_size, stored_images
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from grounding_rewards.rewards.grounding import GroundingReward, ScoredCompletion
 
 _REQUIRED_COLUMNS = ("prompt", "boxes")
-_GEOMETRY_COLUMNS = ("width", "height", "resized_width", "resized_height")
 # Added by `rows_with_sizes`; not columns of a reward.
 _OF_IMAGES = ("image_size", "image_error")
 _TOLERANCE = 1e-6
@@ -79,7 +79,7 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
         if found := [one.reader + problem for problem in _gold_problems(one.row, result, reward)]:
             problems.setdefault(one.number, []).extend(found)
     if problems:
-        raise ValueError(_message(rows, problems, f"ground truth that earns the full reward {reward.__name__}", name))
+        raise bad_rows_error(problems, _ids(rows), f"ground truth that earns the full reward {reward.__name__}", name)
     _warn_of_coarse_rows(gold, scored, reward, name, len(rows))
 
 
@@ -108,7 +108,7 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
     rows = _all_rows(dataset, name)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row)))}
     if problems:
-        raise ValueError(_message(rows, problems, "sizes, boxes and labels that fit the film", name))
+        raise bad_rows_error(problems, _ids(rows), "sizes, boxes and labels that fit the film", name)
 
 
 def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) -> Iterator[str]:
@@ -201,6 +201,27 @@ def is_size(value: Any) -> TypeGuard[float]:
     return _is_number(value) and value > 0
 
 
+def bad_rows_error(problems: Mapping[int, Sequence[str]], ids: Sequence[Any], expected: str, name: str) -> ValueError:
+    """The error that names every bad row of a dataset.
+
+    Args:
+        problems: by number of the row, one sentence each.
+        ids: of all rows.
+        expected: what a good row has.
+        name: what to call the dataset.
+
+    Example:
+        >>> print(bad_rows_error({1: ["width is missing"]}, ["a", "b"], "sizes", "train_dataset"))
+        Expected sizes in every row for train_dataset, got 1 bad row of 2. Correct or drop them:
+        row 1 (id b): width is missing
+    """
+    lines = [f"row {number} (id {ids[number]}): {'; '.join(found)}" for number, found in problems.items()]
+    return ValueError(
+        f"Expected {expected} in every row for {name}, got {len(problems)} bad "
+        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. Correct or drop them:\n" + "\n".join(lines)
+    )
+
+
 class _Reference(NamedTuple):
     """A row as one reader drew it; the row itself where it has no separate readers."""
 
@@ -262,6 +283,10 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
     return [list(_gold_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
 
 
+def _ids(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [row.get("id", "-") for row in rows]
+
+
 def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
     rows = list(rows_with_sizes(dataset))
     if not rows:
@@ -313,7 +338,7 @@ def _check_columns(columns: Iterable[str], name: str, *, needs_format: bool) -> 
 
 
 def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
-    for column in _GEOMETRY_COLUMNS:
+    for column in SIZE_COLUMNS:
         value = row.get(column)
         if value is None:
             if column in ("width", "height"):
@@ -469,15 +494,4 @@ def _warn_of_coarse_rows(
         f"(id {row.get('id', '-')}), where a box has IoU {min(scored[worst].explanation.ious):.2f} with "
         "itself.",
         stacklevel=3,
-    )
-
-
-def _message(rows: Sequence[Mapping[str, Any]], problems: Mapping[int, Sequence[str]], expected: str, name: str) -> str:
-    lines = [
-        f"row {number} (id {rows[number].get('id', '-')}): {'; '.join(found)}" for number, found in problems.items()
-    ]
-    return (
-        f"Expected {expected} in every row for {name}, "
-        f"got {len(problems)} bad {'row' if len(problems) == 1 else 'rows'} of {len(rows)}. "
-        "Correct or drop them:\n" + "\n".join(lines)
     )

@@ -65,7 +65,7 @@ class Block(NamedTuple):
         return numbered
 
     def _decoded_lines(self, content: bytes) -> Iterator[tuple[int, Any]]:
-        # Split at b"\n" alone: other line ends, such as U+2028, may stand in a string.
+        # Split at b"\n" alone: other line ends, such as U+2028, may be part of a string.
         for number, line in enumerate(content.split(b"\n"), self.first):
             if stripped := line.strip():
                 place = self.place(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.data.checks import bad_rows_error
 from grounding_rewards.data.images import image_sizes
 from grounding_rewards.data.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import get_box_format
@@ -47,19 +48,16 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
 
 
 def _resized_sizes(dataset: Dataset, processor: Any) -> list[tuple[int, int]]:
-    sizes, problems = [], []
+    sizes: list[tuple[int, int]] = []
+    problems: dict[int, list[str]] = {}
     for number, size in enumerate(_fed_sizes(dataset)):
         try:
             sizes.append(_resized_size(processor, size))
         except ValueError as error:
-            name = dataset["id"][number] if "id" in dataset.column_names else "-"
-            problems.append(f"row {number} (id {name}): {error}")
+            problems[number] = [str(error)]
     if problems:
-        raise ValueError(
-            "Expected a film that the processor can resize in every row for dataset, got "
-            f"{len(problems)} bad {'row' if len(problems) == 1 else 'rows'} of {dataset.num_rows}. "
-            "Correct or drop them:\n" + "\n".join(problems)
-        )
+        ids = dataset["id"] if "id" in dataset.column_names else ["-"] * dataset.num_rows
+        raise bad_rows_error(problems, ids, "a film that the processor can resize", "dataset")
     return sizes
 
 

@@ -109,7 +109,7 @@ def reference_boxes(
         raise ValueError(
             f"Expected a whole number from 1 up for `min_readers`, got {min_readers!r}. Two of three readers are usual."
         )
-    _check(record)
+    check_readers(record)
     return POLICIES[policy](record, float(iou_threshold), min_readers)
 
 
@@ -121,6 +121,35 @@ def film_readers(record: FilmRecord) -> list[str]:
         ['R1', 'R2']
     """
     return list(record.read_by) or sorted(set(record.readers))
+
+
+def check_readers(record: FilmRecord) -> None:
+    """Refuse a film on which labels, phrases or readers do not fit the boxes.
+
+    Raises:
+        ValueError: they are not as many as the boxes, or `read_by` lacks somebody who drew a box.
+
+    Example:
+        >>> check_readers(FilmRecord("1", "1.png", [[0, 0, 9, 9]], ["mass"], readers=("R1",), read_by=("R1", "R2")))
+    """
+    n = len(record.boxes)
+    for name in ("labels", "phrases", "readers"):
+        given = getattr(record, name)
+        if len(given) != n and (given or name == "labels"):
+            raise ValueError(
+                f"Expected one of `{name}` per box on film {record.id}, got {len(given)} for {n} boxes. "
+                "Give one for each box, in their order."
+            )
+    if n and len(record.read_by) > 1 and not record.readers:
+        raise ValueError(
+            f"Expected who drew each box in `readers` on film {record.id}, got none although {len(record.read_by)} "
+            "people read it. Name one of them for each box."
+        )
+    unknown = sorted(set(record.readers) - set(record.read_by)) if record.read_by else []
+    if unknown:
+        raise ValueError(
+            f"Expected `read_by` to name everybody who drew on film {record.id}, got a box of {unknown[0]!r}. Add them."
+        )
 
 
 def agreed_boxes(
@@ -326,24 +355,3 @@ def _by_kind(record: FilmRecord) -> list[tuple[tuple[str, str | None], Array, ND
         (kind, as_box_array([box for box, _ in drawn]), np.array([reader for _, reader in drawn]))
         for kind, drawn in sorted(grouped.items(), key=lambda item: (item[0][0], item[0][1] or ""))
     ]
-
-
-def _check(record: FilmRecord) -> None:
-    n = len(record.boxes)
-    for name in ("labels", "phrases", "readers"):
-        given = getattr(record, name)
-        if len(given) != n and (given or name == "labels"):
-            raise ValueError(
-                f"Expected one of `{name}` per box on film {record.id}, got {len(given)} for {n} boxes. "
-                "Give one for each box, in their order."
-            )
-    if n and len(record.read_by) > 1 and not record.readers:
-        raise ValueError(
-            f"Expected who drew each box in `readers` on film {record.id}, got none although {len(record.read_by)} "
-            "people read it. Name one of them for each box."
-        )
-    unknown = sorted(set(record.readers) - set(record.read_by)) if record.read_by else []
-    if unknown:
-        raise ValueError(
-            f"Expected `read_by` to name everybody who drew on film {record.id}, got a box of {unknown[0]!r}. Add them."
-        )

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.completion_logs import Block, find_text_column, read_blocks
 from grounding_rewards.data.workers import map_in_order, worker_pool
 from grounding_rewards.parsing import STATUSES
@@ -23,7 +24,7 @@ from grounding_rewards.space_check import SpaceWarning
 #: The columns of a row that rewards read, beside the text.
 _COLUMNS = (
     *("boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "ground_truth", "box_format"),
-    *("width", "height", "resized_width", "resized_height"),
+    *SIZE_COLUMNS,
 )
 _OUTPUTS = (".parquet", ".jsonl")
 # Blocks read ahead for each worker, so that none has to wait.

@@ -143,7 +143,7 @@ def test_identical_readers_agree_fully(boxes, n):
         ([], {}, "at least two people read for `records`, got 0"),
         ([film(R1=[(A, "mass")])], {}, "got 1 with one reader or none"),
         ([THREE], {"iou_thresholds": [50]}, r"numbers in \(0, 1\] for `iou_thresholds`, got 50"),
-        ([THREE._replace(readers=("R1",))], {}, "a label and a reader per box on film 1, got 5 and 1 for 5"),
+        ([THREE._replace(readers=("R1",))], {}, "Expected one of `readers` per box on film 1, got 1 for 5 boxes"),
         ([THREE._replace(read_by=("R1", "R2"))], {}, "everybody who drew on film 1, got a box of 'R3'"),
     ],
 )

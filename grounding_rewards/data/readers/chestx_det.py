@@ -8,8 +8,8 @@ Folder::
 Each file is a list of `{"file_name", "syms": [label, ...], "boxes": [[x1, y1, x2, y2], ...]}`, in which the two lists
 belong together; the `polygons` of ChestX-Det are not read.
 
-The films come from NIH ChestX-ray14 under new numbers: which patient, and which films also are in NIH's or RSNA's
-data, can't be told. A film of the same name can have other boxes in the other dataset: keep them in two folders.
+The films come from NIH ChestX-ray14 under new numbers: their patients, and which of them are also in NIH's or RSNA's
+data, are unknown. A film of the same name can have other boxes in the other dataset: keep them in two folders.
 
 Readers: three radiologists, merged by the authors.
 Negative: a film with empty lists.

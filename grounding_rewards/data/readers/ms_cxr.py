@@ -7,7 +7,8 @@ Folder: one of
     MS_CXR_Local_Alignment_v1.0.0.csv     release 0.1 of the dataset: the same without `split`; or `.json`
 
 The CSV is taken where both are there; they hold the same. In the COCO file a film has an image entry for each of its
-labels, so films are told by `file_name`. The films are those of MIMIC-CXR-JPG: `files/p10/p.../s.../<dicom_id>.jpg`.
+labels, so a film is known by its `file_name`. The films are those of MIMIC-CXR-JPG:
+`files/p10/p.../s.../<dicom_id>.jpg`.
 
 A phrase with several boxes has several rows; a film with several phrases is one record, and `phrases` says which box
 belongs to which. 752 of its 851 patients are in the training set of MIMIC-CXR.

@@ -50,7 +50,7 @@ def read_ms_swift(
 
     Raises:
         ValueError: no such file; while iterating, a point instead of a box, a row with several images, an unknown
-            `bbox_type`, boxes as text, or boxes of which it cannot be told which `ref` is theirs.
+            `bbox_type`, boxes as text, or boxes whose `ref` is not clear.
 
     Example:
         >>> import json, tempfile
@@ -119,7 +119,7 @@ def _objects(path: Path, image: str, numbered: JsonRow) -> tuple[list[list[float
 
 
 def _names(text: str, refs: list[Any], count: int) -> list[str] | None:
-    """The name of each box; None where it cannot be told.
+    """The name of each box; None where it is not clear.
 
     Example:
         >>> _names("<ref-object><bbox><bbox>, <ref-object><bbox>", ["mass", "nodule"], 3)

@@ -8,8 +8,8 @@ Folder::
 `annotation` is a list separated by `;`: `0 x1 y1 x2 y2` is a rectangle, `1 x1 y1 x2 y2` an ellipse by its box, and
 `2 x1 y1 ... xn yn` a polygon, whose box is taken. A polygon may begin outside the film: its box is clipped at the left
 and upper edge, and where the image is there, whose header has the size, at the others too.
-Boxes: pixels of the JPEG file, whose size no table says. One label: `foreign object`.
-Negative: an empty cell. One of 12 radiologists read a film; who is not told.
+Boxes: pixels of the JPEG file, whose size no table has. One label: `foreign object`.
+Negative: an empty cell. Each film was read by one of 12 radiologists, who is not named.
 Access: open; mirrored by hlk-1135.
 """
 

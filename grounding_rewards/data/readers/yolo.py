@@ -150,7 +150,7 @@ def _film(root: Path, path: Path, split: str | None, names: Sequence[str]) -> Fi
 
 
 def _label_path(path: Path) -> Path:
-    """As Ultralytics does: the last folder `images` becomes `labels`; without one, the label lies beside the image."""
+    """As Ultralytics does: the last folder `images` becomes `labels`; without one, the label is beside the image."""
     parts = list(path.parts)
     for position in range(len(parts) - 2, -1, -1):
         if parts[position] == "images":
