@@ -1,4 +1,4 @@
-"""The same rows as Markdown, HTML and in the terminal."""
+"""Tables in the terminal, as Markdown and as HTML."""
 
 from __future__ import annotations
 
