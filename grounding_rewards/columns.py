@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.box_batch import BoxBatch
 from grounding_rewards.boxes import space_frame, valid_boxes
 from grounding_rewards.parsing import BoxFormat
-from grounding_rewards.rewards.base import BoxBatch
 from grounding_rewards.space_check import film_sizes
 
 _SIZES = ("width", "height", "resized_width", "resized_height")

@@ -1,4 +1,4 @@
-"""The columns that rewards need and the author of a dataset cannot know: the model's box format and resized sizes."""
+"""The columns that depend on the model and not on the dataset: its box format and resized sizes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
     """Add the columns `box_format`, `resized_width` and `resized_height`.
 
     Args:
-        dataset: Rows with `image`, or with `width` and `height`.
-        processor: Decides the resized sizes; the columns stay as they are where it is not of the Qwen2-VL
+        dataset: rows with `image`, or with `width` and `height`.
+        processor: decides the resized sizes; the columns stay as they are where it is not of the Qwen2-VL
             kind.
-        box_format: Name for the `box_format` column; None leaves the column as it is.
+        box_format: name for the `box_format` column; None leaves the column as it is.
 
     Returns:
         The dataset with the columns `box_format`, `resized_width` and `resized_height`, those that exist
@@ -30,10 +30,11 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
     Raises:
         ValueError: an unknown box format, or films that the processor cannot resize (number, `id` and reason of each).
 
-    >>> from datasets import Dataset
-    >>> films = Dataset.from_dict({"width": [512], "height": [400]})
-    >>> add_columns(films, "a processor of another kind", "qwen3-vl")[0]
-    {'width': 512, 'height': 400, 'box_format': 'qwen3-vl'}
+    Example:
+        >>> from datasets import Dataset
+        >>> films = Dataset.from_dict({"width": [512], "height": [400]})
+        >>> add_columns(films, "a processor of another kind", "qwen3-vl")[0]
+        {'width': 512, 'height': 400, 'box_format': 'qwen3-vl'}
     """
     if box_format is not None:
         get_box_format(box_format)
@@ -70,7 +71,7 @@ def _resized_size(processor: Any, size: tuple[int | None, int | None] | None) ->
 
 
 def _fed_sizes(dataset: Dataset) -> Iterable[tuple[int | None, int | None] | None]:
-    """The sizes in which the processor gets the films, smaller perhaps than the boxes were drawn on."""
+    """The sizes of the images that the processor gets, perhaps smaller than the films that boxes were drawn on."""
     if "image" in dataset.column_names:
         return image_sizes(dataset)
     return zip(dataset["width"], dataset["height"], strict=True)

@@ -12,19 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from grounding_rewards.doctor.answer_checks import LEAST_SIDE
 from grounding_rewards.doctor.box_defects import box_defect, is_box
-from grounding_rewards.doctor.checks import CHECKS, LEAST_SIDE, SEVERITIES
-from grounding_rewards.doctor.examine import (
-    AREA_EDGES,
-    ASPECT_EDGES,
-    MOST_BOXES,
-    SIDE_EDGES,
-    Checkup,
-    Example,
-    Figures,
-    FilmPicture,
-    Finding,
-)
+from grounding_rewards.doctor.checks import CHECKS
+from grounding_rewards.doctor.examine import Checkup
+from grounding_rewards.doctor.findings import SEVERITIES, Example, FilmPicture, Finding
+from grounding_rewards.doctor.histograms import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Figures
 from grounding_rewards.report.render import data_uri, read_asset, render
 
 #: Longer side in pixels of a film on the page; together with three examples per finding it bounds the file's size.
@@ -72,7 +65,6 @@ def verdict(checkup: Checkup) -> str:
     """The result in one sentence.
 
     Example:
-        >>> from grounding_rewards.doctor.examine import Figures
         >>> verdict(Checkup("films", (), {}, (), Figures(), ()))
         '0 films: no errors, no warnings.'
     """

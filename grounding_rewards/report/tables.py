@@ -11,10 +11,7 @@ if TYPE_CHECKING:
     from grounding_rewards.metrics.evaluation import Evaluation, Group
     from grounding_rewards.metrics.parts import RobustnessPoint
 
-#: A figure and the ends of its interval; NaN where there is nothing to measure.
-Interval = tuple[float, float, float]
-
-NOTHING = "–"
+from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
 
 #: What is shown of a :class:`RobustnessPoint`, by the names of its attributes.
 ROBUSTNESS_HEADINGS = {
@@ -30,7 +27,7 @@ class Row:
     """One line of a table: figures by key, each with its interval."""
 
     name: str
-    figures: Mapping[str, Interval]
+    figures: Mapping[str, Estimate]
     is_difference: bool = False
 
 
@@ -74,37 +71,11 @@ def _change(point: RobustnessPoint) -> str:
     return f"{name}, strength {point.strength:g}" if point.strength else "the film as it is"
 
 
-def format_value(value: float, *, signed: bool = False) -> str:
-    """Three decimals, or a dash for NaN.
-
-    Example:
-        >>> format_value(0.67), format_value(0.02, signed=True), format_value(float("nan"))
-        ('0.670', '+0.020', '–')
-    """
-    if math.isnan(value):
-        return NOTHING
-    text = f"{value:+.3f}" if signed else f"{value:.3f}"
-    return "0.000" if float(text) == 0 else text
-
-
-def format_interval(interval: Interval, *, signed: bool = False) -> str:
-    """The ends of an interval, or nothing where nothing was measured.
-
-    Example:
-        >>> format_interval((0.67, 0.64, 0.7)), format_interval((0.02, -0.01, 0.05), signed=True)
-        ('[0.640, 0.700]', '[-0.010, +0.050]')
-    """
-    _, low, high = interval
-    if math.isnan(low) or math.isnan(high):
-        return ""
-    return f"[{format_value(low, signed=signed)}, {format_value(high, signed=signed)}]"
-
-
 def measured_columns(rows: Sequence[Row], headings: Mapping[str, str]) -> dict[str, str]:
     """The headings of those figures that at least one row has.
 
     Example:
-        >>> measured_columns([Row("after", {"iou": (0.5, 0.4, 0.6)})], {"iou": "mean IoU", "f1": "F1"})
+        >>> measured_columns([Row("after", {"iou": Estimate(0.5, 0.4, 0.6)})], {"iou": "mean IoU", "f1": "F1"})
         {'iou': 'mean IoU'}
     """
     return {

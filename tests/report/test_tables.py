@@ -12,8 +12,6 @@ from grounding_rewards.metrics.parts import RobustnessPoint
 from grounding_rewards.report.render import _environment
 from grounding_rewards.report.tables import (
     Row,
-    format_interval,
-    format_value,
     markdown_table,
     measured_columns,
     print_table,
@@ -27,24 +25,6 @@ ROWS = [
     Row("before", {"iou": (0.5, 0.4, 0.6), "label": (NAN, NAN, NAN)}),
     Row("after − before", {"iou": (-0.02, -0.05, 0.01), "label": (NAN, NAN, NAN)}, is_difference=True),
 ]
-
-
-@pytest.mark.parametrize(
-    ("value", "signed", "text"),
-    [
-        (0.12345, False, "0.123"),
-        (0.0, True, "0.000"),
-        (-0.0001, True, "0.000"),  # no sign on what rounds to nothing
-        (-0.5, True, "-0.500"),
-        (NAN, True, "–"),
-    ],
-)
-def test_values(value: float, signed: bool, text: str) -> None:
-    assert format_value(value, signed=signed) == text
-
-
-def test_an_interval_without_ends_is_left_out() -> None:
-    assert format_interval((0.5, NAN, NAN)) == ""
 
 
 def html_table(rows: list[Row], headings: dict[str, str]) -> str:

@@ -1,0 +1,413 @@
+"""The rows of any dataset, one at a time and as they are: unchecked, uncorrected.
+
+For the doctor, which looks for mistakes. Training loads its films with `grounding_rewards.data.load`, which refuses
+what is passed on here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from io import BytesIO
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from grounding_rewards.data.checks import is_size
+from grounding_rewards.data.film_folder import ANNOTATIONS, split_of
+from grounding_rewards.data.images import image_size, small_film
+from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
+
+#: The split of rows whose dataset has no splits.
+NO_SPLIT = "all"
+#: The name of the drawing that holds the regions to ignore.
+IGNORED = "ignore_boxes"
+
+# Rows that are read from a parquet file at once: some 64 MB of films of a megabyte each.
+_BATCH = 64
+_SHARD = re.compile(r"(?P<split>.+?)-\d+(-of-\d+)?")
+
+
+class Drawing(NamedTuple):
+    """Boxes of a film that belong together.
+
+    name: empty for the column `boxes`; `reader 0` and so on for `reader_boxes`; :data:`IGNORED` for `ignore_boxes`.
+    boxes: as they are given.
+    labels: as they are given; None where there are none.
+    """
+
+    name: str
+    boxes: Sequence[Any]
+    labels: Sequence[Any] | None = None
+
+    @property
+    def prefix(self) -> str:
+        """How a message about these boxes begins."""
+        return f"{self.name}: " if self.name else ""
+
+    def label(self, index: int) -> Any:
+        """The label of a box; None where it has none."""
+        return self.labels[index] if self.labels is not None and index < len(self.labels) else None
+
+
+@dataclass(frozen=True)
+class FilmRow:
+    """One row of a dataset.
+
+    Attributes:
+        split: the name of its split; :data:`NO_SPLIT` where it has none.
+        number: of the row in its split, from 0.
+        columns: everything else, without the image.
+        image: an encoded image as `datasets` stores it, `{"bytes": ..., "path": ...}`; None where the row has none.
+        damage: why the row could not be read at all; None where it could.
+        expects_image: whether other rows of the dataset have images.
+    """
+
+    split: str
+    number: int
+    columns: Mapping[str, Any]
+    image: Mapping[str, Any] | None = None
+    damage: str | None = None
+    expects_image: bool = False
+
+    @property
+    def id(self) -> str:
+        """The row's `id`, or its file; `-` where it has neither."""
+        given = self.columns.get("id", self.columns.get("file"))
+        return "-" if given is None else str(given)
+
+    @property
+    def patient_id(self) -> str | None:
+        """The row's patient; None where it has none."""
+        given = self.columns.get("patient_id")
+        return None if given is None or given == "" else str(given)
+
+    @cached_property
+    def image_bytes(self) -> bytes | None:
+        """The image as it is stored; None where there is none or it cannot be read."""
+        if self.image is None:
+            return None
+        if self.image.get("bytes") is not None:
+            return self.image["bytes"]
+        try:
+            return Path(self.image["path"]).read_bytes()
+        except (OSError, TypeError):
+            return None
+
+    @cached_property
+    def image_size(self) -> tuple[int, int] | None:
+        """Width and height out of the image's header, upright; None where there is no image or it cannot be read."""
+        if self.image_bytes is None:
+            return None
+        try:
+            return image_size({"bytes": self.image_bytes, "path": None})
+        except (OSError, SyntaxError, ValueError):
+            return None
+
+    @cached_property
+    def image_hash(self) -> bytes | None:
+        """A hash of the image's file, 8 bytes; None without one. The same film encoded again has another hash."""
+        return None if self.image_bytes is None else hashlib.blake2b(self.image_bytes, digest_size=8).digest()
+
+    @cached_property
+    def size(self) -> tuple[float, float] | None:
+        """Width and height by the columns, else by the image; None where neither says."""
+        width, height = self.columns.get("width"), self.columns.get("height")
+        if is_size(width) and is_size(height):
+            return width, height
+        return self.image_size if width is None and height is None else None
+
+    @cached_property
+    def boxes(self) -> Sequence[Any]:
+        """The boxes as they are given; empty where the column is no list."""
+        given = self.columns.get("boxes")
+        return given if isinstance(given, list | tuple) else ()
+
+    @cached_property
+    def labels(self) -> Sequence[Any]:
+        """The labels as they are given; empty where the column is no list."""
+        given = self.columns.get("labels")
+        return given if isinstance(given, list | tuple) else ()
+
+    @cached_property
+    def readers(self) -> tuple[Drawing, ...]:
+        """What each reader drew; empty where the column `reader_boxes` is no list of lists."""
+        boxes, labels = self.columns.get("reader_boxes"), self.columns.get("reader_labels")
+        if not isinstance(boxes, list | tuple):
+            return ()
+        named = labels if isinstance(labels, list | tuple) and len(labels) == len(boxes) else [None] * len(boxes)
+        return tuple(
+            Drawing(f"reader {k}", one, named[k] if isinstance(named[k], list | tuple) else None)
+            for k, one in enumerate(boxes)
+            if isinstance(one, list | tuple)
+        )
+
+    @cached_property
+    def answers(self) -> tuple[Drawing, ...]:
+        """The drawings that a right answer may equal: that of any reader, or else `boxes`."""
+        return self.readers or (self._drawn,)
+
+    @cached_property
+    def drawings(self) -> tuple[Drawing, ...]:
+        """All boxes of the row: `boxes`, those of each reader, and regions that are ignored."""
+        ignored = self.columns.get("ignore_boxes")
+        regions = (Drawing(IGNORED, ignored),) if isinstance(ignored, list | tuple) else ()
+        return (self._drawn, *self.readers, *regions)
+
+    @property
+    def _drawn(self) -> Drawing:
+        return Drawing("", self.boxes, self.labels if self.columns.get("labels") is not None else None)
+
+    @cached_property
+    def prompt(self) -> str | None:
+        """The text of the prompt, of all its messages; None where the row has no prompt."""
+        given = self.columns.get("prompt")
+        return None if given is None else " ".join(_texts(given)).strip()
+
+    def thumbnail(self, side: int) -> bytes:
+        """A small copy of the film as JPEG, its longer side at most `side` pixels; empty where it can't be read."""
+        from PIL import Image, ImageOps
+
+        if self.image_bytes is None:
+            return b""
+        buffer = BytesIO()
+        try:
+            with Image.open(BytesIO(self.image_bytes)) as opened:
+                opened.draft("RGB", (side, side))
+                film = ImageOps.exif_transpose(opened)
+                small_film(film, side).save(buffer, format="JPEG", quality=80)
+        except (OSError, SyntaxError, ValueError):
+            return b""
+        return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class RowSource:
+    """Where rows come from.
+
+    Attributes:
+        name: as the user gave it.
+        open: starts to go through the rows, split after split.
+        total: how many rows there are; None where that is not known beforehand.
+        has_prompts: whether the rows bring their own prompts; a folder with annotations.jsonl gets them when it is
+            loaded.
+        unfinished: why a prepared folder is not finished; empty where it is.
+    """
+
+    name: str
+    open: Callable[[], Iterator[FilmRow]]
+    total: int | None
+    has_prompts: bool = True
+    unfinished: str = ""
+
+
+def open_rows(dataset: str, splits: Sequence[str] = ()) -> RowSource:
+    """Find a dataset; its rows are read one by one when the source is opened.
+
+    Args:
+        dataset: a folder with `annotations.jsonl`; a folder written by `save_to_disk`; a folder of parquet files whose
+            names begin with their split, such as `train-00000.parquet`; a parquet file; or a dataset on the hub.
+        splits: only these; all without.
+
+    Raises:
+        ValueError: the dataset cannot be found, has no such split, or has no column `boxes`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     line = '{"file": "a.png", "width": 40, "height": 30, "boxes": [], "labels": [], "split": "test"}'
+        ...     _ = Path(folder, "annotations.jsonl").write_text(line)
+        ...     source = open_rows(folder)
+        ...     [(row.split, row.number, row.id) for row in source.open()]
+        [('test', 0, 'a.png')]
+    """
+    path = Path(dataset)
+    if (path / ANNOTATIONS).is_file():
+        return _jsonl_source(path, splits)
+    shards = _shards(path)
+    if shards:
+        return replace(_parquet_source(dataset, shards, splits), unfinished=_why_unfinished(path))
+    if unfinished := _why_unfinished(path):
+        return RowSource(dataset, lambda: iter(()), 0, unfinished=unfinished)
+    return _datasets_source(dataset, splits)
+
+
+def _texts(given: Any) -> Iterator[str]:
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, Mapping):
+        yield from _texts(given.get("content") or given.get("text"))
+    elif isinstance(given, list | tuple):
+        for part in given:
+            yield from _texts(part)
+
+
+def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
+    path = root / ANNOTATIONS
+    known: dict[str, int] = {}
+    for row in _jsonl_rows(path):
+        known[row.split] = known.get(row.split, 0) + 1
+    _check_splits(splits, list(known), str(root))
+    chosen = splits or _in_usual_order(known)
+
+    def rows() -> Iterator[FilmRow]:
+        # The file may mix splits; as with shards, one split is finished before the next.
+        for split in chosen:
+            yield from (row for row in _jsonl_rows(path) if row.split == split)
+
+    return RowSource(str(root), rows, sum(known[split] for split in chosen), has_prompts=False)
+
+
+def _jsonl_rows(path: Path) -> Iterator[FilmRow]:
+    numbers: dict[str, int] = {}
+    with path.open(encoding="utf-8-sig", errors="replace") as file:
+        for line_number, line in enumerate(file, start=1):
+            if not line.strip():
+                continue
+            try:
+                columns = json.loads(line)
+                damage = None if isinstance(columns, dict) else "not a JSON object"
+            except (json.JSONDecodeError, RecursionError) as error:
+                columns, damage = {}, f"not JSON ({error})"
+            if damage is not None:
+                columns, damage = {}, f"line {line_number} is {damage}"
+            split = split_of(columns)
+            number = numbers[split] = numbers.get(split, -1) + 1
+            file_name = columns.get("file")
+            image = {"bytes": None, "path": str(path.parent / file_name)} if isinstance(file_name, str) else None
+            yield FilmRow(split, number, columns, image, damage, expects_image=True)
+
+
+def _shards(path: Path) -> dict[str, list[Path]]:
+    """The parquet files of every split."""
+    if path.is_file() and path.suffix == ".parquet":
+        return {_split_of(path): [path]}
+    if not path.is_dir():
+        return {}
+    shards: dict[str, list[Path]] = {}
+    for file in sorted(path.glob("**/*.parquet")):
+        shards.setdefault(_split_of(file), []).append(file)
+    return shards
+
+
+def _why_unfinished(folder: Path) -> str:
+    """Why training would refuse a prepared folder; empty where it would not, or the folder was not prepared."""
+    if not (folder / MANIFEST).is_file():
+        return ""
+    try:
+        manifest = read_manifest(folder)
+    except ValueError:
+        return f"{MANIFEST} cannot be read."
+    if not isinstance(manifest, dict) or "complete" not in manifest:
+        return ""
+    if not manifest["complete"]:
+        return f"{MANIFEST} says that the preparation was not completed."
+    files = [shard["file"] for counts in manifest["splits"].values() for shard in counts["shards"]]
+    lost = [file for file in files if not (folder / file).is_file()]
+    return f"{len(lost)} of {len(files)} shards are missing, the first is {lost[0]}." if lost else ""
+
+
+def _split_of(path: Path) -> str:
+    named = _SHARD.fullmatch(path.stem)
+    return named["split"] if named else path.stem
+
+
+def _parquet_source(name: str, shards: Mapping[str, Sequence[Path]], splits: Sequence[str]) -> RowSource:
+    import pyarrow.parquet as pq
+
+    _check_splits(splits, list(shards), name)
+    chosen = {split: shards[split] for split in splits or _in_usual_order(shards)}
+    total = 0
+    for files in chosen.values():
+        for file in files:
+            metadata = pq.ParquetFile(file)
+            _check_columns(metadata.schema_arrow.names, str(file))
+            total += metadata.metadata.num_rows
+
+    def rows() -> Iterator[FilmRow]:
+        for split, files in chosen.items():
+            number = 0
+            for file in files:
+                for batch in pq.ParquetFile(file).iter_batches(batch_size=_BATCH):
+                    for columns in batch.to_pylist():
+                        yield _film_row(split, number, columns)
+                        number += 1
+
+    return RowSource(name, rows, total)
+
+
+def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
+    from datasets import DatasetDict, Image, IterableDatasetDict, load_dataset, load_from_disk
+
+    if Path(name).is_dir():
+        try:
+            loaded = load_from_disk(name)
+        except FileNotFoundError:
+            raise ValueError(
+                f"Expected {ANNOTATIONS}, parquet files or a saved dataset in the folder for dataset, got {name!r} "
+                "without any. Point to the folder that holds them."
+            ) from None
+    else:
+        try:
+            loaded = load_dataset(name, streaming=True)
+        except (FileNotFoundError, ConnectionError, ValueError) as error:
+            raise ValueError(
+                f"Expected an existing folder or the name of a dataset on the hub for dataset, got {name!r} ({error}). "
+                "Check the path and the spelling."
+            ) from error
+    parts: dict[str, Any] = (
+        dict(loaded)
+        if isinstance(loaded, DatasetDict | IterableDatasetDict)
+        else {str(loaded.split or NO_SPLIT): loaded}
+    )
+    _check_splits(splits, list(parts), name)
+    chosen = {split: parts[split] for split in splits or _in_usual_order(parts)}
+    for split, part in chosen.items():
+        if part.column_names is not None:
+            _check_columns(part.column_names, f"{name}, split {split}")
+        if part.features is not None and "image" in part.features and isinstance(part.features["image"], Image):
+            chosen[split] = part.cast_column("image", Image(decode=False))
+
+    def rows() -> Iterator[FilmRow]:
+        for split, part in chosen.items():
+            for number, columns in enumerate(part):
+                yield _film_row(split, number, columns)
+
+    streams = isinstance(loaded, IterableDatasetDict)
+    return RowSource(name, rows, None if streams else sum(part.num_rows for part in chosen.values()))
+
+
+def _film_row(split: str, number: int, columns: Mapping[str, Any]) -> FilmRow:
+    image = columns.get("image")
+    others = {name: value for name, value in columns.items() if name != "image"}
+    return FilmRow(
+        split, number, others, image if isinstance(image, Mapping) else None, expects_image="image" in columns
+    )
+
+
+def _in_usual_order(splits: Mapping[str, Any]) -> list[str]:
+    """Training films come first, so that a film found again later has leaked out of them."""
+    usual = ("train", "validation", "val", "dev", "test")
+    return sorted(splits, key=lambda split: (usual.index(split) if split in usual else len(usual), split))
+
+
+def _check_splits(wanted: Sequence[str], known: Sequence[str], name: str) -> None:
+    missing = [split for split in wanted if split not in known]
+    if missing:
+        raise ValueError(
+            f"Expected one of {', '.join(known)} for the split of {name!r}, got {missing[0]!r}. "
+            "Choose one of the dataset's own splits."
+        )
+    if not known:
+        raise ValueError(f"Expected at least one row in {name!r}, got none. Check the path.")
+
+
+def _check_columns(columns: Sequence[str], name: str) -> None:
+    if "boxes" not in columns:
+        raise ValueError(
+            f"Expected the columns prompt, image, boxes, labels, width and height in {name}, got "
+            f"{', '.join(columns)}. Bring it to these columns with `grounding-rewards prepare`."
+        )

@@ -1,0 +1,96 @@
+"""Drawn radiographs as a dataset that nobody has to store."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from grounding_rewards.data.prompts import prompt_messages
+from grounding_rewards.data.synthetic.findings import FINDINGS
+from grounding_rewards.data.synthetic.radiographs import Radiograph, check_preset, draw_radiograph
+from grounding_rewards.data.synthetic.square_films import film_seeds
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+
+@dataclass(frozen=True)
+class SyntheticFilms:
+    """The first `n` radiographs of a split, each drawn when it is asked for: a map-style dataset for `DataLoader`.
+
+    The same index gives the same film, whichever were asked for before and in whichever process; no film is in two
+    splits.
+
+    Attributes:
+        split: One of `SPLITS`.
+        n: Number of films, from 1 to ten million.
+        preset: One of `PRESETS`.
+        seed: Another one gives other films.
+
+    Raises:
+        ValueError: Unknown split or preset, or a number out of range.
+
+    >>> films = SyntheticFilms("test", 1_000_000, preset="pa-256")
+    >>> len(films), films[999_999]["id"]
+    (1000000, 'pa-256-0-20999999')
+    """
+
+    split: str
+    n: int
+    preset: str = "mixed-512"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        film_seeds(self.split, self.n)
+        check_preset(self.preset)
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        """The row of one film, with the columns of `radiograph_dataset`."""
+        number = film_seeds(self.split, self.n)[operator.index(index)]
+        return _row(draw_radiograph(number, self.preset, seed=self.seed))
+
+
+def radiograph_dataset(split: str, n: int, *, preset: str = "mixed-512", seed: int = 0) -> Dataset:
+    """The films of `SyntheticFilms`, drawn now, with the columns that every part of the package uses.
+
+    Args:
+        split: One of `SPLITS`.
+        n: Number of films.
+        preset: One of `PRESETS`.
+        seed: Another one gives other films.
+
+    Returns:
+        Columns prompt, image, boxes (xyxy pixels), labels, phrases, width, height, view, spacing (millimetres per
+        pixel) and id.
+
+    Raises:
+        ValueError: As `SyntheticFilms`.
+
+    >>> radiograph_dataset("validation", 2, preset="pa-256").column_names
+    ['prompt', 'image', 'boxes', 'labels', 'phrases', 'width', 'height', 'view', 'spacing', 'id']
+    """
+    from datasets import Dataset, Image
+
+    films = SyntheticFilms(split, n, preset, seed)
+    rows = [films[index] for index in range(n)]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return Dataset.from_dict(columns).cast_column("image", Image())
+
+
+def _row(film: Radiograph) -> dict[str, Any]:
+    return {
+        "prompt": prompt_messages(FINDINGS),
+        "image": film.image,
+        "boxes": [[float(value) for value in box] for box in film.boxes],
+        "labels": list(film.labels),
+        "phrases": list(film.phrases),
+        "width": film.image.width,
+        "height": film.image.height,
+        "view": film.view,
+        "spacing": film.spacing,
+        "id": film.id,
+    }

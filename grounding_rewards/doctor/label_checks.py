@@ -1,0 +1,213 @@
+"""Has every box one label, and every finding one name?"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from grounding_rewards.data.checks import is_blank, label_count_problems
+from grounding_rewards.data.raw_rows import FilmRow
+from grounding_rewards.doctor.case import Examiner
+from grounding_rewards.doctor.findings import Check, Example, Finding, Problem
+from grounding_rewards.labels import normalize_label, vocabulary
+
+# Free phrases are no labels: beyond this many distinct ones, near spellings are not looked for.
+_MOST_LABELS = 500
+_LEAST_LETTERS = 6
+_LEAST_SIMILAR = 0.85
+# A slip of the pen is rare beside what was meant.
+_RARER = 0.2
+# They look alike and mean the opposite, or another place.
+_OPPOSITES = (
+    ("hyper", "hypo"),
+    ("tachy", "brady"),
+    ("macro", "micro"),
+    ("intra", "extra"),
+    ("intra", "inter"),
+    ("supra", "infra"),
+    ("pre", "post"),
+    ("hemo", "pneumo"),
+    ("hydro", "pneumo"),
+    ("hemo", "hydro"),
+)
+
+_SPELLING = Check(
+    "label-spelling",
+    "Several spellings of one label",
+    "Each spelling becomes a finding of its own in prompts, in label-aware rewards and in every table.",
+    "Map them to one: `grounding_rewards.labels.normalize_label`, or a table of your own.",
+    severity="warning",
+    unit="labels",
+)
+_WORDS = Check(
+    "label-words",
+    "Several words for one finding",
+    "By the shared vocabulary these are one finding; counted apart, each is rarer than it is.",
+    "Map them to one name with `grounding_rewards.labels.normalize_label`, or reward with "
+    "`label_matching: synonyms`. If the dataset means different things by them, leave them.",
+    severity="warning",
+    unit="labels",
+)
+
+
+class LabelExaminer(Examiner):
+    """Missing and blank labels, and several labels for one finding."""
+
+    checks = (
+        Check(
+            "label-count",
+            "Labels that are not as many as the boxes",
+            "It can't be told which label belongs to which box.",
+            "Give one label for each box, in the same order.",
+            unit="films",
+        ),
+        Check(
+            "blank-label",
+            "Boxes with a blank label",
+            "The right answer then names a finding without a name.",
+            'Name the finding, or call all of them "finding" if only places are of interest.',
+            severity="warning",
+        ),
+        _SPELLING,
+        _WORDS,
+    )
+
+    def look(self, row: FilmRow) -> Iterator[Problem]:
+        if wrong := list(label_count_problems(row.columns)):
+            yield Problem("label-count", "; ".join(wrong))
+        for drawing in row.drawings:
+            for index, label in enumerate(drawing.labels or ()):
+                if is_blank(label):
+                    yield Problem("blank-label", f"{drawing.prefix}label {index} is {label!r:.40}", drawing.name)
+
+    def findings(self) -> Iterator[Finding]:
+        yield from super().findings()
+        labels = self.case.figures.labels
+        groups = label_variants(labels)
+        for check in (_SPELLING, _WORDS):
+            mine = [group for group in groups if (group.why == "words") == (check is _WORDS)]
+            if mine:
+                found = f"{len(mine)} {'group' if len(mine) == 1 else 'groups'} of labels that are probably one each."
+                listed = [", ".join(f"{label!r} × {labels[label]}" for label in group.labels) for group in mine]
+                examples = [Example("", -1, "", one) for one in listed]
+                yield check.finding(sum(len(group.labels) for group in mine), len(labels), found, examples)
+
+
+class Variants(NamedTuple):
+    """Labels that are probably one.
+
+    labels: as the dataset has them, the most frequent first.
+    counts: how often each occurs.
+    why: what tells them apart: `case, spacing or plural`, `spelling`, or `words`.
+    """
+
+    labels: tuple[str, ...]
+    counts: tuple[int, ...]
+    why: str
+
+
+def spelling_key(label: str) -> str:
+    """A label without what case, spacing, hyphens and the plural make of it.
+
+    >>> spelling_key("Lung  Opacities"), spelling_key("lung_opacity"), spelling_key("Fibrosis")
+    ('lung opacity', 'lung opacity', 'fibrosis')
+    """
+    text = unicodedata.normalize("NFKC", label).casefold()
+    words = re.sub(r"[\s_\-–/]+", " ", text).strip().split(" ")
+    return " ".join([*words[:-1], _singular(words[-1])])
+
+
+def label_variants(counts: Mapping[str, int]) -> list[Variants]:
+    """The labels of a dataset that are probably one, group by group.
+
+    Args:
+        counts: how often each label occurs.
+
+    Returns:
+        First those that differ in case, spacing or plural; then near spellings, of which one is rare; then different
+        words that the shared vocabulary knows for one finding (see :mod:`grounding_rewards.labels`).
+
+    Example:
+        >>> for group in label_variants({"Effusion": 40, "effusion": 9, "cardiomegaly": 30, "cardiomegally": 2}):
+        ...     print(group.why, group.labels)
+        case, spacing or plural ('Effusion', 'effusion')
+        spelling ('cardiomegaly', 'cardiomegally')
+    """
+    groups: dict[str, list[str]] = {}
+    for label in counts:
+        groups.setdefault(spelling_key(label), []).append(label)
+    totals = {key: sum(counts[label] for label in labels) for key, labels in groups.items()}
+    found = [_variants(labels, counts, "case, spacing or plural") for labels in groups.values() if len(labels) > 1]
+    pairs = list(_near_spellings(totals))
+    for common, rare in pairs:
+        found.append(_variants([groups[common][0], groups[rare][0]], counts, "spelling"))
+    misspelt = {rare for _, rare in pairs}
+    same: dict[str, list[str]] = {}
+    for key in groups:
+        if key not in misspelt and (name := _name_of(key)) is not None:
+            same.setdefault(name, []).append(groups[key][0])
+    found += [_variants(labels, counts, "words") for labels in same.values() if len(labels) > 1]
+    return found
+
+
+def _name_of(key: str) -> str | None:
+    """The shared name of a label that is a name or a synonym as it is; with a place or a degree it says more."""
+    label = normalize_label(key)
+    if not label.known:
+        return None
+    finding = vocabulary()[label.name]
+    return finding.name if key in map(spelling_key, (finding.name, *finding.synonyms)) else None
+
+
+def _variants(labels: list[str], counts: Mapping[str, int], why: str) -> Variants:
+    ordered = sorted(labels, key=lambda label: -counts[label])
+    return Variants(tuple(ordered), tuple(counts[label] for label in ordered), why)
+
+
+def _singular(word: str) -> str:
+    if word.endswith("ies") and len(word) > 4:
+        return word[:-3] + "y"
+    if word.endswith(("sses", "xes", "ches", "shes")):
+        return word[:-2]
+    # Words on -is, -us and -ss are no plurals.
+    if word.endswith("s") and not word.endswith(("is", "us", "ss")) and len(word) > 3:
+        return word[:-1]
+    return word
+
+
+def _near_spellings(totals: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """Pairs of a frequent and a rare label that differ in a slip."""
+    if len(totals) > _MOST_LABELS:
+        return
+    ordered = sorted(totals, key=lambda key: -totals[key])
+    for k, rare in enumerate(ordered):
+        for common in ordered[:k]:
+            if totals[rare] <= max(1, _RARER * totals[common]) < totals[common] and _is_slip(common, rare):
+                yield common, rare
+                break
+
+
+def _is_slip(common: str, rare: str) -> bool:
+    """Whether two labels differ in one word by a slip of the pen, and not in a digit, a prefix or a known meaning."""
+    first, second = common.split(" "), rare.split(" ")
+    if len(first) != len(second):
+        differing = [(common.replace(" ", ""), rare.replace(" ", ""))]
+    else:
+        differing = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
+    return len(differing) == 1 and _is_near(*differing[0]) and not _are_two_findings(common, rare)
+
+
+def _are_two_findings(common: str, rare: str) -> bool:
+    """Whether the shared vocabulary knows both; two words for one finding are no slip either."""
+    return normalize_label(common).known and normalize_label(rare).known
+
+
+def _is_near(a: str, b: str) -> bool:
+    if min(len(a), len(b)) < _LEAST_LETTERS or any(letter.isdigit() for letter in a + b):
+        return False
+    if any((a.startswith(x) and b.startswith(y)) or (a.startswith(y) and b.startswith(x)) for x, y in _OPPOSITES):
+        return False
+    return SequenceMatcher(None, a, b, autojunk=False).ratio() >= _LEAST_SIMILAR

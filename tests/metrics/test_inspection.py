@@ -1,0 +1,103 @@
+"""The figures of a log."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import grounding_rewards as gr
+from grounding_rewards.metrics.inspection import REWARDS, inspect_completions
+
+ROWS = [
+    # two boxes, one right; a stated negative on a film without findings; cut off; broken
+    ('[{"bbox_2d": [100, 100, 500, 500]}, {"bbox_2d": [700, 700, 600, 1200]}]', [[10, 10, 50, 50]]),
+    ("[]", []),
+    ('[{"bbox_2d": [100, 100, 500, 500]}, {"bbox_2d": [7', [[10, 10, 50, 50]]),
+    ('[{"bbox_2d": [1, 2, 3]}]', []),
+]
+TEXTS = [text for text, _ in ROWS]
+
+
+def rows(**columns):
+    return [{"boxes": boxes, "width": 100, "height": 100, **columns} for _, boxes in ROWS]
+
+
+def test_statuses_reasons_and_boxes_are_counted():
+    inspection = inspect_completions(TEXTS, rows(), "qwen3-vl")
+    assert inspection.statuses == {"boxes": 1, "empty": 1, "truncated": 1, "unparseable": 1}
+    assert inspection.reasons["wrong_count"] == 1
+    assert (inspection.boxes, inspection.most_boxes) == (3, 2)
+    assert (inspection.upside_down, inspection.located, inspection.off_film) == (1, 3, 1)
+    assert inspection.examples["truncated"] == [2]
+
+
+def test_rewards_are_those_of_training():
+    inspection = inspect_completions(TEXTS, rows(), "qwen3-vl")
+    columns = {"boxes": [boxes for _, boxes in ROWS], "width": [100] * 4, "height": [100] * 4}
+    for name in REWARDS:
+        expected = np.mean(gr.get_reward(name, box_format="qwen3-vl")(TEXTS, **columns))
+        assert inspection.figures[name] == pytest.approx(expected, abs=1e-12)
+    # both films with a finding have one exact match
+    assert inspection.figures["mean_iou"] == 1.0
+    assert inspection.scored == 4
+
+
+def test_every_row_may_have_its_own_format():
+    formats = ["qwen3-vl", "gemini", {"syntax": "json", "space": "norm1000"}, "qwen3-vl"]
+    mixed = [{**row, "box_format": name} for row, name in zip(rows(), formats, strict=True)]
+    inspection = inspect_completions(TEXTS, mixed)
+    assert set(inspection.space_checks) == {"qwen3-vl", "gemini", "{syntax: json, space: norm1000}"}
+    assert inspection.figures == pytest.approx(inspect_completions(TEXTS, rows(), "qwen3-vl").figures)
+
+
+def test_a_bare_log_is_read_without_figures():
+    inspection = inspect_completions(TEXTS, [{}] * 4, "qwen3-vl")
+    assert (inspection.scored, inspection.figures) == (0, {})
+    # a thousandth is on the film or not, whatever its size
+    assert (inspection.located, inspection.off_film) == (3, 1)
+    assert inspect_completions(TEXTS, [{}] * 4, "qwen2.5-vl").located == 0
+
+
+def test_sizes_may_be_given_for_all_films():
+    bare = [{"boxes": boxes} for _, boxes in ROWS]
+    unsized = inspect_completions(TEXTS, bare, "qwen3-vl")
+    assert unsized.scored == 0
+    assert "no known size" in unsized.notes[0]
+    sized = inspect_completions(TEXTS, bare, "qwen3-vl", sizes={"width": 100, "height": 100})
+    assert sized.figures == inspect_completions(TEXTS, rows(), "qwen3-vl").figures
+    assert sized.notes == ()
+
+
+def test_resized_pixels_without_the_resized_size_are_noted():
+    inspection = inspect_completions(TEXTS, rows(), "qwen2.5-vl")
+    assert inspection.notes[0].startswith("No `resized_width`")
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        ([{}], r"Expected a box format, got none for row 0\. Give --box-format"),
+        ([{"box_format": "qwen4"}], r"Expected a known name for `box_format`, got 'qwen4'"),
+        ([{"box_format": "qwen3-vl", "width": "wide"}], r"Expected a number for `width`, got 'wide' in row 0"),
+        ([{"box_format": "qwen3-vl", "boxes": [[1, 2, 3]], "width": 9, "height": 9}], r"for `boxes`, got .* in row 0"),
+    ],
+)
+def test_a_wrong_log_is_refused(log, message):
+    with pytest.raises(ValueError, match=message):
+        inspect_completions(["[]"] * len(log), log)
+
+
+def test_a_log_is_suspect_when_much_is_unparseable_or_the_space_is_wrong():
+    assert not inspect_completions(["[]"] * 9 + ["?"], [{}] * 10, "qwen3-vl").is_suspect
+    assert inspect_completions(["[]"] * 8 + ["?"] * 2, [{}] * 10, "qwen3-vl").is_suspect
+    pixels = [f'[{{"bbox_2d": [{k}, {k}, {k + 900}, {k + 1800}]}}]' for k in range(20)]
+    assert inspect_completions(pixels, [{}] * 20, "qwen3-vl").is_suspect
+
+
+def test_json_holds_figures_and_no_text():
+    inspection = inspect_completions(["secret", *TEXTS], [{}, *rows()], "qwen3-vl")
+    text = json.dumps(inspection.as_json(), allow_nan=False)
+    assert "secret" not in text
+    assert json.loads(text)["statuses"]["unparseable"] == 2
