@@ -1,4 +1,4 @@
-"""The report of an evaluation: complete in itself, bounded, honest about its choice, deaf to what a model writes."""
+"""The report of an evaluation: self-contained, bounded in size, fair in its choice of films, safe with hostile text."""
 
 from __future__ import annotations
 
