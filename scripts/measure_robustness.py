@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from grounding_rewards.evaluation.run import Films, load_model, prepare_task
-from grounding_rewards.metrics.parts import RobustnessPoint
+from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.models.robustness import CORRUPTIONS, Changes, robustness
 from grounding_rewards.report.tables import markdown_table
 

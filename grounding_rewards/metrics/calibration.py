@@ -16,14 +16,30 @@ Source: Naeini et al., Obtaining Well Calibrated Probabilities Using Bayesian Bi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.pairing import pair_film
-from grounding_rewards.metrics.parts import Calibration
+
+Array = NDArray[np.float64]
 
 _BINS = 10
+
+
+class Calibration(NamedTuple):
+    """How often boxes of a stated confidence are right.
+
+    ``confidence`` and ``precision`` are the means of each bin that has a box, ``counts`` their numbers of boxes;
+    ``error`` is the expected calibration error.
+    """
+
+    confidence: Array
+    precision: Array
+    counts: NDArray[np.int64]
+    error: float
 
 
 def calibration(films: Iterable[AnsweredFilm], *, iou_threshold: float = 0.5) -> Calibration | None:

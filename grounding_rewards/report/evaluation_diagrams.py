@@ -19,7 +19,10 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
+from grounding_rewards.metrics.calibration import Calibration
+from grounding_rewards.metrics.confusion import Confusion
+from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.tables import Row, measured_columns
 
 if TYPE_CHECKING:
@@ -489,7 +492,7 @@ def _confusion(confusion: Confusion | None) -> Diagram | None:
     if confusion is None or not np.sum(confusion.counts):
         return None
     counts = np.asarray(confusion.counts)
-    true, said = list(confusion.true), list(confusion.said)
+    true, said = list(confusion.gt), list(confusion.pred)
     rows, columns = _commonest(counts.sum(axis=1), true), _commonest(counts.sum(axis=0), said)
     counts = counts[np.ix_(rows, columns)]
 

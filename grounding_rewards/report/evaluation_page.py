@@ -27,8 +27,11 @@ from numpy.typing import NDArray
 
 from grounding_rewards.data.film_rows import small_film
 from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.calibration import Calibration
+from grounding_rewards.metrics.confusion import Confusion
+from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.pairing import pair_film
-from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
+from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_diagrams import Diagram, diagrams, robustness_rows
 from grounding_rewards.report.tables import (
     NOTHING,
