@@ -231,7 +231,7 @@ def _chosen(ranked: RankedFilms, iou_thresholds: Sequence[float] | None) -> list
 def _resampled(
     ranked: Sequence[RankedBoxes], chosen: Sequence[int], interpolation: str, units: Indices, weights: Array
 ) -> Resampled:
-    """The mean over the chosen thresholds of mAP."""
+    """mAP, averaged over the chosen thresholds."""
     value = _mean_ap(ranked, chosen, np.ones((1, len(units))), interpolation).mean(axis=0)[0]
     drawn = _mean_ap([boxes.by_group(units) for boxes in ranked], chosen, weights, interpolation)
     return Resampled(float(value), drawn.mean(axis=0))
@@ -257,7 +257,7 @@ def _mean_ap(ranked: Sequence[RankedBoxes], chosen: Sequence[int], weights: Arra
 
 
 def _in_its_films(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Array]:
-    """The same without the films that have no box of the label; most have none where there are many labels."""
+    """Boxes and weights without the films that have no box of the label, which is most where there are many labels."""
     there = ranked.references > 0
     there[ranked.film] = True
     films = np.flatnonzero(there)
@@ -282,9 +282,9 @@ def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Arra
 
 
 def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[Array, Array]]:
-    """Recall and interpolated precision at each point, ``(rows, points)``, of a block of rows of weights after another.
+    """For each block of rows of weights, recall and interpolated precision at each point, ``(rows, points)``.
 
-    Nothing where no box is right.
+    Yields nothing where no box is right.
     """
     points = curve_points(ranked, t, one_by_one=ranked.ranking == "score")
     if not len(points.ends):

@@ -29,9 +29,9 @@ from itertools import chain, compress
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from grounding_rewards.boxes import Boxes, valid_boxes
+from grounding_rewards.boxes import Boxes, box_area
 from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.labels import are_synonyms, normalize_label
 from grounding_rewards.metrics.answered_film import AnsweredFilm
@@ -52,15 +52,15 @@ COCO_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
 # Cells of the IoU arrays that are worked on at once.
 _CELLS = 1 << 20
 
-# pycocotools takes a pair at this IoU for one at IoU 1.
+# pycocotools lowers a threshold of 1 to this.
 _ALMOST_ONE = 1 - 1e-10
 
 
 class Area(NamedTuple):
     """A range of box sizes: ``of`` is `pixels`, or `film` for fractions of the film's area.
 
-    Both ends are within a range in pixels, as COCO has it; ``high`` is not within one in fractions, so that ranges
-    that meet share no box.
+    A range in pixels includes both ends, as COCO's do; one in fractions leaves out ``high``, so that ranges that meet
+    share no box.
     """
 
     low: float
@@ -120,7 +120,7 @@ class RankedBoxes:
     ranking: str = "score"
 
     def by_group(self, group: Indices) -> RankedBoxes:
-        """The same boxes with the group of each film, for instance its patient, in the place of the film.
+        """The same boxes, counted by group of films, for instance by patient, instead of by film.
 
         Args:
             group: ``(films,)`` a number from 0 for each film.
@@ -260,7 +260,7 @@ def rank_boxes(
         np.minimum(np.asarray(iou_thresholds, dtype=np.float64), _ALMOST_ONE),
         most_overlap_first=ranking == "tied",
     )
-    # COCO: a box that is matched counts if its reference box does, another one if its own size is in the range.
+    # COCO: a matched box counts if its reference box does, an unmatched one if its own size is in the range.
     hit = matched == _WANTED
     counts = hit | ((matched == _NOTHING) & own[order])
     key = {"score": stated[order], "emission": place.astype(np.float64), "tied": np.zeros(len(order))}[ranking]
@@ -328,21 +328,6 @@ def with_broken_boxes(film: AnsweredFilm) -> AnsweredFilm:
     )
 
 
-def box_areas(boxes: ArrayLike) -> Array:
-    """Areas in pixels, 0 for an invalid box.
-
-    Args:
-        boxes: ``(n, 4)`` xyxy.
-
-    Example:
-        >>> box_areas([[0, 0, 10, 20], [5, 0, 0, 5]])
-        array([200.,   0.])
-    """
-    b = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
-    with np.errstate(all="ignore"):
-        return np.where(valid_boxes(b), (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1]), 0.0)
-
-
 def states_confidences(films: Sequence[AnsweredFilm]) -> bool:
     """Whether every predicted box has a confidence, so that COCO's ranking exists.
 
@@ -358,7 +343,7 @@ _NOTHING, _WANTED, _UNWANTED = 0, 1, 2
 
 
 class _Collected(NamedTuple):
-    """The boxes of all films one after the other; an entry is a film and a label, ``film * len(labels) + label``."""
+    """The boxes of all films one after the other; an entry is a film and label, ``film * len(labels) + label``."""
 
     labels: list[str]
     pred: Boxes
@@ -387,7 +372,7 @@ def _collect(films: Sequence[AnsweredFilm], label_matching: str) -> _Collected:
     n = np.array([len(film.pred) for film in films], dtype=np.int64)
     m = np.array([len(film.gt) for film in films], dtype=np.int64)
     every = np.arange(len(films))
-    # Without a label a box belongs to no entry.
+    # A predicted box without a label belongs to no entry.
     label = np.array([number.get(name, -1) for name in pred_names], dtype=np.int64)
     kept = label >= 0
     codes = None
@@ -434,14 +419,17 @@ def _sizes(found: _Collected, film_areas: Array, area: Area | None) -> tuple[Mas
     if area is None:
         return np.ones(len(found.gt), dtype=bool), np.ones(len(found.pred), dtype=bool)
     wanted, own = (
-        area.holds(box_areas(boxes), film_areas[entry // len(found.labels)])
+        area.holds(box_area(boxes), film_areas[entry // len(found.labels)])
         for boxes, entry in ((found.gt, found.gt_entry), (found.pred, found.pred_entry))
     )
     return wanted, own
 
 
 class _Entries(NamedTuple):
-    """Films and labels: their boxes one after the other, predicted ones in the order of the ranking."""
+    """The boxes of all entries one after the other, predicted ones in the order of the ranking.
+
+    ``n``, ``m`` and ``k`` are numbers of predicted boxes, of reference boxes and, by film, of ignored regions.
+    """
 
     pred: Boxes
     n: Indices

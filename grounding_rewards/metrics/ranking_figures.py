@@ -25,7 +25,7 @@ _KINDS = {"ap": ("AP", "all boxes together, whatever their label"), "map": ("mAP
 
 
 class RankingFigures(NamedTuple):
-    """What answers allow to be measured.
+    """The figures that the answers allow.
 
     ranking: of average precision, `score` or `tied`.
     average_precisions: its kinds: `ap` or `map`, the beginning of the key, and how labels are compared.
@@ -43,7 +43,7 @@ class RankingFigures(NamedTuple):
         label_matching: str = "ignore",
         iou_thresholds: Sequence[float] = AP_THRESHOLDS,
     ) -> RankingFigures:
-        """By what the answers state, a confidence for every box, a label for any, and whether references have labels.
+        """Decide by what is there: a confidence for every predicted box, a label for any of them, reference labels.
 
         Args:
             films: answered films, of one run or of several.
@@ -163,7 +163,7 @@ class RankingFigures(NamedTuple):
 
 
 def compares_labels(films: Sequence[AnsweredFilm]) -> bool:
-    """Whether any predicted box has a label, and the reference boxes have some by which it is right or wrong.
+    """Whether any predicted box has a label, and every reference box one to compare it with.
 
     Example:
         >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 5, 5]])
