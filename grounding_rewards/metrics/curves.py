@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,4 +129,12 @@ def drawn_groups(groups: Sequence[Any] | None, films: int, resamples: int, seed:
         )
     number: dict[Any, int] = {}
     units = np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
-    return units, resampling_counts(len(number), resamples=resamples, seed=seed)
+    return units, _drawn(len(number), resamples, seed)
+
+
+# All ranked figures of an evaluation ask for the same resamplings.
+@lru_cache(maxsize=1)
+def _drawn(n: int, resamples: int, seed: int) -> Array:
+    weights = resampling_counts(n, resamples=resamples, seed=seed)
+    weights.flags.writeable = False
+    return weights
