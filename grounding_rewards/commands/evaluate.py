@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from grounding_rewards.data.answer_logs import Answers
     from grounding_rewards.metrics.answered_film import AnsweredFilm
     from grounding_rewards.metrics.evaluation import Evaluation, Measures
-    from grounding_rewards.metrics.parts import RobustnessPoint
+    from grounding_rewards.metrics.robustness import RobustnessPoint
     from grounding_rewards.rewards.grounding import GroundingReward
 
 EXAMPLES = """\

@@ -9,7 +9,7 @@ from typing import Any
 
 from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation, Group
-from grounding_rewards.metrics.parts import RobustnessPoint
+from grounding_rewards.metrics.robustness import RobustnessPoint
 
 #: What is shown of a :class:`RobustnessPoint`, by the names of its attributes.
 ROBUSTNESS_HEADINGS = {

@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.calibration import Calibration
+from grounding_rewards.metrics.confusion import Confusion
+from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.evaluation import Evaluation, Group, Measures, evaluate
-from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
+from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage
 
 NAN = float("nan")

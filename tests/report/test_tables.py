@@ -6,7 +6,7 @@ import io
 import math
 from typing import Any
 
-from grounding_rewards.metrics.parts import RobustnessPoint
+from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.render import _environment
 from grounding_rewards.report.tables import (
     Row,
