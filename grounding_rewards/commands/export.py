@@ -32,7 +32,7 @@ examples:
   grounding-rewards export runs/eval --to model-card --name my-model --out MODEL_CARD.md
 """
 
-#: Options of single formats, and the formats that take them.
+#: Options that only some formats take.
 _OPTIONS = {
     "images": ("fiftyone",),
     "image_root": ("label-studio",),
@@ -71,8 +71,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     films = read_answered(arguments.run)
     _check_new(out, out.exists() and (not out.is_dir() or any(out.iterdir())))
-    said = _WRITERS[arguments.to](films, arguments)
-    print(f"wrote {len(films)} films to {out}" if said is None else said)
+    message = _WRITERS[arguments.to](films, arguments)
+    print(f"wrote {len(films)} films to {out}" if message is None else message)
     return 0
 
 
@@ -134,7 +134,7 @@ def _check_new(out: Path, taken: bool) -> None:
 
 
 def _evaluation(run: Path, *, required: bool = False) -> Mapping[str, Any]:
-    """The content of `evaluation.json`; nothing where it need not be there."""
+    """The content of `evaluation.json`; empty where it is missing and not required."""
     path = (run if run.is_dir() else run.parent) / "evaluation.json"
     if not path.is_file() and not required:
         return {}
