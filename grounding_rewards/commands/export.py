@@ -76,18 +76,6 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _coco(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
-    write_coco(films, arguments.out)
-
-
-def _fiftyone(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
-    write_fiftyone(films, arguments.out, images=arguments.images)
-
-
-def _cvat(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
-    write_cvat(films, arguments.out)
-
-
 def _label_studio(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
     root = LOCAL_FILES if arguments.image_root is None else arguments.image_root
     write_label_studio(
@@ -111,9 +99,9 @@ def _dicom_sr(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> s
 
 
 _WRITERS: Mapping[str, Callable[[Sequence[AnsweredFilm], argparse.Namespace], str | None]] = {
-    "coco": _coco,
-    "fiftyone": _fiftyone,
-    "cvat": _cvat,
+    "coco": lambda films, arguments: write_coco(films, arguments.out),
+    "fiftyone": lambda films, arguments: write_fiftyone(films, arguments.out, images=arguments.images),
+    "cvat": lambda films, arguments: write_cvat(films, arguments.out),
     "label-studio": _label_studio,
     "dicom-sr": _dicom_sr,
 }

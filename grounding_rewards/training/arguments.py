@@ -290,8 +290,7 @@ def parse_grpo_arguments(
         args: The command line without the program's name; that of the process when left out.
 
     Raises:
-        ValueError: A key of the YAML file is unknown, or a value has the wrong type or is none of the legal
-            ones.
+        ValueError: A key of the YAML file is unknown, or a value has the wrong type or is none of the legal ones.
         OSError: The YAML file cannot be read.
     """
     description = _GRPO_DESCRIPTION.format(rewards=describe_rewards())
@@ -304,15 +303,7 @@ def parse_grpo_arguments(
 def parse_sft_arguments(
     args: Sequence[str] | None = None,
 ) -> tuple[SupervisedArguments, SupervisedConfig, ModelArguments]:
-    """Read `--config` and the options after it, which override it.
-
-    Args:
-        args: The command line without the program's name; that of the process when left out.
-
-    Raises:
-        ValueError: A key of the YAML file is unknown, or a value has the wrong type or is none of the legal ones.
-        OSError: The YAML file cannot be read.
-    """
+    """As :func:`parse_grpo_arguments`."""
     types = (SupervisedArguments, SupervisedConfig, ModelArguments)
     arguments, config, model = _parse(types, "sft", _SFT_DESCRIPTION, args)
     _check_evaluation(arguments, config)
