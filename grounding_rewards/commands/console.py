@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,6 +118,11 @@ def stage_progress() -> Iterator[Callable[[str, int, int | None], None]]:
             show()
 
         yield on_progress
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write the file of an option `--json`: indented, in UTF-8."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def add_sizes(parser: argparse._ActionsContainer, *, resized: bool = False) -> None:

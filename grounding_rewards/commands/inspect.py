@@ -10,13 +10,12 @@ resized_height and box_format.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import add_sizes, output_console, track
+from grounding_rewards.commands.console import add_sizes, output_console, track, write_json
 from grounding_rewards.data.completions import read_completions
 from grounding_rewards.metrics.inspection import Inspection, inspect_completions
 from grounding_rewards.parsing import box_format_from_option
@@ -69,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
         track=partial(track, "inspecting"),
     )
     if options.json is not None:
-        options.json.write_text(json.dumps(inspection.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(options.json, inspection.as_json())
     print_inspection(inspection, output_console(120), examples=options.examples)
     return int(options.strict and inspection.is_suspect)
 
