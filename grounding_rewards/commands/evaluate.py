@@ -1,4 +1,4 @@
-"""Evaluate a model, an adapter or a log of completions: how good, where, how surely, and how fragile.
+"""Evaluate a model, an adapter or a log of completions: how good, where, how certain, and how fragile.
 
 The model is a folder or a name on the hub, or an adapter that PEFT saved. The log is a .jsonl, .json, .csv or .parquet
 file with the completions and the `id` of each film; without --dataset its rows also have boxes, width and height.
@@ -99,7 +99,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whether a box is right only under the finding's label; mAP always is by label; default: %(default)s",
     )
     measures.add_argument(
-        "--nms", type=float, metavar="IOU", help="leave out boxes that overlap a surer one of their label by more"
+        "--nms",
+        type=float,
+        metavar="IOU",
+        help="leave out boxes that overlap a higher-scoring one of their label by more",
     )
     measures.add_argument(
         "--interpolation",

@@ -201,8 +201,8 @@ def _warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: A
     """Warn of right answers that would be cut off: they earn less, and teach the model to write less."""
     limit = args.max_completion_length
     box_format = next((one.box_format for one in rewards if isinstance(one, GroundingReward)), None)
-    unsaid = box_format is None and "box_format" not in dataset.column_names
-    if limit is None or unsaid or args.process_index > 0:
+    unknown = box_format is None and "box_format" not in dataset.column_names
+    if limit is None or unknown or args.process_index > 0:
         return
     lengths = answer_lengths(dataset, box_format, getattr(processor, "tokenizer", processor))
     if too_long := int((lengths > limit).sum()):
