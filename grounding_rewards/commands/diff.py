@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import output_console, write_json
+from grounding_rewards.commands.console import output_console
 from grounding_rewards.metrics.answered_film import read_answered
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.comparison import MAIN_FIGURE, Change, Group, RunDifference, compare_runs, format_p
@@ -88,7 +88,8 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     if options.json is not None:
-        write_json(options.json, {"a": str(options.a), "b": str(options.b), **found.as_json()})
+        content = {"a": str(options.a), "b": str(options.b), **found.as_json()}
+        options.json.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     names = {"A": str(options.a), "B": str(options.b)}
     settings = _settings_that_differ(options.a, options.b)
     if options.markdown is not None:

@@ -82,8 +82,6 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     known += [f"rewards/{reward_name(one)}/{part}" for one in rewards for part in ("mean", "std")]
     # The keys of other reward functions are not known.
     _check_best(config, known if len(names) == len(rewards) else None)
-    check_installed(config, model)
-    check_model(model, trust_remote_code=config.trust_remote_code)
     processor, train_dataset, eval_dataset = _load(arguments, config, model, start)
     trainer = GroundingGRPOTrainer(
         model=str(model.model_name_or_path),
@@ -123,8 +121,6 @@ def train_supervised(
     resolved = resolved_config(arguments, config, model)
     start = find_start(resolved, processes=config.world_size)
     _check_best(config, _OF_SFT)
-    check_installed(config, model)
-    check_model(model, trust_remote_code=config.trust_remote_code)
     processor, train_dataset, eval_dataset = _load(arguments, config, model, start)
     trainer = GroundingSFTTrainer(
         str(model.model_name_or_path),
@@ -157,7 +153,9 @@ def _load(
     model: ModelArguments,
     start: Start,
 ) -> tuple[Any, Dataset, Dataset | None]:
-    """The processor and the films of a run; prints notes about both."""
+    """Check the model, then load the processor and the films of a run; prints notes about both."""
+    check_installed(config, model)
+    check_model(model, trust_remote_code=config.trust_remote_code)
     processor = load_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
     with config.main_process_first(desc="loading films"):
