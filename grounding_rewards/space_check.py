@@ -15,7 +15,7 @@ Two kinds of evidence, both over many films and never over one:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -23,18 +23,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import (
+    ORDERS,
     PIXEL,
     RESIZED_PIXEL,
     SPACES,
     Boxes,
     as_box_array,
-    cxcywh_to_xyxy,
     frame_to_pixel,
+    from_xyxy,
     space_frame,
+    to_xyxy,
     valid_boxes,
-    xywh_to_xyxy,
-    xyxy_to_cxcywh,
-    xyxy_to_xywh,
 )
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BoxFormat, RawBoxes, get_box_format, list_box_formats
@@ -74,44 +73,6 @@ _SAME_REACH = 0.8
 _USUAL_SIDE = 1000.0
 
 _IN_PIXELS = ("original", "resized")
-
-# The most common first: named where several fit equally well.
-_COMMON_SPACES = (
-    "norm1000",
-    "pixel",
-    "resized_pixel",
-    "norm1",
-    "norm100",
-    "norm999",
-    "pad1",
-    "bin1024",
-    "bin1000",
-    "pad999",
-    "crop100",
-    "squash840",
-)
-
-
-def _same(boxes: Boxes) -> Boxes:
-    return boxes
-
-
-def _swap_axes(boxes: Boxes) -> Boxes:
-    return boxes[..., [1, 0, 3, 2]]
-
-
-_TO_XYXY: dict[str, Callable[[Boxes], Boxes]] = {
-    "xyxy": _same,
-    "yxyx": _swap_axes,
-    "xywh": xywh_to_xyxy,
-    "cxcywh": cxcywh_to_xyxy,
-}
-_FROM_XYXY: dict[str, Callable[[Boxes], Boxes]] = {
-    "xyxy": _same,
-    "yxyx": _swap_axes,
-    "xywh": xyxy_to_xywh,
-    "cxcywh": xyxy_to_cxcywh,
-}
 
 
 class SpaceWarning(UserWarning):
@@ -375,7 +336,7 @@ class _Sample:
             frames = {"original", "film", "padded", "cropped"}
         else:
             frames = {"original", "film", "padded", "cropped", "resized"}
-        return [name for name in _COMMON_SPACES if SPACES[name].frame in frames]
+        return [name for name in SPACES if SPACES[name].frame in frames]
 
     def read(self, reading: Reading) -> Boxes:
         """The boxes in parts of the film; in pixels where only they are meant and the film's size is unknown."""
@@ -383,7 +344,7 @@ class _Sample:
         # As in scoring, a film whose resized size is not known is taken to reach the model as it is.
         space = SPACES[reading.space] if self.resized_known or reading.space != RESIZED_PIXEL.name else PIXEL
         frame = space_frame(space, width, height, *self.sizes[2:])
-        pixels = frame_to_pixel(_TO_XYXY[reading.order](self.written), frame)
+        pixels = frame_to_pixel(to_xyxy(self.written, reading.order), frame)
         return pixels / _corner(self.sizes) if self.sizes_known else pixels
 
     def mean_iou(self, boxes: Boxes, gt: Boxes) -> Array:
@@ -404,7 +365,7 @@ class _Sample:
 
 def _answer(raw: RawBoxes, fmt: BoxFormat, gt: Boxes, sizes: Array, film: Any) -> _Answer:
     xyxy = np.array(raw.coords[: 4 * _MOST_BOXES], dtype=np.float64).reshape(-1, 4)
-    return _Answer(_FROM_XYXY[fmt.order](xyxy), gt[:_MOST_BOXES], sizes, film)
+    return _Answer(from_xyxy(xyxy, fmt.order), gt[:_MOST_BOXES], sizes, film)
 
 
 def _film_key(gt: Boxes, sizes: Array) -> tuple[bytes, bytes]:
@@ -551,7 +512,7 @@ def _centre_and_size(boxes: Boxes) -> tuple[Array, Array]:
 
 def _alternatives(sample: _Sample, declared: Reading) -> list[Reading]:
     """All other readings, the most common space first."""
-    readings = [Reading(space, order) for space in sample.spaces() for order in _TO_XYXY]
+    readings = [Reading(space, order) for space in sample.spaces() for order in ORDERS]
     return [reading for reading in readings if reading != declared]
 
 

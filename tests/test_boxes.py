@@ -59,9 +59,9 @@ def test_validity(box, valid):
 
 def test_conversions_are_inverse():
     boxes = random_boxes(np.random.default_rng(0), 50)
-    np.testing.assert_allclose(bx.xywh_to_xyxy(bx.xyxy_to_xywh(boxes)), boxes, rtol=1e-14)
-    np.testing.assert_allclose(bx.cxcywh_to_xyxy(bx.xyxy_to_cxcywh(boxes)), boxes, rtol=1e-13)
-    assert bx.xyxy_to_xywh(np.zeros((0, 4))).shape == (0, 4)
+    np.testing.assert_allclose(bx.to_xyxy(bx.from_xyxy(boxes, "xywh"), "xywh"), boxes, rtol=1e-14)
+    np.testing.assert_allclose(bx.to_xyxy(bx.from_xyxy(boxes, "cxcywh"), "cxcywh"), boxes, rtol=1e-13)
+    assert bx.from_xyxy(np.zeros((0, 4)), "xywh").shape == (0, 4)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.boxes import Boxes, cxcywh_to_xyxy, valid_boxes, xywh_to_xyxy
+from grounding_rewards.boxes import Boxes, from_xyxy, to_xyxy, valid_boxes
 
 #: Of the film's longer side: what rounding may put outside.
 EDGE = 1e-6
@@ -41,15 +41,6 @@ _LOOK = "Look at the films; if the findings lie elsewhere, find out on which siz
 _REACHES = np.linspace(0, 20, 201)
 
 
-def _doubled(boxes: Boxes) -> Boxes:
-    """Undo the conversion from xywh of boxes that were xyxy already."""
-    return np.concatenate([boxes[..., :2], boxes[..., 2:] - boxes[..., :2]], axis=-1)
-
-
-def _swapped_axes(boxes: Boxes) -> Boxes:
-    return boxes[..., [1, 0, 3, 2]]
-
-
 class OtherOrder(NamedTuple):
     """Another meaning of the four numbers; `fix` is what to do with them."""
 
@@ -62,22 +53,22 @@ class OtherOrder(NamedTuple):
 OTHER_ORDERS = (
     OtherOrder(
         "x, y, width, height",
-        xywh_to_xyxy,
+        lambda boxes: to_xyxy(boxes, "xywh"),
         "Convert once, where the annotations are read: boxes = [[x, y, x + w, y + h] for x, y, w, h in boxes].",
     ),
     OtherOrder(
         "x1, y1, x1 + x2, y1 + y2 (corners that were converted from x, y, width, height although they were none)",
-        _doubled,
+        lambda boxes: from_xyxy(boxes, "xywh"),
         "Leave out the conversion from x, y, width, height: the boxes were corners before it.",
     ),
     OtherOrder(
         "centre x, centre y, width, height",
-        cxcywh_to_xyxy,
+        lambda boxes: to_xyxy(boxes, "cxcywh"),
         "Convert once: boxes = [[x - w/2, y - h/2, x + w/2, y + h/2] for x, y, w, h in boxes].",
     ),
     OtherOrder(
         "y1, x1, y2, x2 (or width and height of the films are exchanged)",
-        _swapped_axes,
+        lambda boxes: to_xyxy(boxes, "yxyx"),
         "Exchange the axes: boxes = [[x1, y1, x2, y2] for y1, x1, y2, x2 in boxes]; if the image's own size disagrees "
         "with width and height, exchange those instead.",
     ),
