@@ -20,6 +20,40 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+__all__ = [
+    "BIN1000",
+    "BIN1024",
+    "CROP100",
+    "NORM1",
+    "NORM100",
+    "NORM999",
+    "NORM1000",
+    "ORDERS",
+    "PAD1",
+    "PAD999",
+    "PIXEL",
+    "RESIZED_PIXEL",
+    "SPACES",
+    "SQUASH840",
+    "Boxes",
+    "CoordinateSpace",
+    "Frame",
+    "Order",
+    "as_box_array",
+    "box_area",
+    "frame_to_pixel",
+    "from_pixel",
+    "from_xyxy",
+    "get_space",
+    "norm1_to_patch_index",
+    "patch_index_to_norm1",
+    "pixel_to_frame",
+    "space_frame",
+    "to_pixel",
+    "to_xyxy",
+    "valid_boxes",
+]
+
 Boxes = NDArray[np.float64]
 
 

@@ -21,6 +21,17 @@ from grounding_rewards.boxes import space_frame, valid_boxes
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.space_check import film_sizes
 
+__all__ = [
+    "References",
+    "column_of",
+    "frames_of_rows",
+    "ignore_regions",
+    "image_sizes",
+    "known_sizes",
+    "read_references",
+    "with_ground_truth",
+]
+
 _SIZES = ("width", "height", "resized_width", "resized_height")
 
 
@@ -107,6 +118,14 @@ class References:
 
 
 def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> References:
+    """The reference boxes of n completions, with their labels where these play a part.
+
+    Raises:
+        ValueError: a column is missing or has another length, or holds something that is no valid box or no label.
+
+    >>> read_references({"boxes": [[[1, 2, 3, 4]], []]}, 2, labelled=False).boxes.counts
+    array([1, 0])
+    """
     by_reader = column_of(columns, "reader_boxes", n)
     rows = column_of(columns, "boxes", n)
     if by_reader is None:
@@ -131,11 +150,7 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
 def _references_of_readers(
     columns: Mapping[str, Any], by_reader: Sequence[Any], rows: Sequence[Any] | None, labelled: bool
 ) -> References:
-    """One entry for each reader of a row, and one for a row without readers.
-
-    >>> read_references({"boxes": [[[1, 2, 3, 4]], []]}, 2, labelled=False).boxes.counts
-    array([1, 0])
-    """
+    """One entry for each reader of a row, and one for a row without readers."""
     n = len(by_reader)
     labels_by_reader = column_of(columns, "reader_labels", n) if labelled else None
     labels = column_of(columns, "labels", n) if labelled else None
@@ -181,6 +196,14 @@ def _references_of_readers(
 
 
 def ignore_regions(columns: Mapping[str, Any], n: int) -> BoxBatch | None:
+    """The regions of the column ``ignore_boxes``, None without it; a row that has none may hold None.
+
+    Raises:
+        ValueError: the column has another length, or holds something that is no valid box.
+
+    >>> ignore_regions({"ignore_boxes": [[[1, 2, 3, 4]], None]}, 2).flat
+    array([[1., 2., 3., 4.]])
+    """
     rows = column_of(columns, "ignore_boxes", n)
     return (
         None if rows is None else _box_rows([() if row is None else row for row in rows], lambda k: ("ignore_boxes", k))
@@ -192,11 +215,7 @@ _Place = Callable[[int], tuple[str, int]]
 
 
 def _reference_labels(rows: Sequence[Any], boxes: BoxBatch, place: _Place) -> list[str]:
-    """All labels, one per box; refused where there is not one for every box.
-
-    >>> ignore_regions({"ignore_boxes": [[[1, 2, 3, 4]]]}, 1).flat
-    array([[1., 2., 3., 4.]])
-    """
+    """All labels, one per box; refused where there is not one for every box."""
     for k, (row, count) in enumerate(zip(rows, boxes.counts, strict=True)):
         good = not isinstance(row, str) and hasattr(row, "__len__") and len(row) == count
         if not good or not all(isinstance(label, str) and label.strip() for label in row):
@@ -244,6 +263,14 @@ def _bad_boxes(rows: Sequence[Any], place: _Place) -> str:
 
 
 def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | None:
+    """A column with one entry per completion; None where it is missing or holds nothing but None.
+
+    Raises:
+        ValueError: it has another length.
+
+    >>> column_of({"width": [640]}, "width", 1), column_of({}, "width", 1)
+    ([640], None)
+    """
     values = columns.get(name)
     if values is None:
         return None
@@ -260,8 +287,8 @@ def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | 
 def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
     """Unpack the column ``ground_truth``, for trainers that hand over one string a row.
 
-    >>> column_of({"width": [640]}, "width", 1), column_of({}, "width", 1)
-    ([640], None)
+    Raises:
+        ValueError: an entry is no JSON object with `boxes`.
 
     >>> with_ground_truth({"ground_truth": ['{"boxes": [], "width": 640}']}, 1)["width"]
     [640]

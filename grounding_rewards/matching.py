@@ -16,9 +16,19 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.legal import SHARE, check_number, check_word
 
-Array = NDArray[np.float64]
+__all__ = [
+    "MATCHERS",
+    "Indices",
+    "Pairs",
+    "greedy_match",
+    "hungarian_match",
+    "match_batch",
+    "thresholded_hungarian_match",
+]
+
 Indices = NDArray[np.int64]
 Pairs = list[tuple[int, int]]
 

@@ -15,10 +15,19 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array, valid_boxes
 from grounding_rewards.legal import SHARE, check_number
 
-Array = NDArray[np.float64]
+__all__ = [
+    "nms",
+    "pairwise_ciou",
+    "pairwise_diou",
+    "pairwise_giou",
+    "pairwise_ioa",
+    "pairwise_iou",
+]
+
 
 # Below this product of areas float64 loses bits; such pairs are measured in units of their own size instead.
 _SMALLEST_AREA = 1e-290

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import (
     ORDERS,
     PIXEL,
@@ -38,7 +39,15 @@ from grounding_rewards.boxes import (
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BoxFormat, RawBoxes, get_box_format, list_box_formats
 
-Array = NDArray[np.float64]
+__all__ = [
+    "Reading",
+    "SpaceCheck",
+    "SpaceWarning",
+    "SpaceWatcher",
+    "check_space",
+    "film_sizes",
+]
+
 
 # Fewer say nothing about a model, and some only what is plain on every one of them.
 _FEWEST_FILMS, _SOME_FILMS = 4, 10

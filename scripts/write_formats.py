@@ -73,12 +73,12 @@ What a family's tokens cannot say is refused: `paligemma` in pixels, `kosmos-2` 
 
 ## Held to the format
 
-`gr.regex(box_format, max_boxes, labels=...)` is the format as a regular expression, for constrained decoding: a model
-that was never trained to point answers in the format from the first step on.
+`gr.box_format_regex(box_format, max_boxes, labels=...)` is the format as a regular expression, for constrained
+decoding: a model that was never trained to point answers in the format from the first step on.
 
 ```python
 >>> import re
->>> pattern = gr.regex("answer-list", max_boxes=2)
+>>> pattern = gr.box_format_regex("answer-list", max_boxes=2)
 >>> bool(re.fullmatch(pattern, "<answer>[0.100, 0.200, 0.300, 0.400]</answer>"))
 True
 >>> bool(re.fullmatch(pattern, "<answer>I am not sure.</answer>"))

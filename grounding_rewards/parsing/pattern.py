@@ -20,7 +20,7 @@ _SPLIT = "\0"
 _SPECIAL = str.maketrans({**{char: f"\\{char}" for char in r"\.^$*+?{}[]|()"}, "\n": r"\n", "\t": r"\t"})
 
 
-def regex(
+def box_format_regex(
     box_format: str | Mapping[str, Any] | BoxFormat, max_boxes: int = 10, *, labels: Sequence[str] | None = None
 ) -> str:
     """The answers that a model of this format may give, as a regular expression.
@@ -39,7 +39,7 @@ def regex(
         ValueError: an unknown format, `max_boxes` out of range, or labels that are no list of words.
 
     >>> import re
-    >>> pattern = regex("qwen2-vl", 2, labels=["mass", "nodule"])
+    >>> pattern = box_format_regex("qwen2-vl", 2, labels=["mass", "nodule"])
     >>> re.fullmatch(pattern, "<|object_ref_start|>mass<|object_ref_end|><|box_start|>(1,2),(30,40)<|box_end|>") is None
     False
     >>> re.fullmatch(pattern, "None") is None, re.fullmatch(pattern, "(1,2),(3000,4)") is None

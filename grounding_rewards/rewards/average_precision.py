@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from grounding_rewards.arithmetic import ratio, row_sums
+from grounding_rewards.arithmetic import Array, ratio, row_sums
 from grounding_rewards.legal import check_word
-from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch
+from grounding_rewards.rewards.base import BoxReward, MatchedBatch
 from grounding_rewards.rewards.f_beta import f_beta_score
 
 RANKINGS = ("emission", "score", "iou", "tied")

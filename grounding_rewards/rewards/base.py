@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.arithmetic import ratio, row_sums
+from grounding_rewards.arithmetic import Array, ratio, row_sums
 from grounding_rewards.box_batch import BoxBatch, pad
 from grounding_rewards.boxes import Boxes
 from grounding_rewards.legal import SHARE, SOME_SHARE, Interval, check_number, check_word
 from grounding_rewards.matching import MATCHERS, match_batch
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
-
-Array = NDArray[np.float64]
 
 # Cells of the IoU array that are worked on at once: 2 MB of float64, so that the temporaries stay in cache.
 _CELLS = 1 << 18
