@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from numbers import Real
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -45,9 +46,11 @@ __all__ = [
     "from_pixel",
     "from_xyxy",
     "get_space",
+    "is_box",
     "norm1_to_patch_index",
     "patch_index_to_norm1",
     "pixel_to_frame",
+    "reference_defect",
     "space_frame",
     "to_pixel",
     "to_xyxy",
@@ -125,6 +128,57 @@ def box_area(boxes: Boxes) -> NDArray[np.float64]:
     with np.errstate(all="ignore"):
         area = (boxes[..., 2] - boxes[..., 0]) * (boxes[..., 3] - boxes[..., 1])
     return np.where(valid_boxes(boxes), area, 0.0)
+
+
+#: What rounding may put outside the film, as a part of its longer side.
+_EDGE = 1e-6
+
+
+def is_box(box: object) -> bool:
+    """Whether this is a sequence of four finite numbers.
+
+    Example:
+        >>> is_box([1, 2, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, float("nan")])
+        (True, False, False)
+    """
+    return (
+        isinstance(box, Sequence)
+        and len(box) == 4
+        and all(isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) for value in box)
+    )
+
+
+def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str | None:
+    """What keeps a box from being a reference box, or None: :func:`valid_boxes` for one box, and the film's edges.
+
+    Args:
+        box: what a dataset gives for a box.
+        size: width and height of the film in pixels; None leaves the edges aside.
+
+    Returns:
+        ``"not-finite"``, also for what is not four numbers, ``"swapped-corners"``, ``"no-area"``, ``"off-film"`` (no
+        part of it is on the film), ``"partly-off-film"``, or None.
+
+    Example:
+        >>> [reference_defect(box, (100, 200)) for box in ([0, 0, 100, 200], [9, 9, 4, 12], [90, 10, 110, 20])]
+        [None, 'swapped-corners', 'partly-off-film']
+    """
+    if not is_box(box):
+        return "not-finite"
+    x1, y1, x2, y2 = box
+    if x1 > x2 or y1 > y2:
+        return "swapped-corners"
+    if x1 == x2 or y1 == y2:
+        return "no-area"
+    if size is None:
+        return None
+    width, height = size
+    slack = _EDGE * max(size)
+    if x1 >= width or y1 >= height or x2 <= 0 or y2 <= 0:
+        return "off-film"
+    if x1 < -slack or y1 < -slack or x2 > width + slack or y2 > height + slack:
+        return "partly-off-film"
+    return None
 
 
 class Order(NamedTuple):

@@ -330,3 +330,8 @@ def test_unknown_space_lists_the_known_ones(name):
     with pytest.raises(ValueError, match="for `space`") as error:
         bx.get_space(name)
     assert all(known in str(error.value) for known in bx.SPACES)
+
+
+@given(st.lists(st.one_of(st.floats(-1e300, 1e300), st.just(np.nan), st.just(np.inf)), min_size=4, max_size=4))
+def test_one_box_and_an_array_are_judged_alike(box):
+    assert (bx.reference_defect(box) is None) == bool(bx.valid_boxes(np.array([box]))[0])

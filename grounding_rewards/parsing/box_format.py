@@ -16,7 +16,7 @@ BOX_KEYS = ("bbox_2d", "box_2d", "bbox", "box", "bounding_box", "position", "bbo
 
 
 class Layout(NamedTuple):
-    """How the family lays out an answer, in templates: `format_boxes` fills them, `box_format_regex` makes a pattern of them.
+    """How the family lays out an answer: templates for `format_boxes`, of which `box_format_regex` makes a pattern.
 
     box: one box; `{0}` … `{3}` are its numbers in the order of the text.
     item: boxes with their label; `{label}` and `{boxes}`.

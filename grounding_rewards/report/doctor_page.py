@@ -16,7 +16,8 @@ from importlib.resources import files
 
 import numpy as np
 
-from grounding_rewards.doctor.box_defects import box_defect, is_box
+from grounding_rewards.boxes import is_box
+from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.checks import CHECKS, LEAST_SIDE, SEVERITIES
 from grounding_rewards.doctor.examine import (
     AREA_EDGES,
