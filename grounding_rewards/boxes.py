@@ -108,7 +108,7 @@ def valid_boxes(boxes: Boxes) -> NDArray[np.bool_]:
     with np.errstate(all="ignore"):
         width = boxes[..., 2] - boxes[..., 0]
         height = boxes[..., 3] - boxes[..., 1]
-        # An infinite corner gives an infinite or NaN side, so the sides answer for the corners too.
+        # An infinite corner makes a side infinite or NaN, so checking the sides is enough.
         return (width > 0) & (height > 0) & np.isfinite(width) & np.isfinite(height)
 
 
@@ -493,7 +493,7 @@ def patch_index_to_norm1(upper_left: int, lower_right: int, patches: int = 32) -
     """
     top, left = divmod(upper_left, patches)
     bottom, right = divmod(lower_right, patches)
-    # No float holds just any integer
+    # Clamp first: a float cannot hold every integer.
     top, bottom = min(top, patches), min(bottom, patches)
     margin = 0.0 if top == bottom or left == right else 0.5
     return (

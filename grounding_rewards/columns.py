@@ -1,7 +1,7 @@
 """What the columns of a dataset say of each completion: its reference boxes, labels, ignored regions and film sizes.
 
-The columns come from whoever prepared the dataset, so everything here is strict: what is missing, of another length, or
-no box and no size is an error that names the row.
+The columns come from the author of the dataset, so everything here is strict: a missing column, a wrong length, a bad
+box or size is an error that names the row.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def frames_of_rows(formats: Sequence[BoxFormat], columns: Mapping[str, Any], n: 
     sizes = {} if all(space.frame == "original" for space in spaces) else image_sizes(columns, n)
     for space in {id(space): space for space in spaces}.values():
         mine = np.array([other is space for other in spaces], dtype=bool)
-        # 1 in the rows of other spaces, so that only this space's own rows are judged
+        # 1 in the rows of other spaces, so that only the sizes of this space's rows are checked
         own = {side: np.where(mine, values, 1.0) for side, values in sizes.items()}
         for part, of_space in zip(frames, space_frame(space, **own), strict=True):
             part[mine] = np.broadcast_to(of_space, (n, 4))[mine]
@@ -210,7 +210,7 @@ def ignore_regions(columns: Mapping[str, Any], n: int) -> BoxBatch | None:
     )
 
 
-#: The column in which the k-th list stands, and its row: for what is said of a wrong one.
+#: The column and the row of the k-th list, for error messages.
 _Place = Callable[[int], tuple[str, int]]
 
 
@@ -280,7 +280,7 @@ def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | 
             f"Expected one entry per completion ({n}) for column `{name}`, got {got}. "
             "Repeat the row once per completion, as GRPOTrainer does."
         )
-    # TRL fills a column that only other rows have with None.
+    # TRL fills a column with None where only other rows have it.
     return None if n and all(value is None for value in values) else values
 
 

@@ -49,13 +49,13 @@ __all__ = [
 ]
 
 
-# Fewer say nothing about a model, and some only what is plain on every one of them.
+# Below the first, nothing is concluded; below the second, only what is plain on every single film.
 _FEWEST_FILMS, _SOME_FILMS = 4, 10
 _FEWEST_DISTINCT = 5
-# Enough to see any mix-up; more would only cost time.
+# Enough to see any mix-up; more only costs time.
 _MOST_FILMS = 256
 _MOST_ANSWERS_PER_FILM = 4
-# Completions with boxes after which watching ends: a small dataset never shows that many films.
+# Watching also ends after this many completions with boxes, as a small dataset never has that many films.
 _MOST_WATCHED = 4096
 _MOST_BOXES = 16
 
@@ -339,7 +339,7 @@ class _Sample:
     def spaces(self) -> list[str]:
         """The spaces in which these boxes can be read with the sizes that are known."""
         if not self.sizes_known:
-            # Without the film's size its parts still tell what fits, and only pixels can be compared with pixels.
+            # Without the film's size, references can only be compared in pixels; else parts of the film show what fits.
             frames = {"original"} if self.gt.shape[1] else {"original", "film"}
         elif not self.resized_known:
             frames = {"original", "film", "padded", "cropped"}
@@ -350,7 +350,7 @@ class _Sample:
     def read(self, reading: Reading) -> Boxes:
         """The boxes in parts of the film; in pixels where only they are meant and the film's size is unknown."""
         width, height = self.sizes[:2] if self.sizes_known else np.ones((2, 1, 1))
-        # As in scoring, a film whose resized size is not known is taken to reach the model as it is.
+        # As in scoring, a film of unknown resized size is assumed to reach the model unresized.
         space = SPACES[reading.space] if self.resized_known or reading.space != RESIZED_PIXEL.name else PIXEL
         frame = space_frame(space, width, height, *self.sizes[2:])
         pixels = frame_to_pixel(to_xyxy(self.written, reading.order), frame)
@@ -365,7 +365,7 @@ class _Sample:
 
     def control_iou(self, boxes: Boxes) -> Array:
         """As `mean_iou`, with the reference boxes of other films."""
-        # One answer of each film stands for the film: its reference boxes are the same in all.
+        # One answer represents its film: all answers of a film have the same reference boxes.
         first = np.unique(self.film, return_index=True)[1]
         controls = min(_CONTROLS, self.films - 1)
         others = [first[(self.film + k) % self.films] for k in range(1, controls + 1)]
@@ -378,7 +378,7 @@ def _answer(raw: RawBoxes, fmt: BoxFormat, gt: Boxes, sizes: Array, film: Any) -
 
 
 def _film_key(gt: Boxes, sizes: Array) -> tuple[bytes, bytes]:
-    """Stands for a film: all samples of one prompt have the same references, and are one piece of evidence."""
+    """Identifies a film: all samples of one prompt have the same references and count as one piece of evidence."""
     return gt.tobytes(), sizes.tobytes()
 
 
@@ -547,7 +547,7 @@ def _fit_on_films(sample: _Sample, declared: Reading) -> tuple[Reading | None, s
     reaches = {}
     for reading in _alternatives(sample, declared):
         share, other_reach = _fit(sample, reading, _MARGIN)
-        # A square around or inside the film is too much like the film to be told from it without references.
+        # Without references a square around or inside the film cannot be told from the film itself.
         plain = SPACES[reading.space].frame not in ("padded", "cropped")
         if plain and share >= _LEAST_FITTING and other_reach >= _LEAST_REACH:
             reaches[reading] = other_reach

@@ -1,4 +1,4 @@
-"""A box format as a regular expression, for decoding that is held to it."""
+"""A box format as a regular expression, for constrained decoding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from grounding_rewards.parsing.results import MAX_BOXES
 _ANY_LABEL = "[A-Za-z][A-Za-z '/-]{0,39}"
 #: No film has sides of more pixels.
 _LARGEST_PIXEL = 99_999
-#: Stands in a pattern for the boxes of an item until the pattern is cut there.
+#: Placeholder in a pattern for the boxes of an item; the pattern is split there.
 _SPLIT = "\0"
 _SPECIAL = str.maketrans({**{char: f"\\{char}" for char in r"\.^$*+?{}[]|()"}, "\n": r"\n", "\t": r"\t"})
 
@@ -61,16 +61,12 @@ def box_format_regex(
         written = [json.dumps(one, ensure_ascii=False)[1:-1] if fmt.syntax.keyed else one for one in labels]
         label = f"(?:{'|'.join(map(_escape, written))})"
     items = [_items(layout.item, label, fmt, max_boxes)]
-    # Coordinate tokens that nothing separates may be a quadrilateral.
+    # Without a separator two boxes of coordinate tokens read as a quadrilateral.
     separated = layout.bare_item + layout.between_items != "{boxes}"
     if labels is None and layout.bare_item != layout.item and separated:
         items.append(_items(layout.bare_item, "", fmt, max_boxes))
     answer = _fill(layout.answer, {"items": lambda _: items[0] if len(items) == 1 else f"(?:{'|'.join(items)})"})
     return f"(?:{answer}|{_escape(layout.negative)})" if layout.negative else f"(?:{answer})?"
-
-
-def _is_label(label: object) -> bool:
-    return isinstance(label, str) and label.strip() != ""
 
 
 def _items(item: str, label: str, fmt: BoxFormat, count: int) -> str:
@@ -82,7 +78,7 @@ def _items(item: str, label: str, fmt: BoxFormat, count: int) -> str:
     box = _fill(layout.box, {str(index): lambda spec: _number(fmt, spec) for index in range(4)})
     steps = [after + _escape(layout.between_items) + before]
     if layout.between_boxes is not None:
-        # Without a label there is nothing to begin a new item for.
+        # Without a label there is no reason to begin a new item.
         steps = [_escape(layout.between_boxes), *(steps if "{label}" in item else [])]
     more = f"(?:(?:{'|'.join(steps)}){box}){{0,{count - 1}}}" if count > 1 else ""
     return f"{before}{box}{more}{after}"

@@ -91,7 +91,7 @@ class AveragePrecisionReward(BoxReward):
         b, n = pred.shape
         counts = np.ones((b, n), dtype=bool) if batch.ignored is None else ~batch.ignored
         labelled = counts & ~np.isnan(pred)
-        # One number for each label of each completion; the last of a completion stands for boxes without a label.
+        # One number per label and completion; the last number of a completion stands for boxes without a label.
         stride = int(max(np.nanmax(gt), np.nanmax(pred, initial=0.0))) + 2
         first = np.arange(b)[:, None] * stride
         named_gt, m = np.unique((first + gt)[~np.isnan(gt)].astype(np.int64), return_counts=True)
@@ -112,7 +112,7 @@ class AveragePrecisionReward(BoxReward):
 
 
 def _order(batch: MatchedBatch, ranking: str) -> np.ndarray | None:
-    """The predictions, (b, n), from the surest on; None where they stand in that order."""
+    """The predictions, (b, n), ranked highest first; None where they are in that order already."""
     if ranking in ("emission", "tied"):
         return None
     keys = batch.best_iou if ranking == "iou" else batch.scores
@@ -126,7 +126,7 @@ def _in_order(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
 def _average_precision(hit: np.ndarray, m: np.ndarray, interpolation: str, counted: np.ndarray | None = None) -> Array:
     """AP of (b, n) hits in ranked order, of the predictions that count.
 
-    Padding at the end only lowers precision at a recall already reached.
+    Padding at the end does no harm: it only lowers precision at a recall that is already reached.
     """
     found = hit.cumsum(axis=1)
     # P_k = Σ_{i ≤ k} hit_i / k,  R_k = Σ_{i ≤ k} hit_i / m
@@ -140,6 +140,6 @@ def _average_precision(hit: np.ndarray, m: np.ndarray, interpolation: str, count
         return ratio(row_sums(envelope * hit), m)
     levels = np.linspace(0.0, 1.0, int(interpolation))
     reached = np.searchsorted(levels, recall, side="right")
-    # Recall level 0 is reached by the first prediction, where the envelope is that of the first hit.
+    # The first prediction reaches recall level 0, where the envelope equals that of the first hit.
     newly = np.diff(reached, axis=1, prepend=0)
     return row_sums(envelope * newly) / len(levels)

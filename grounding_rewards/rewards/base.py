@@ -18,7 +18,7 @@ from grounding_rewards.matching import MATCHERS, match_batch
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
 
-# Cells of the IoU array that are worked on at once: 2 MB of float64, so that the temporaries stay in cache.
+# Cells of the IoU array per chunk: 2 MB of float64, so that temporaries stay in cache.
 _CELLS = 1 << 18
 
 
@@ -364,7 +364,7 @@ class BoxReward(ABC):
         if self.label_matching == "ignore":
             return None
         if labels is None:
-            # says what is missing
+            # raises, and says what is missing
             return self.label_codes(None, None)
         for argument, codes, boxes in (("pred_labels", labels.pred, pred.flat), ("gt_labels", labels.gt, gt.flat)):
             if len(codes) != len(boxes):
@@ -433,7 +433,7 @@ class BoxReward(ABC):
 def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
     """Cut the completions that have both kinds of boxes into groups that are small when padded.
 
-    Sorted by the number of predictions, so that one endless completion does not make the others pay.
+    Sorted by the number of predictions, so that one very long completion does not pad the others.
     """
     rows = np.flatnonzero((n > 0) & (m > 0))
     rows = rows[np.argsort(n[rows], kind="stable")]
