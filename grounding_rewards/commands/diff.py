@@ -14,6 +14,7 @@ from grounding_rewards.metrics.answered_film import read_answered
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.comparison import MAIN_FIGURE, Change, Group, RunDifference, compare_runs, format_p
 from grounding_rewards.metrics.estimates import NOTHING, format_interval, format_value
+from grounding_rewards.metrics.sizes import SIZES
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 
@@ -62,10 +63,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "default: %(default)s",
     )
     parser.add_argument(
-        "--labels",
+        "--label-matching",
         choices=LABEL_MATCHING,
         default="ignore",
         help="whether a box is right only under the finding's label, as for `evaluate`; default: %(default)s",
+    )
+    parser.add_argument(
+        "--sizes",
+        choices=SIZES,
+        default="film",
+        help="sizes of reference boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
     )
     parser.add_argument(
         "--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap; default: %(default)s"
@@ -90,7 +97,8 @@ def run(options: argparse.Namespace) -> int:
     found = compare_runs(
         read_answered(options.a),
         read_answered(options.b),
-        labels=options.labels,
+        label_matching=options.label_matching,
+        sizes=options.sizes,
         main=options.figure,
         resamples=options.resamples,
         seed=options.seed,

@@ -47,8 +47,8 @@ _EXAMPLES = """\
 examples:
   grounding-rewards evaluate --model runs/r4/checkpoint --dataset data/vindr --split test --out runs/r4/evaluation
   grounding-rewards evaluate --completions log.jsonl --dataset data/vindr --box-format qwen3-vl --out evaluation
-  grounding-rewards evaluate --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --labels synonyms --samples 8 \\
-      --robustness corruptions pgd --out runs/base
+  grounding-rewards evaluate --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --samples 8 \\
+      --label-matching synonyms --robustness corruptions pgd --out runs/base
   accelerate launch -m grounding_rewards.cli evaluate --model runs/r4/checkpoint --dataset data/vindr --out evaluation
 """
 
@@ -94,13 +94,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measures.add_argument("--reward", default="R4", help="that films are ranked by; default: %(default)s")
     measures.add_argument("--reward-kwargs", metavar="JSON", help="""its parameters, such as '{"beta": 1.0}'""")
     measures.add_argument(
-        "--labels",
+        "--label-matching",
         choices=("ignore", "exact", "synonyms"),
         default="ignore",
         help="whether a box is right only under the finding's label; mAP always is by label; default: %(default)s",
     )
     measures.add_argument(
-        "--nms", type=float, metavar="IOU", help="leave out boxes that overlap a surer one of their label by more"
+        "--nms",
+        type=float,
+        metavar="IOU",
+        help="leave out boxes that overlap a higher-scoring one of their label by more",
     )
     measures.add_argument(
         "--interpolation",
@@ -257,7 +260,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     with state.main_process_first():
         shown = fit_images(task.dataset, processor)
     light = light_rows(task.dataset)
-    _refuse_lost_labels(options.labels, light)
+    _refuse_lost_labels(options.label_matching, light)
     if "corruptions" in (options.robustness or ()):
         # A film of a kind that cannot be changed is told before hours of generation.
         corrupt(shown[0]["image"], task.dataset[0]["boxes"], "noise", 1)
@@ -341,7 +344,7 @@ def _read_log(options: argparse.Namespace) -> _Asked:
         text_column=options.text_column,
         sizes={"width": options.width, "height": options.height},
     )
-    _refuse_lost_labels(options.labels, answers.rows)
+    _refuse_lost_labels(options.label_matching, answers.rows)
     box_format = box_format_from_option(options.box_format)
     reward = get_reward(options.reward, **{"box_format": box_format, **parameters_from_option(options.reward_kwargs)})
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
@@ -359,16 +362,16 @@ def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 
 
-def _refuse_lost_labels(labels: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def _refuse_lost_labels(label_matching: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Compared with references that have no labels, no box would be right."""
-    if labels == "ignore":
+    if label_matching == "ignore":
         return
     for row in rows:
         named = row.get("labels")
         if len(row.get("boxes") or ()) and (named is None or not all(str(label or "").strip() for label in named)):
             raise ValueError(
-                f"Expected a label for every reference box for --labels {labels}, got none on the film with id "
-                f"{row.get('id', '-')!r}. Name the findings, or leave --labels out."
+                f"Expected a label for every reference box for --label-matching {label_matching}, got none on the film "
+                f"with id {row.get('id', '-')!r}. Name the findings, or leave --label-matching out."
             )
 
 
@@ -377,7 +380,7 @@ def _measures(options: argparse.Namespace, reward: str) -> Measures:
 
     return Measures(
         reward,
-        options.labels,
+        options.label_matching,
         options.interpolation,
         tuple(dict.fromkeys(options.iou)),
         options.sizes,
@@ -393,7 +396,8 @@ def _measure(
     told: Callable[[str], None],
 ) -> Measured:
     from grounding_rewards.data.answer_logs import readers_agreement
-    from grounding_rewards.metrics.answers import baseline_systems, read_answers
+    from grounding_rewards.metrics.answers import read_answers
+    from grounding_rewards.metrics.baselines import baseline_systems
     from grounding_rewards.metrics.evaluation import evaluate
 
     films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
@@ -404,7 +408,7 @@ def _measure(
         _measures(options, asked.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=asked.robustness,
-        told=told,
+        on_progress=told,
     )
     facts = {**asked.facts, **_facts(options, asked, films, evaluation)}
     return Measured(replace(evaluation, facts=facts), films)
@@ -426,7 +430,7 @@ def _facts(
         "reference boxes": sum(len(film.gt) for film in films),
         "reward": repr(asked.reward),
         "box format": _name_of_format(options, asked),
-        "labels": options.labels,
+        "label matching": options.label_matching,
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
         "average precision": f"{options.interpolation}, {evaluation.average_precision_by}",
         "baselines": _BASELINES,

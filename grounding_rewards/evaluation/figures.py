@@ -19,8 +19,7 @@ from collections.abc import Sequence
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import Array
-from grounding_rewards.metrics.counts import detection_sums
-from grounding_rewards.metrics.film_figures import MATCHING, mean_sums
+from grounding_rewards.metrics.counts import MATCHING, detection_sums, mean_sums
 
 #: Key of every figure and its heading in tables, in the order of the columns.
 FIGURES: dict[str, str] = {

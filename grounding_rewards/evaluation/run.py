@@ -18,7 +18,7 @@ from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.evaluation.answers import Decoding, answer_films
 from grounding_rewards.evaluation.summary import AFTER, BEFORE, summarise, write_metrics, write_page
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.answers import baseline_systems
+from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.models.load import load_model
 from grounding_rewards.parsing import BoxFormat, box_format_for_model_type
 from grounding_rewards.report.tables import Row
@@ -157,7 +157,7 @@ def train_and_compare(launch: Launch, films: Films, decoding: Decoding) -> tuple
 
 
 def baselines(task: Task) -> dict[str, list[AnsweredFilm]]:
-    """The answers that need no look at the film, see :func:`grounding_rewards.metrics.answers.baseline_systems`.
+    """The answers that need no look at the film, see :func:`grounding_rewards.metrics.baselines.baseline_systems`.
 
     There is a constant box only where at least half of the training films share a label.
     """

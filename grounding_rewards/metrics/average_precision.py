@@ -23,7 +23,8 @@ from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, blocks, percentile_interval, resampling_counts
 from grounding_rewards.metrics.cumulated import cumulated, curve_points, ratio, totals
 from grounding_rewards.metrics.parts import Curve
-from grounding_rewards.metrics.ranking import Area, RankedBoxes, group_numbers, rank_boxes, rank_one_label
+from grounding_rewards.metrics.ranking import RankedBoxes, group_numbers, rank_boxes, rank_one_label
+from grounding_rewards.metrics.sizes import Area
 
 Array = NDArray[np.float64]
 

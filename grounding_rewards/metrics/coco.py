@@ -20,7 +20,8 @@ from grounding_rewards.boxes import valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.average_precision import COCO_THRESHOLDS
 from grounding_rewards.metrics.bootstrap import mean_of_measured
-from grounding_rewards.metrics.ranking import COCO_AREAS, Area, label_name
+from grounding_rewards.metrics.ranking import label_name
+from grounding_rewards.metrics.sizes import COCO_AREAS, Area
 
 Array = NDArray[np.float64]
 

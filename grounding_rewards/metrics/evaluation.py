@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.data.versions import package_version
-from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
-from grounding_rewards.metrics.answers import UNNAMED
+from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, patients_of
 from grounding_rewards.metrics.areas import (
     SEGMENTATION_FIGURES,
     segmentation_areas,
@@ -36,33 +35,30 @@ from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, RESAMPLES, rat
 from grounding_rewards.metrics.calibration import calibration
 from grounding_rewards.metrics.coco import coco_figures
 from grounding_rewards.metrics.confusion import confusion
-from grounding_rewards.metrics.counts import detection_sums
-from grounding_rewards.metrics.estimates import Estimate, Figures, estimate_as_json
-from grounding_rewards.metrics.film_figures import (
+from grounding_rewards.metrics.counts import (
+    DETECTION_FIGURES,
     MATCHING,
-    FilmFigure,
+    detection_sums,
     film_figures,
     film_sums,
     label_groups,
     reference_ious,
     reference_sums,
 )
+from grounding_rewards.metrics.estimates import Estimate, Figure, Figures, estimate_as_json
 from grounding_rewards.metrics.froc import froc_curve
 from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
 from grounding_rewards.metrics.ranked_figures import AP_THRESHOLDS, KINDS, RankedFigures, compares_labels
-from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area, label_name
+from grounding_rewards.metrics.ranking import label_name
+from grounding_rewards.metrics.sizes import COCO_AREAS, SIZES, check_sizes
 
 Array = NDArray[np.float64]
 
 # COCO's own code has a cell for every film and label; beyond this many, ours, which is equal to it, does the work.
 _COCO_CELLS = 5_000_000
 
-#: The sizes that boxes are told apart by: parts of the film's area, or COCO's, in pixels of the film.
-SIZES: dict[str, dict[str, Area]] = {
-    "film": FILM_AREAS,
-    "coco": {name: area for name, area in COCO_AREAS.items() if name != "all"},
-}
-READERS = "readers' agreement"
+#: The row of the table that has the readers of the dataset.
+READER_AGREEMENT = "readers' agreement"
 
 _NOTHING = Estimate(math.nan, math.nan, math.nan)
 _CURVE_THRESHOLDS = (0.3, 0.5, 0.75)
@@ -71,7 +67,6 @@ _BY_BOX = ("mean_iou", "f1_50", "precision_50", "recall_50", "recall_75")
 _MOST_LABELS = 40
 # Resamplings of a band, of which nobody reads the last digit.
 _BAND = 500
-_REWARD = "reward_"
 # What an evaluation is quoted by, after its reward.
 _QUOTED = ("mean_iou", "f1_50", "hallucination_rate", "map_50", "ap_50")
 
@@ -82,16 +77,17 @@ class Measures:
 
     Attributes:
         reward: name of the reward that it is about, a key of the films' `rewards`.
-        labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
+            label.
         interpolation: of average precision: `101-point`, `all-point` or `11-point`.
         iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
-        sizes: of boxes: a key of :data:`SIZES`.
+        sizes: of boxes: a key of :data:`grounding_rewards.metrics.sizes.SIZES`.
         resamples: of the bootstrap; of figures that go by a ranking at most :data:`RANKED_RESAMPLES`.
         seed: of the bootstrap.
     """
 
     reward: str
-    labels: str = "ignore"
+    label_matching: str = "ignore"
     interpolation: str = "101-point"
     iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
     sizes: str = "film"
@@ -99,8 +95,7 @@ class Measures:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.sizes not in SIZES:
-            raise ValueError(f"Expected a known word for `sizes`, got {self.sizes!r}. Use one of: {', '.join(SIZES)}.")
+        check_sizes(self.sizes)
         for iou in self.iou_thresholds:
             if not 0 < iou <= 1:
                 raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")
@@ -184,7 +179,7 @@ def evaluate(
     agreement: Mapping[str, Any] | None = None,
     robustness: Sequence[RobustnessPoint] = (),
     facts: Mapping[str, Any] | None = None,
-    told: Callable[[str], None] = lambda step: None,
+    on_progress: Callable[[str], None] = lambda step: None,
 ) -> Evaluation:
     """Measure what was answered, beside its baselines.
 
@@ -195,7 +190,7 @@ def evaluate(
             row of the table.
         robustness: from :func:`grounding_rewards.models.robustness.run.robustness`.
         facts: what someone needs who wants the same figures again.
-        told: called with the name of each step before it is taken.
+        on_progress: called with the name of each step before it is taken.
 
     Raises:
         ValueError: a word of ``measures`` is unknown.
@@ -208,18 +203,18 @@ def evaluate(
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
     name, films = next(iter(systems.items()))
-    ranked = RankedFigures.of(films, measures.labels, measures.iou_thresholds)
+    ranked = RankedFigures.of(films, measures.label_matching, measures.iou_thresholds)
     groups = patients_of(films)
     tables = {}
     for system, answers in systems.items():
-        told(f"measuring {system}")
+        on_progress(f"measuring {system}")
         tables[system] = _figures(answers, measures, ranked, groups)
-    told("measuring by label and size")
+    on_progress("measuring by label and size")
     by_coco = _by_coco(films, measures, ranked) if ranked.ranking == "score" else {}
     for key, value in by_coco.items():
         tables[name][key] = tables[name][key]._replace(value=value)
     if agreement is not None:
-        tables[READERS] = _of_readers(agreement)
+        tables[READER_AGREEMENT] = _of_readers(agreement)
     headings = {
         key: one
         for key, one in _headings(films, ranked, measures.reward).items()
@@ -237,8 +232,8 @@ def evaluate(
         pr_curves=pr_curves,
         froc_curves=froc_curves,
         calibration=calibration(films),
-        ious=reference_ious(films, labels=measures.labels),
-        confusion=confusion(films, synonyms=measures.labels == "synonyms") if compares_labels(films) else None,
+        ious=reference_ious(films, label_matching=measures.label_matching),
+        confusion=confusion(films, synonyms=measures.label_matching == "synonyms") if compares_labels(films) else None,
         average_precision_by=_whose(ranked, by_coco),
         robustness=tuple(robustness),
         facts=facts or {},
@@ -256,7 +251,7 @@ def _figures(
 ) -> dict[str, Estimate]:
     drawn, drawn_anew = _drawn(measures, groups)
     areas = segmentation_areas(films)
-    found = ratio_estimates(film_sums(films, labels=measures.labels, areas=areas), **drawn)
+    found = ratio_estimates(film_sums(films, label_matching=measures.label_matching, areas=areas), **drawn)
     by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn_anew)
     found |= {key: one.estimate for key, one in by_rank.items()}
     segmentation = segmentation_estimates(areas, **drawn)
@@ -269,16 +264,13 @@ def _drawn(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, 
     return drawn, {**drawn, "resamples": min(measures.resamples, RANKED_RESAMPLES)}
 
 
-def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str) -> dict[str, FilmFigure]:
-    """Every figure in the order of the table: first what an evaluation is quoted by."""
-    of_films = film_figures(films)
-    areas = {key: FilmFigure(one.heading, one.definition, False) for key, one in SEGMENTATION_FIGURES.items()}
-    rewards = {key: one for key, one in of_films.items() if key.startswith(_REWARD) or key == "sampled_reward"}
-    rest = {key: one for key, one in of_films.items() if key not in rewards and key not in areas}
-    found = {**ranked.figures(), **rest, **areas, **rewards}
+def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str) -> dict[str, Figure]:
+    """Every figure in the order of the table: first what an evaluation is quoted by, rewards last."""
+    measured = {**ranked.figures(), **DETECTION_FIGURES, **SEGMENTATION_FIGURES}
+    found = {**measured, **{key: one for key, one in film_figures(films).items() if key not in measured}}
     if not compares_labels(films):
         found.pop("label_accuracy")
-    first = [key for key in (f"{_REWARD}{reward}", *_QUOTED) if key in found]
+    first = [key for key in (f"reward_{reward}", *_QUOTED) if key in found]
     return {**{key: found[key] for key in first}, **found}
 
 
@@ -328,10 +320,12 @@ def _by_label(
     if not boxes:
         return
     if compared is None:
-        sums = reference_sums(films, boxes, labels=measures.labels)
+        sums = reference_sums(films, boxes, label_matching=measures.label_matching)
         precisions = {}
     else:
-        by_label = {name: detection_sums(films, matching=MATCHING, labels=compared, label=name) for name in boxes}
+        by_label = {
+            name: detection_sums(films, matching=MATCHING, label_matching=compared, label=name) for name in boxes
+        }
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(
             films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn_anew
@@ -351,7 +345,7 @@ def _by_size(
     drawn, drawn_anew = _drawn(measures, groups)
     common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn_anew}
     for name, area in SIZES[measures.sizes].items():
-        sums = detection_sums(films, matching=MATCHING, labels=measures.labels, area=area)
+        sums = detection_sums(films, matching=MATCHING, label_matching=measures.label_matching, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
             found = ratio_estimates({key: sums[key] for key in _BY_BOX}, **drawn)

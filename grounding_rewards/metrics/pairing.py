@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.matching import hungarian_match
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
+from grounding_rewards.metrics.counts import MatchedFilms
+from grounding_rewards.overlap import pairwise_ioa
 
 Array = NDArray[np.float64]
 
@@ -76,10 +76,10 @@ def pair_film(film: AnsweredFilm) -> FilmPairs:
         >>> pair_film(film)
         FilmPairs(ious=array([0.5]), partners=array([1]), covered=array([0., 0.]))
     """
-    overlap = pairwise_iou(film.pred, film.gt)
+    pairs = MatchedFilms([film]).pairs
     ious, partners = np.zeros(len(film.gt)), np.full(len(film.gt), -1, dtype=np.int64)
-    for i, j in hungarian_match(overlap, 0.0):
-        ious[j], partners[j] = overlap[i, j], i
+    (i,) = np.nonzero(pairs.matched[0] >= 0)
+    ious[pairs.matched[0, i]], partners[pairs.matched[0, i]] = pairs.iou[0, i], i
     covered = np.zeros(len(film.pred))
     if len(film.ignore):
         covered = pairwise_ioa(film.ignore, film.pred).max(axis=0)

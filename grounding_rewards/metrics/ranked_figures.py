@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.answers import UNNAMED
+from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.average_precision import COCO_THRESHOLDS, average_precision_estimates
 from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled
 from grounding_rewards.metrics.coco import states_confidences
-from grounding_rewards.metrics.film_figures import FilmFigure
+from grounding_rewards.metrics.estimates import Figure
 from grounding_rewards.metrics.froc import FROC_RATES, sensitivity_at_false_positives
 from grounding_rewards.metrics.ranking import label_name
 
@@ -67,7 +66,7 @@ class RankedFigures(NamedTuple):
         """
         return {**{f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds}, "50_95": COCO_THRESHOLDS}
 
-    def figures(self) -> dict[str, FilmFigure]:
+    def figures(self) -> dict[str, Figure]:
         """Heading and definition of every figure, by key.
 
         Example:
@@ -85,18 +84,16 @@ class RankedFigures(NamedTuple):
             name, over = KINDS[prefix]
             for key, thresholds in self.thresholds.items():
                 shown = f"{thresholds[0]:g}" + (f" to {thresholds[-1]:g}" if len(thresholds) > 1 else "")
-                found[f"{prefix}_{key}"] = FilmFigure(
+                found[f"{prefix}_{key}"] = Figure(
                     f"{name} at IoU {shown}{'' if by_score else ', boxes tied'}",
                     f"average precision, {over}; {order}",
-                    False,
                 )
         if by_score:
-            found["froc"] = FilmFigure("FROC score", "mean of the sensitivities at these rates of false boxes", False)
+            found["froc"] = Figure("FROC score", "mean of the sensitivities at these rates of false boxes")
             for rate in FROC_RATES:
-                found[f"sensitivity_{rate:g}"] = FilmFigure(
+                found[f"sensitivity_{rate:g}"] = Figure(
                     f"sensitivity at {rate:g} false boxes per film",
                     "share of the reference boxes that the surest boxes find at IoU 0.5 with so many false ones",
-                    False,
                 )
         return found
 

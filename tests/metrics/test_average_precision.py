@@ -29,7 +29,7 @@ from grounding_rewards.metrics.average_precision import (
 )
 from grounding_rewards.metrics.bootstrap import resampled_difference, resampling_counts
 from grounding_rewards.metrics.coco import coco_figures
-from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area
+from grounding_rewards.metrics.sizes import COCO_AREAS, FILM_AREAS, Area
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import AveragePrecisionReward
 from tests.conftest import valid_box_lists

@@ -12,7 +12,7 @@ from grounding_rewards.evaluation.run import Task, baselines
 from grounding_rewards.evaluation.summary import summarise
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.baselines import constant_answer, mean_boxes
-from grounding_rewards.metrics.film_figures import reference_ious
+from grounding_rewards.metrics.counts import reference_ious
 from grounding_rewards.rewards.grounding import get_reward
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.coco import coco_figures, states_confidences
-from grounding_rewards.metrics.ranking import FILM_AREAS
+from grounding_rewards.metrics.sizes import FILM_AREAS
 from tests.metrics.random_films import LABELS, random_films, without_confidences
 
 
@@ -65,7 +65,7 @@ def test_a_label_that_no_film_has_and_a_box_without_one_play_no_part() -> None:
         (without_confidences(random_films(0)), {}, "Expected a confidence for every predicted box for `films`"),
         (random_films(0), {"iou_thresholds": [0]}, r"Expected numbers in \(0, 1\] for `iou_thresholds`, got \[0\]"),
         (random_films(0), {"labels": "synonyms"}, "Expected 'exact' or 'ignore' for `labels`, got 'synonyms'"),
-        (random_films(0), {"areas": FILM_AREAS}, "Expected ranges in pixels for `areas`, got 'below 1 % of the film'"),
+        (random_films(0), {"areas": FILM_AREAS}, "Expected ranges in pixels for `areas`, got 'small, below 1 %"),
         (random_films(0), {"max_detections": 0}, "Expected a positive whole number for `max_detections`, got 0"),
     ],
 )
