@@ -113,7 +113,7 @@ def baseline_rules(
     if constant:
         rules[CONSTANT] = lambda row: constant_answer(constant, width=row["width"], height=row["height"])
     rules[NOTHING_FOUND] = lambda row: (np.zeros((0, 4)), [])
-    rules[WHOLE_IMAGE] = lambda row: whole_image_answer(name, width=row["width"], height=row["height"])
+    rules[WHOLE_IMAGE] = lambda row: (np.array([[0.0, 0.0, row["width"], row["height"]]]), [name])
     if any(row.get("reader_boxes") for row in rows):
         rules[ANOTHER_READER] = other_reader
     return rules
@@ -185,18 +185,3 @@ def constant_answer(boxes: Mapping[str, NDArray[np.float64]], *, width: float, h
     """
     size = np.array([width, height] * 2, dtype=np.float64)
     return np.array(list(boxes.values())).reshape(-1, 4) * size, list(boxes)
-
-
-def whole_image_answer(label: str, *, width: float, height: float) -> BoxAnswer:
-    """One box around everything.
-
-    Args:
-        label: that the box is given.
-        width: of the film in pixels.
-        height: of the film in pixels.
-
-    Example:
-        >>> whole_image_answer("nodule", width=100, height=200)
-        (array([[  0.,   0., 100., 200.]]), ['nodule'])
-    """
-    return np.array([[0.0, 0.0, width, height]]), [label]

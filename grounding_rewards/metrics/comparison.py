@@ -43,7 +43,7 @@ from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.bootstrap import (
     RANKED_RESAMPLES,
     RESAMPLES,
-    percentile_interval,
+    Resampled,
     ratios,
     resampled_difference,
     resampled_sums,
@@ -326,13 +326,9 @@ def _changes(table: _Table, sums: Array, drawn: Array) -> dict[Any, Change]:
     found: dict[Any, Change] = {}
     for k, (key, figure) in enumerate(table.figures.items()):
         one, other = slice(4 * k, 4 * k + 2), slice(4 * k + 2, 4 * k + 4)
-        values = ratios(total[one]), ratios(total[other])
-        resampled = ratios(drawn[:, one]), ratios(drawn[:, other])
-        a, b = (Estimate(value, *percentile_interval(many)) for value, many in zip(values, resampled, strict=True))
-        difference = Estimate(values[1] - values[0], *percentile_interval(resampled[1] - resampled[0]))
+        a, b = (Resampled(ratios(total[part]), ratios(drawn[:, part])) for part in (one, other))
         by_unit = ratios(sums[:, other]) - ratios(sums[:, one])
-        signs = sign_test(by_unit, lower_is_better=bool(figure.lower_is_better))
-        found[key] = Change(figure.heading, bool(figure.lower_is_better), a, b, difference, signs, math.nan)
+        found[key] = _change(figure, a, b, sign_test(by_unit, lower_is_better=bool(figure.lower_is_better)))
     adjusted = holm([change.signs.p for change in found.values()])
     return {key: change._replace(holm=p) for (key, change), p in zip(found.items(), adjusted, strict=True)}
 
@@ -344,18 +340,14 @@ def _ranked_changes(
     ranked = RankedFigures.of([*a, *b], label_matching)
     in_a, in_b = ranked.resampled(a, **drawn), ranked.resampled(b, **drawn)
     no_signs = SignTest(0, 0, 0, math.nan)
-    return {
-        key: Change(
-            figure.heading,
-            False,
-            in_a[key].estimate,
-            in_b[key].estimate,
-            resampled_difference(in_a[key], in_b[key]).estimate,
-            no_signs,
-            math.nan,
-        )
-        for key, figure in ranked.figures().items()
-    }
+    return {key: _change(figure, in_a[key], in_b[key], no_signs) for key, figure in ranked.figures().items()}
+
+
+def _change(figure: Figure, a: Resampled, b: Resampled, signs: SignTest) -> Change:
+    """The change of a figure, Holm's p still to come."""
+    difference = resampled_difference(a, b)
+    lower_is_better = bool(figure.lower_is_better)
+    return Change(figure.heading, lower_is_better, a.estimate, b.estimate, difference.estimate, signs, math.nan)
 
 
 def _size_groups(films: Sequence[AnsweredFilm], sizes: str) -> BoxGroups:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -106,16 +106,15 @@ class MatchedFilms:
     @cached_property
     def right_labels(self) -> Sums:
         """Of each film how many boxes are right at IoU 0.5 and bear the label of the finding; how many state one."""
-        outcomes = self._outcomes_50
+        matched = self._outcomes_50.matched
         every = np.arange(len(self.films))
         codes = LabelCodes.of(*self._labels, "exact")
-        pred, gt = pad(codes.pred, self._pred.counts, every), pad(codes.gt, self._gt.counts, every)
-        hit = self._chosen(outcomes).pred & (outcomes.matched >= 0)
-        film, i = np.nonzero(hit)
-        pairs = np.full((2, *hit.shape), np.nan)
-        pairs[0, film, i], pairs[1, film, i] = pred[film, i], gt[film, outcomes.matched[film, i]]
-        stated = ~np.isnan(pairs).any(axis=0)
-        return ((pairs[0] == pairs[1]) & stated).sum(axis=1), stated.sum(axis=1)
+        film, i = np.nonzero(self._chosen(self._outcomes_50)[0] & (matched >= 0))
+        pred = pad(codes.pred, self._pred.counts, every)[film, i]
+        gt = pad(codes.gt, self._gt.counts, every)[film, matched[film, i]]
+        stated = ~np.isnan(pred) & ~np.isnan(gt)
+        right, of = (np.bincount(film[chosen], minlength=len(every)) for chosen in (stated & (pred == gt), stated))
+        return right, of
 
     @cached_property
     def pairs(self) -> Outcomes:
@@ -128,11 +127,10 @@ class MatchedFilms:
 
         Partners are those of :attr:`pairs`.
         """
-        outcomes = self.pairs
-        there = self._chosen(outcomes).gt
+        _, there = self._chosen(self.pairs)
         ious = np.zeros(there.shape)
-        film, i = np.nonzero(outcomes.matched >= 0)
-        ious[film, outcomes.matched[film, i]] = outcomes.iou[film, i]
+        film, i = np.nonzero(self.pairs.matched >= 0)
+        ious[film, self.pairs.matched[film, i]] = self.pairs.iou[film, i]
         return np.where(there, ious, 0.0), there
 
     @cached_property
@@ -170,10 +168,8 @@ class MatchedFilms:
         return self._outcomes(0.5, self.matching)
 
     def _count(self, outcomes: Outcomes) -> Counts:
-        chosen = self._chosen(outcomes)
-        masks = (chosen.pred, chosen.gt, chosen.pred & (outcomes.matched >= 0))
-        n, m, tp = (np.asarray(mask.sum(axis=1), dtype=np.float64) for mask in masks)
-        return Counts(n, m, tp)
+        pred, gt = self._chosen(outcomes)
+        return Counts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
 
     def _outcomes(self, iou_threshold: float, matching: str) -> Outcomes:
         reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
@@ -184,7 +180,8 @@ class MatchedFilms:
             labels=reward.label_codes(*self._labels),
         )
 
-    def _chosen(self, outcomes: Outcomes) -> _Chosen:
+    def _chosen(self, outcomes: Outcomes) -> tuple[Mask, Mask]:
+        """Which predicted boxes, (films, n), and which reference boxes, (films, m), count for the label and size."""
         gt = _there(self._gt)
         pred = _there(self._pred) & ~outcomes.ignored
         matched = outcomes.matched
@@ -195,25 +192,15 @@ class MatchedFilms:
             gt &= np.isin(outcomes.gt_labels, codes)
             pred &= np.isin(outcomes.pred_labels, codes)
         if self.area is not None:
-            own, of_gt = self._has_size(self._pred), self._has_size(self._gt)
+            own, of_gt = self._held(self.area, self._pred), self._held(self.area, self._gt)
             gt &= of_gt
-            partner = _take(of_gt, matched)
-            pred &= np.where(matched >= 0, partner, own)
-        return _Chosen(pred, gt)
+            pred &= np.where(matched >= 0, _take(of_gt, matched), own)
+        return pred, gt
 
-    def _has_size(self, boxes: BoxBatch) -> Mask:
-        if self.area is None:
-            return _there(boxes)
+    def _held(self, area: Area, boxes: BoxBatch) -> Mask:
         film_areas = np.array([film.width * film.height for film in self.films], dtype=np.float64)
-        held = self.area.holds(box_area(boxes.flat), np.repeat(film_areas, boxes.counts))
+        held = area.holds(box_area(boxes.flat), np.repeat(film_areas, boxes.counts))
         return pad(held.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
-
-
-class _Chosen(NamedTuple):
-    """Which predicted boxes, (films, n), and which reference boxes, (films, m), count for the label and the size."""
-
-    pred: Mask
-    gt: Mask
 
 
 def detection_sums(
@@ -274,20 +261,22 @@ def _highest_scoring_iou(film: AnsweredFilm) -> float:
     return float(pairwise_iou(film.pred[[best]], film.gt)[0, 0])
 
 
-def _precision(films: MatchedFilms) -> Sums:
-    n, _, tp = films.counts_50
-    return tp, n
+def _at_50(sums: Callable[[Array, Array, Array], Sums]) -> Callable[[MatchedFilms], Sums]:
+    """A figure made of the counts n, m and tp at IoU 0.5."""
+    return lambda films: sums(*films.counts_50)
 
 
-def _recall(films: MatchedFilms, iou_threshold: float) -> Sums:
-    _, m, tp = films.counts(iou_threshold)
-    return tp, m
+def _recall(iou_threshold: float) -> Callable[[MatchedFilms], Sums]:
+    def sums(films: MatchedFilms) -> Sums:
+        _, m, tp = films.counts(iou_threshold)
+        return tp, m
+
+    return sums
 
 
-def _f_beta(films: MatchedFilms, beta: float) -> Sums:
-    n, m, tp = films.counts_50
+def _f_beta(beta: float) -> Callable[[MatchedFilms], Sums]:
     # F = (1 + β²) TP / ((1 + β²) TP + β² FN + FP) = (1 + β²) TP / (β² m + n)
-    return (1 + beta**2) * tp, beta**2 * m + n
+    return _at_50(lambda n, m, tp: ((1 + beta**2) * tp, beta**2 * m + n))
 
 
 def _mean_iou(films: MatchedFilms) -> Sums:
@@ -300,41 +289,12 @@ def _phrase_accuracy(films: MatchedFilms) -> Sums:
     return (ious >= 0.5).astype(np.float64), single
 
 
-def _hallucination(films: MatchedFilms) -> Sums:
-    n, m, _ = films.counts_50
-    return (m == 0) & (n > 0), m == 0
-
-
 def _specificity(films: MatchedFilms) -> Sums:
     n, m, _ = films.counts_50
     return (m == 0) & (n == 0) & films.is_read, m == 0
 
 
-def _film_sensitivity(films: MatchedFilms) -> Sums:
-    n, m, _ = films.counts_50
-    return (m > 0) & (n > 0), m > 0
-
-
-def _unparseable(films: MatchedFilms) -> Sums:
-    return ~films.is_read, np.ones(len(films.films))
-
-
-def _count_error(films: MatchedFilms) -> Sums:
-    n, m, _ = films.counts_50
-    return np.abs(n - m), np.ones(len(n))
-
-
-def _count_bias(films: MatchedFilms) -> Sums:
-    n, m, _ = films.counts_50
-    return n - m, np.ones(len(n))
-
-
-def _false_per_film(films: MatchedFilms) -> Sums:
-    n, _, tp = films.counts_50
-    return n - tp, np.ones(len(n))
-
-
-# Figures of boxes: `of` takes MatchedFilms to numerators and denominators, (films,) each.
+#: Figures of boxes; `of` takes :class:`MatchedFilms` to numerators and denominators, ``(films,)`` each.
 DETECTION_FIGURES: dict[str, Figure] = {
     "mean_iou": Figure(
         "mean IoU",
@@ -345,19 +305,21 @@ DETECTION_FIGURES: dict[str, Figure] = {
     "f1_50": Figure(
         "F1 at IoU 0.5",
         "boxes of all films pooled: twice the right boxes over predicted and reference boxes",
-        partial(_f_beta, beta=1.0),
+        _f_beta(1.0),
     ),
     "f_beta_50": Figure(
         f"F{_BETA} at IoU 0.5",
         f"as F1, with missed findings weighing more: β = {_BETA}, the β of the rewards",
-        partial(_f_beta, beta=_BETA),
+        _f_beta(_BETA),
     ),
     "precision_50": Figure(
-        "precision at IoU 0.5", "share of the predicted boxes of all films that are right", _precision
+        "precision at IoU 0.5",
+        "share of the predicted boxes of all films that are right",
+        _at_50(lambda n, m, tp: (tp, n)),
     ),
-    "recall_30": Figure("recall at IoU 0.3", _RECALL, partial(_recall, iou_threshold=0.3)),
-    "recall_50": Figure("recall at IoU 0.5", _RECALL, partial(_recall, iou_threshold=0.5)),
-    "recall_75": Figure("recall at IoU 0.75", _RECALL, partial(_recall, iou_threshold=0.75)),
+    "recall_30": Figure("recall at IoU 0.3", _RECALL, _recall(0.3)),
+    "recall_50": Figure("recall at IoU 0.5", _RECALL, _recall(0.5)),
+    "recall_75": Figure("recall at IoU 0.75", _RECALL, _recall(0.75)),
     "accuracy_50": Figure(
         "accuracy at IoU 0.5",
         "phrase grounding: share of the films with one reference box whose highest-scoring box reaches IoU 0.5; the "
@@ -372,7 +334,7 @@ DETECTION_FIGURES: dict[str, Figure] = {
     "hallucination_rate": Figure(
         "hallucination on normal films",
         "share of the films without a finding whose answer has a box",
-        _hallucination,
+        _at_50(lambda n, m, tp: ((m == 0) & (n > 0), m == 0)),
         lower_is_better=True,
     ),
     "specificity": Figure(
@@ -383,24 +345,24 @@ DETECTION_FIGURES: dict[str, Figure] = {
     "film_sensitivity": Figure(
         "sensitivity for films",
         "share of the films with a finding whose answer has a box, wherever it is",
-        _film_sensitivity,
+        _at_50(lambda n, m, tp: ((m > 0) & (n > 0), m > 0)),
     ),
     "false_per_film": Figure(
         "false boxes per film",
         "predicted boxes that are not right at IoU 0.5, mean over all films",
-        _false_per_film,
+        _at_50(lambda n, m, tp: (n - tp, np.ones(len(n)))),
         lower_is_better=True,
     ),
     "count_error": Figure(
         "error in the number of boxes",
         "difference between the numbers of predicted and reference boxes without its sign, mean over all films",
-        _count_error,
+        _at_50(lambda n, m, tp: (np.abs(n - m), np.ones(len(n)))),
         lower_is_better=True,
     ),
     "count_bias": Figure(
         "surplus of boxes",
         "number of predicted minus number of reference boxes, mean over all films; below 0 where boxes are missing",
-        _count_bias,
+        _at_50(lambda n, m, tp: (n - m, np.ones(len(n)))),
         lower_is_better=None,
     ),
     "label_accuracy": Figure(
@@ -412,7 +374,7 @@ DETECTION_FIGURES: dict[str, Figure] = {
     "unparseable_share": Figure(
         "unparseable answers",
         "share of the answers with neither a complete box nor a stated negative",
-        _unparseable,
+        lambda films: (~films.is_read, np.ones(len(films.films))),
         lower_is_better=True,
     ),
 }
