@@ -193,9 +193,8 @@ def _side_by_side(reward: GroundingReward, texts: Sequence[Any], columns: Mappin
 def without_duplicates(films: Sequence[AnsweredFilm], iou_threshold: float = 0.5) -> list[AnsweredFilm]:
     """The films with the boxes that :func:`grounding_rewards.overlap.nms` keeps, in the order of the answer.
 
-    Only boxes that are given the same label, or none, remove each other: the
-    higher-scoring one stays. A box with a confidence comes before one without; among equals, and where answers state no
-    confidence, the one that is written first stays.
+    Only boxes of the same label, or without one, remove each other: the higher-scoring one stays. A box with a
+    confidence scores higher than one without; among equals, and where answers state no confidence, the first one stays.
 
     Args:
         films: with their answers.

@@ -38,7 +38,8 @@ from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import (
     RESAMPLES,
-    percentile_interval,
+    Resampled,
+    ratios,
     resampled_sums,
     sum_by_group,
 )
@@ -87,7 +88,7 @@ def box_areas(
     cell = np.diff(ys)[:, None] * np.diff(xs)
     foreground = np.where(_covered(g, xs, ys), cell, 0.0) if mask is None else _mask_in_cells(mask, xs, ys)
     covered = _covered(p, xs, ys)
-    # A sum of parts of pixels may exceed the cell by its last bit.
+    # Rounding may make a sum of parts of pixels larger than the cell.
     background = np.where(_covered(void, xs, ys), 0.0, np.maximum(cell - foreground, 0.0))
     return np.array([part[cells].sum() for cells in (covered, ~covered) for part in (foreground, background)])
 
@@ -251,22 +252,14 @@ def segmentation_estimates(
     found = {}
     for k, (key, figure) in enumerate(SEGMENTATION_FIGURES.items()):
         pooled, mean = slice(0, 4), (..., slice(4 + 2 * k, 6 + 2 * k))
-        found[key] = _estimate(figure.of(total[pooled]), figure.of(drawn[:, pooled]))
-        found[f"{key}_per_film"] = _estimate(_quotient(total[mean]), _quotient(drawn[mean]))
+        found[key] = Resampled(float(figure.of(total[pooled])), figure.of(drawn[:, pooled])).estimate
+        found[f"{key}_per_film"] = Resampled(ratios(total[mean]), ratios(drawn[mean])).estimate
     return found
-
-
-def _estimate(value: Array, drawn: Array) -> Estimate:
-    return Estimate(float(value), *percentile_interval(drawn))
 
 
 def _value_and_count(values: Array) -> Array:
     """A mean over those films on which there is something to measure, as ``(films, 2)`` sums."""
     return np.stack([np.nan_to_num(values), ~np.isnan(values)], axis=1)
-
-
-def _quotient(sums: Array) -> Array:
-    return _ratio(sums[..., 0], sums[..., 1])
 
 
 def _parts(areas: Array) -> tuple[Array, Array, Array, Array]:

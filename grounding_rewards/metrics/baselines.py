@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -30,18 +30,18 @@ def baseline_systems(
     *,
     at_least_one: bool = True,
 ) -> dict[str, list[AnsweredFilm]]:
-    """The answers that need no look at the film, in every table beside a model's.
+    """The answers that need no look at the film; they stand beside a model's in every table.
 
     Args:
-        rows: the films, see :func:`read_answers`.
+        rows: the films, see :func:`grounding_rewards.metrics.answers.read_answers`.
         training: the films that the constant box is the mean of; without them it is the mean of these films, which
             flatters it, and its name says so. Of no films there is no constant box.
         reward: what the evaluation is about.
         at_least_one: whether there is a constant box also where most films share no label.
 
     Returns:
-        By name: the constant box (see :func:`mean_boxes`), nothing found, the
-        whole image, and, where rows have `reader_boxes`, what one more radiologist drew.
+        By name: the constant box (see :func:`mean_boxes`), nothing found, the whole image under the most frequent
+        label, and, where rows have `reader_boxes`, what one more radiologist drew.
 
     Example:
         >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
@@ -53,17 +53,23 @@ def baseline_systems(
     # With the names that rows without labels are given.
     named = [{**row, "labels": film.gt_labels} for row, film in zip(rows, films, strict=True)]
     constant = mean_boxes(named if training is None else training, at_least_one=at_least_one)
+    labels = Counter(chain.from_iterable(film.gt_labels for film in films)).most_common(1)
+    label = labels[0][0] if labels else UNNAMED
+    answers: dict[str, list[BoxAnswer]] = {}
+    if constant:
+        answers[CONSTANT_OF_THESE if training is None else CONSTANT] = [
+            constant_answer(constant, width=film.width, height=film.height) for film in films
+        ]
+    answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(films)
+    answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, film.width, film.height]]), [label]) for film in films]
+    if any(row.get("reader_boxes") for row in rows):
+        answers[ANOTHER_READER] = [other_reader(row) for row in named]
     rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
-    return {
-        CONSTANT_OF_THESE if name == CONSTANT and training is None else name: _with_boxes(
-            films, [rule(row) for row in named], rewards
-        )
-        for name, rule in baseline_rules(named, constant).items()
-    }
+    return {name: _with_boxes(films, given, rewards, reward.name) for name, given in answers.items()}
 
 
 def _with_boxes(
-    films: Sequence[AnsweredFilm], answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward]
+    films: Sequence[AnsweredFilm], answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward], main: str
 ) -> list[AnsweredFilm]:
     boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
     named: dict[str, Any] = {"pred_labels": labels, "gt_labels": [film.gt_labels for film in films]}
@@ -84,39 +90,12 @@ def _with_boxes(
             pred_scores=np.full(len(boxes[k]), np.nan),
             status="boxes" if len(boxes[k]) else "empty",
             rewards={name: values[k] for name, values in scores.items()},
+            # However often such a rule is asked, it answers the same.
+            sampled_rewards=(scores[main][k],),
+            sampled_read=(True,),
         )
         for k, film in enumerate(films)
     ]
-
-
-def baseline_rules(
-    rows: Sequence[Mapping[str, Any]], constant: Mapping[str, NDArray[np.float64]]
-) -> dict[str, Callable[[Mapping[str, Any]], BoxAnswer]]:
-    """What answers each film without a look at it, by name.
-
-    Args:
-        rows: the films, with ``boxes``, ``labels``, ``width`` and ``height``.
-        constant: from :func:`mean_boxes`; without a box there is no constant answer.
-
-    Returns:
-        ``constant box``, ``nothing found``, ``whole image`` (with the most frequent label); and, where rows have
-        ``reader_boxes``, ``another reader``: what one more radiologist drew.
-
-    Example:
-        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 200}
-        >>> {name: rule(row)[0].tolist() for name, rule in baseline_rules([row], {}).items()}
-        {'nothing found': [], 'whole image': [[0.0, 0.0, 100.0, 200.0]]}
-    """
-    labels = Counter(chain.from_iterable(row["labels"] for row in rows)).most_common(1)
-    name = labels[0][0] if labels else UNNAMED
-    rules: dict[str, Callable[[Mapping[str, Any]], BoxAnswer]] = {}
-    if constant:
-        rules[CONSTANT] = lambda row: constant_answer(constant, width=row["width"], height=row["height"])
-    rules[NOTHING_FOUND] = lambda row: (np.zeros((0, 4)), [])
-    rules[WHOLE_IMAGE] = lambda row: (np.array([[0.0, 0.0, row["width"], row["height"]]]), [name])
-    if any(row.get("reader_boxes") for row in rows):
-        rules[ANOTHER_READER] = other_reader
-    return rules
 
 
 def other_reader(row: Mapping[str, Any]) -> BoxAnswer:

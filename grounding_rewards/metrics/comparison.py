@@ -56,7 +56,7 @@ from grounding_rewards.metrics.sizes import SIZES, check_sizes
 
 Array = NDArray[np.float64]
 
-#: What the verdict is about unless told otherwise: it sees missed findings and false boxes alike.
+#: What the verdict is about by default: it sees missed findings and false boxes alike.
 MAIN_FIGURE = "f1_50"
 
 _LEVEL = 0.05
@@ -453,12 +453,12 @@ def _named(groups: Sequence[Group], kind: str) -> str:
     """Which groups differ, the largest difference first."""
     if not groups:
         return ""
-    said = []
+    clauses = []
     for direction, word in ((1, "better"), (-1, "worse")):
         ious = [(group.name, group.changes["mean_iou"]) for group in groups]
         ious = [(name, change) for name, change in ious if change.direction(adjusted=True) == direction]
         ious.sort(key=lambda one: -abs(one[1].difference.value))
         if ious:
             names = (f"{name} ({format_value(change.difference.value, signed=True)})" for name, change in ious)
-            said.append(f"{word} on {', '.join(names)}")
-    return f"by {kind}, " + (f"mean IoU is {' and '.join(said)}" if said else "no difference can be shown")
+            clauses.append(f"{word} on {', '.join(names)}")
+    return f"by {kind}, " + (f"mean IoU is {' and '.join(clauses)}" if clauses else "no difference can be shown")

@@ -1,8 +1,8 @@
 """Figures that are ratios of sums over films: what heads an evaluation, and what two runs are compared by.
 
 The figure of a run is ``Σ numerator / Σ denominator`` over its films, which
-:mod:`grounding_rewards.metrics.bootstrap` resamples. Most count boxes; beside them stand rewards, and what
-:mod:`grounding_rewards.metrics.areas` has.
+:mod:`grounding_rewards.metrics.bootstrap` resamples. Most count boxes; rewards, and the ratios of
+:mod:`grounding_rewards.metrics.areas`, join them in :func:`film_figures`.
 
 Boxes are matched by the code that rewards are made of, :class:`grounding_rewards.rewards.BoxReward`: F-beta over one
 film is the F-beta that the reward explains. Ignored boxes don't count, broken ones count as false, as in the rewards.
@@ -379,7 +379,7 @@ DETECTION_FIGURES: dict[str, Figure] = {
     ),
 }
 
-# Figures of the sampled answers: `of` takes a film to a value for each of them.
+# Figures of the sampled answers; `of` takes a film to a value for each of them.
 _SAMPLED_FIGURES: dict[str, Figure] = {
     "sampled_reward": Figure(
         "sampled reward",
@@ -497,7 +497,7 @@ def label_groups(films: Sequence[AnsweredFilm], label_matching: str = "exact") -
 def reference_sums(
     films: Sequence[AnsweredFilm], groups: BoxGroups, *, label_matching: str = "ignore"
 ) -> dict[tuple[str, str], Array]:
-    """Mean IoU and recall of groups of reference boxes: all that can be said of a label where answers state none.
+    """Mean IoU and recall of groups of reference boxes: all that a label has where answers state no labels.
 
     Args:
         films: answered films.
@@ -524,7 +524,7 @@ def reference_sums(
 
 
 def _reward_figures(films: Sequence[AnsweredFilm]) -> dict[str, Figure]:
-    """What every film has of rewards and of sampled answers; `of` takes a film to values, of which the mean counts."""
+    """Rewards and figures of sampled answers that every film has; `of` takes a film to the values to be averaged."""
     if not films:
         return {}
     names = [name for name in films[0].rewards if all(name in film.rewards for film in films)]

@@ -15,7 +15,7 @@ class Figure(NamedTuple):
 
     heading: for tables.
     definition: one sentence for a person.
-    of: the function that gives it, as the table that has the figure says; None where several are worked out together.
+    of: the function that computes it; its table says from what. None where several figures are computed together.
     lower_is_better: None where 0 is best from both sides.
     """
 

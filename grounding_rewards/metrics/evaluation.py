@@ -1,4 +1,4 @@
-"""From answered films to everything that an evaluation says: figures with intervals, by label and size, and curves.
+"""An evaluation of answered films: figures with intervals, all together and by label and size, and curves.
 
 Every figure has a 95 % percentile bootstrap interval over patients, or over films where no patient is known. All
 systems and all figures see the same resamplings.
@@ -21,11 +21,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.data.versions import package_version
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, patients_of
-from grounding_rewards.metrics.areas import (
-    SEGMENTATION_FIGURES,
-    segmentation_areas,
-    segmentation_estimates,
-)
+from grounding_rewards.metrics.areas import SEGMENTATION_FIGURES, segmentation_areas, segmentation_estimates
 from grounding_rewards.metrics.average_precision import (
     average_precision_by_label,
     average_precision_estimate,
@@ -65,9 +61,9 @@ _CURVE_THRESHOLDS = (0.3, 0.5, 0.75)
 # Figures of a label or a size; those about whole films say nothing there.
 _BY_BOX = ("mean_iou", "f1_50", "precision_50", "recall_50", "recall_75")
 _MOST_LABELS = 40
-# Resamplings of a band, of which nobody reads the last digit.
+# Resamplings of the band around a curve, whose last digits nobody can see.
 _BAND = 500
-# What an evaluation is quoted by, after its reward.
+# The figures that come first in the table, after the reward.
 _QUOTED = ("mean_iou", "f1_50", "hallucination_rate", "map_50", "ap_50")
 
 
@@ -113,7 +109,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation says. The first of ``systems`` is what was evaluated, the others are baselines.
+    """What an evaluation found. The first of ``systems`` is what was evaluated, the others are baselines.
 
     Attributes:
         systems: name → figures by key; NaN where there is nothing to measure.
@@ -152,17 +148,14 @@ class Evaluation:
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values; null where there is nothing to measure."""
 
-        def plain(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-            return {
-                name: {key: estimate_as_json(one) for key, one in figures.items()} for name, figures in rows.items()
-            }
+        def plain(figures: Figures) -> dict[str, Any]:
+            return {key: estimate_as_json(one) for key, one in figures.items()}
 
         def by_name(groups: Sequence[Group]) -> dict[str, Any]:
-            figures = plain({group.name: group.figures for group in groups})
-            return {group.name: {"boxes": group.boxes, **figures[group.name]} for group in groups}
+            return {group.name: {"boxes": group.boxes, **plain(group.figures)} for group in groups}
 
         return {
-            "systems": plain(self.systems),
+            "systems": {name: plain(figures) for name, figures in self.systems.items()},
             "per_label": by_name(self.per_label),
             "per_size": by_name(self.per_size),
             "robustness": [_point_as_json(point) for point in self.robustness],
@@ -265,7 +258,7 @@ def _drawn(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, 
 
 
 def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str) -> dict[str, Figure]:
-    """Every figure in the order of the table: first what an evaluation is quoted by, rewards last."""
+    """Every figure in the order of the table; rewards come last, but for the one that the evaluation is about."""
     measured = {**ranked.figures(), **DETECTION_FIGURES, **SEGMENTATION_FIGURES}
     found = {**measured, **{key: one for key, one in film_figures(films).items() if key not in measured}}
     if not compares_labels(films):

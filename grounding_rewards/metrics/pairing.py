@@ -1,9 +1,9 @@
-"""Which predicted box answers which reference box, on one film: what the figures about boxes have in common.
+"""Pairs of predicted and reference boxes on one film.
 
 Predicted and reference boxes are paired one to one so that the sum of their IoUs is largest, whatever their labels;
 boxes that do not overlap are no partners. A pair is a hit from an IoU on; a predicted box that is no hit and has at
-least that part of its area in one ignored region does not count, as in the rewards. Sums over many films are those of
-:mod:`grounding_rewards.metrics.counts`; here is who is whose partner, one film at a time.
+least that part of its area in one ignored region does not count, as in the rewards. The pairs are those of
+:class:`grounding_rewards.metrics.counts.MatchedFilms`, here box by box.
 """
 
 from __future__ import annotations

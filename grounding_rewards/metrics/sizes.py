@@ -52,7 +52,7 @@ FILM_AREAS: dict[str, Area] = {
     "large, above 10 % of the film": Area(0.1, float("inf"), "film"),
 }
 
-#: By a word for them the sizes that figures are told apart by.
+#: The sets of sizes by which figures are split.
 SIZES: dict[str, dict[str, Area]] = {
     "film": FILM_AREAS,
     "coco": {
