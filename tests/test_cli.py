@@ -88,7 +88,7 @@ def test_sizes_are_given_for_all_films(tmp_path, capsys):
         ([str(LOG), "--box-format", "{1, 2}"], "`box_format`"),
         ([str(LOG), "--box-format", "{}"], "`box_format`"),
         ([str(LOG), "--box-format", "qwen3-vl", "--text-column", "said"], "Expected a column said"),
-        (["nowhere.jsonl", "--box-format", "qwen3-vl"], "Expected a file, or a folder with logs"),
+        (["nowhere.jsonl", "--box-format", "qwen3-vl"], "Expected a file with completions"),
     ],
 )
 def test_wrong_arguments_end_with_a_line_and_2(arguments, message, capsys):

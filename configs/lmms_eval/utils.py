@@ -9,7 +9,7 @@ from typing import Any
 from grounding_rewards import get_reward
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_answers
-from grounding_rewards.metrics.film_figures import film_sums
+from grounding_rewards.metrics.counts import film_sums
 from grounding_rewards.parsing import get_box_format
 
 REWARD = get_reward("R4")

@@ -26,6 +26,7 @@ from grounding_rewards.commands.console import output_console, write_json
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.comparison import MAIN_FIGURE, Change, Group, RunDifference, compare_runs, format_p
+from grounding_rewards.metrics.counts import film_figures
 from grounding_rewards.metrics.estimates import (
     NOTHING,
     Estimate,
@@ -34,7 +35,7 @@ from grounding_rewards.metrics.estimates import (
     format_interval,
     format_value,
 )
-from grounding_rewards.metrics.film_figures import film_figures
+from grounding_rewards.metrics.sizes import SIZES
 from grounding_rewards.report.tables import Row, markdown_table, terminal_table
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 
@@ -108,10 +109,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show these alone, with intervals for all, and the runs as lines; default: all figures, as lines",
     )
     parser.add_argument(
-        "--labels",
+        "--label-matching",
         choices=LABEL_MATCHING,
         default="ignore",
         help="whether a box is right only under the finding's label, as for `evaluate`; default: %(default)s",
+    )
+    parser.add_argument(
+        "--sizes",
+        choices=SIZES,
+        default="film",
+        help="sizes of reference boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
     )
     parser.add_argument(
         "--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap; default: %(default)s"
@@ -145,7 +152,13 @@ def run(options: argparse.Namespace) -> int:
     """
     a, b = read_answered(options.a), read_answered(options.b)
     found = compare_runs(
-        a, b, labels=options.labels, main=options.figure, resamples=options.resamples, seed=options.seed
+        a,
+        b,
+        label_matching=options.label_matching,
+        sizes=options.sizes,
+        main=options.figure,
+        resamples=options.resamples,
+        seed=options.seed,
     )
     evaluations = _read_evaluation(options.a), _read_evaluation(options.b)
     comparison = _Comparison(
@@ -154,7 +167,7 @@ def run(options: argparse.Namespace) -> int:
         names=_names(options.a, options.b),
         settings=_settings_that_differ(*evaluations),
         figures=_chosen(options.figures, found),
-        baselines=_baselines(evaluations[1], found, options.labels),
+        baselines=_baselines(evaluations[1], found, options.label_matching),
     )
     if options.markdown is not None:
         options.markdown.write_text(render_markdown(comparison), encoding="utf-8")
@@ -247,9 +260,9 @@ def _chosen(keys: Sequence[str], found: RunDifference) -> Sequence[str]:
     return list(dict.fromkeys(keys)) or list(found.figures)
 
 
-def _baselines(evaluation: _Evaluation, found: RunDifference, labels: str) -> Mapping[str, Figures]:
+def _baselines(evaluation: _Evaluation, found: RunDifference, label_matching: str) -> Mapping[str, Figures]:
     """The baselines of B, where they were measured on the same films by the same rule."""
-    if found.only_b or evaluation.facts.get("labels") != labels:
+    if found.only_b or evaluation.facts.get("label matching") != label_matching:
         return {}
     return dict(list(evaluation.systems.items())[1:])
 

@@ -56,8 +56,8 @@ EXAMPLES = """\
 examples:
   grounding-rewards evaluate --model runs/r4/checkpoint --dataset data/vindr --split test --out runs/r4/evaluation
   grounding-rewards evaluate --completions log.jsonl --dataset data/vindr --box-format qwen3-vl --out evaluation
-  grounding-rewards evaluate --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --labels synonyms --samples 8 \\
-      --robustness corruptions pgd --out runs/base
+  grounding-rewards evaluate --model Qwen/Qwen2.5-VL-3B-Instruct --dataset data/vindr --samples 8 \\
+      --label-matching synonyms --robustness corruptions pgd --out runs/base
   accelerate launch -m grounding_rewards.cli evaluate --model runs/r4/checkpoint --dataset data/vindr --out evaluation
 """
 
@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measures.add_argument("--reward", default="R4", help="that films are ranked by; default: %(default)s")
     measures.add_argument("--reward-kwargs", metavar="JSON", help="""its parameters, such as '{"beta": 1.0}'""")
     measures.add_argument(
-        "--labels",
+        "--label-matching",
         choices=("ignore", "exact", "synonyms"),
         default="ignore",
         help="whether a box is right only under the finding's label; mAP always is by label; default: %(default)s",
@@ -285,7 +285,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     with state.main_process_first():
         shown = fit_images(dataset, processor)
     light = light_rows(dataset)
-    _refuse_lost_labels(options.labels, light)
+    _refuse_lost_labels(options.label_matching, light)
     if "corruptions" in (options.robustness or ()):
         # Refuse a film that cannot be changed now, not after hours of generation.
         corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
@@ -364,7 +364,7 @@ def _read_log(options: argparse.Namespace) -> _Asked:
         text_column=options.text_column,
         sizes={"width": options.width, "height": options.height},
     )
-    _refuse_lost_labels(options.labels, answers.rows)
+    _refuse_lost_labels(options.label_matching, answers.rows)
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
     return _Asked(
         name, answers, _reward(options), [], {"completions": ", ".join(path.name for path in options.completions)}
@@ -389,16 +389,16 @@ def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 
 
-def _refuse_lost_labels(labels: str, rows: Sequence[Mapping[str, Any]]) -> None:
+def _refuse_lost_labels(label_matching: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """Refuse references without labels: by label, no predicted box could match them."""
-    if labels == "ignore":
+    if label_matching == "ignore":
         return
     for row in rows:
         named = row.get("labels")
         if len(row.get("boxes") or ()) and (named is None or not all(str(label or "").strip() for label in named)):
             raise ValueError(
-                f"Expected a label for every reference box for --labels {labels}, got none on the film with id "
-                f"{row.get('id', '-')!r}. Name the findings, or leave --labels out."
+                f"Expected a label for every reference box for --label-matching {label_matching}, got none on the film "
+                f"with id {row.get('id', '-')!r}. Name the findings, or leave --label-matching out."
             )
 
 
@@ -407,7 +407,7 @@ def _measures(options: argparse.Namespace, reward: str) -> Measures:
 
     return Measures(
         reward,
-        options.labels,
+        options.label_matching,
         options.interpolation,
         tuple(dict.fromkeys(options.iou)),
         options.sizes,
@@ -423,7 +423,8 @@ def _measure(
     on_progress: Callable[[str], None],
 ) -> Measured:
     from grounding_rewards.data.prepare.manifest import readers_agreement
-    from grounding_rewards.metrics.answers import baseline_systems, read_answers
+    from grounding_rewards.metrics.answers import read_answers
+    from grounding_rewards.metrics.baselines import baseline_systems
     from grounding_rewards.metrics.evaluation import evaluate
 
     films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
@@ -454,7 +455,7 @@ def _facts(options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredF
         "reference boxes": sum(len(film.gt) for film in films),
         "reward": repr(asked.reward),
         "box format": _name_of_format(asked),
-        "labels": options.labels,
+        "label matching": options.label_matching,
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
         "interpolation of average precision": options.interpolation,
         "baselines": _BASELINES,

@@ -16,6 +16,9 @@ from grounding_rewards.boxes import as_box_array
 
 Array = NDArray[np.float64]
 
+#: The label of a reference box that has none.
+UNNAMED = "finding"
+
 _BOXES = ("gt", "ignore", "pred")
 _TEXTS = ("id", "patient", "image", "text", "reason")
 
@@ -25,7 +28,7 @@ def _no_boxes() -> Array:
 
 
 def _storable(text: Any) -> Any:
-    """Half a character, which a model may write and no file can hold, as a question mark; what is no text as it is."""
+    """Replace lone surrogates with '?', which no file can hold otherwise; leave what is no text as it is."""
     return text.encode("utf-8", "replace").decode("utf-8") if isinstance(text, str) else text
 
 
@@ -33,7 +36,7 @@ def _storable(text: Any) -> Any:
 class AnsweredFilm:
     """One film, its reference boxes, and the boxes that one answer gave.
 
-    Half a character (a lone surrogate), which a model may write and no file can hold, becomes a question mark.
+    Lone surrogates in its texts, which a model may write and no file can hold, are replaced with '?'.
 
     Attributes:
         id: name of the film, unique within an evaluation.

@@ -1,11 +1,11 @@
-"""The systems that an evaluation compares: a model's answers and the baselines', each as one answered film a row."""
+"""From a model's texts, or a dataset's rows alone, to answered films."""
 
 from __future__ import annotations
 
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
@@ -13,15 +13,9 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.metrics.answered_film import AnsweredFilm, is_read
-from grounding_rewards.metrics.baselines import (
-    CONSTANT,
-    CONSTANT_OF_THESE,
-    BoxAnswer,
-    baseline_rules,
-    mean_boxes,
-)
-from grounding_rewards.metrics.counts import without_duplicates
+from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, is_read
+from grounding_rewards.metrics.ranking import label_name
+from grounding_rewards.overlap import nms
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import (
     GroundingReward,
@@ -37,16 +31,16 @@ SIDE_BY_SIDE = SPECIFICATION_REWARDS
 
 # Columns that play no part in scoring, or are large.
 _PASSED_OVER = ("prompt", "image", "images", "completion_ids", "ground_truth")
-#: The label of a reference box that has none.
-UNNAMED = "finding"
-
-Row = Mapping[str, Any]
 
 
 def read_answers(
-    rows: Sequence[Row], texts: Sequence[Sequence[Any]], reward: GroundingReward, *, nms_threshold: float | None = None
+    rows: Sequence[Mapping[str, Any]],
+    texts: Sequence[Sequence[Any]],
+    reward: GroundingReward,
+    *,
+    nms_threshold: float | None = None,
 ) -> list[AnsweredFilm]:
-    """Read and score what a model said about each film.
+    """Read and score a model's answers to each film.
 
     Args:
         rows: n rows with `boxes`, `width` and `height`, and as far as known `labels`, `id`, `patient_id`,
@@ -54,9 +48,8 @@ def read_answers(
         texts: for each row its answers: the one that is judged, then sampled ones, of which only the
             reward is kept, and whether they can be read.
         reward: what the evaluation is about; R1 … R5 with their default parameters are taken beside it.
-        nms_threshold: boxes are removed whose IoU with a surer one of the same label is greater, see
-            :func:`grounding_rewards.metrics.counts.without_duplicates`; None keeps all. Rewards are those of the
-            text as it is.
+        nms_threshold: boxes are removed whose IoU with a higher-scoring one of the same label is greater, see
+            :func:`without_duplicates`; None keeps all. Rewards are those of the text as it is.
 
     Raises:
         ValueError: a row lacks a column, or holds something that is no box, label or size; two films have one name.
@@ -84,7 +77,7 @@ def read_answers(
         judged, *sampled = (next(scored) for _ in answers)
         read = replace(
             film,
-            **_said(judged),
+            **_prediction(judged),
             text=completion_text(answers[0]),
             rewards={name: values[k] for name, values in rewards.items()},
             sampled_rewards=tuple(one.reward for one in sampled),
@@ -94,7 +87,7 @@ def read_answers(
     return answered if nms_threshold is None else without_duplicates(answered, nms_threshold)
 
 
-def read_references(rows: Sequence[Row]) -> list[AnsweredFilm]:
+def read_references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredFilm]:
     """The films of a dataset with an answer that has no box.
 
     Args:
@@ -122,7 +115,7 @@ def read_references(rows: Sequence[Row]) -> list[AnsweredFilm]:
     return films
 
 
-def _reference(row: Row, name: str) -> AnsweredFilm:
+def _reference(row: Mapping[str, Any], name: str) -> AnsweredFilm:
     boxes = as_box_array(row["boxes"], "boxes")
     labels = row.get("labels")
     patient, image = row.get("patient_id"), row.get("image_path")
@@ -141,7 +134,7 @@ def _reference(row: Row, name: str) -> AnsweredFilm:
     )
 
 
-def _size(row: Row, side: str) -> float:
+def _size(row: Mapping[str, Any], side: str) -> float:
     try:
         pixels = float(row[side])
     except (TypeError, ValueError):
@@ -159,7 +152,7 @@ def _is_missing(patient: Any) -> bool:
     return patient in (None, "") or (isinstance(patient, float) and math.isnan(patient))
 
 
-def _said(judged: ScoredCompletion) -> dict[str, Any]:
+def _prediction(judged: ScoredCompletion) -> dict[str, Any]:
     parsed = judged.parsed
     return {
         "pred": parsed.boxes,
@@ -171,7 +164,7 @@ def _said(judged: ScoredCompletion) -> dict[str, Any]:
     }
 
 
-def _columns(rows: Sequence[Row]) -> dict[str, list[Any]]:
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The columns that every row has; one that only some have, such as ignored regions, with None in the others."""
     names = dict.fromkeys(name for row in rows for name in row if name not in _PASSED_OVER)
     optional = ("ignore_boxes", "reader_boxes", "reader_labels")
@@ -198,64 +191,37 @@ def _side_by_side(reward: GroundingReward, texts: Sequence[Any], columns: Mappin
     return dict(sorted({**found, reward.name: given}.items()))
 
 
-def baseline_systems(
-    rows: Sequence[Row], training: Iterable[Row] | None, reward: GroundingReward
-) -> dict[str, list[AnsweredFilm]]:
-    """The answers that need no look at the film, in every table beside a model's.
+def without_duplicates(films: Sequence[AnsweredFilm], iou_threshold: float = 0.5) -> list[AnsweredFilm]:
+    """The films with the boxes that :func:`grounding_rewards.overlap.nms` keeps, in the order of the answer.
+
+    Only boxes of the same label, or without one, remove each other: the higher-scoring one stays. A box with a
+    confidence scores higher than one without; among equals, and where answers state no confidence, the first one stays.
 
     Args:
-        rows: the films, see :func:`read_answers`.
-        training: the films that the constant box is the mean of; without them it is the mean of these films, which
-            flatters it, and its name says so. Of no films there is no constant box.
-        reward: what the evaluation is about.
+        films: with their answers.
+        iou_threshold: a box is removed whose IoU with a higher-scoring one is greater, in [0, 1].
 
-    Returns:
-        By name: the constant box (see :func:`grounding_rewards.metrics.baselines.mean_boxes`), nothing found, the
-        whole image, and, where rows have `reader_boxes`, what one more radiologist drew.
+    Raises:
+        ValueError: the threshold is out of its range.
 
     Example:
-        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
-        >>> systems = baseline_systems([row], [row], get_reward("R3", box_format="qwen3-vl"))
-        >>> [(name, films[0].rewards["R3"]) for name, films in systems.items()]
-        [('constant box', 1.0), ('nothing found', 0.0), ('whole image', 0.0)]
+        >>> film = AnsweredFilm("a", 100, 100, pred=[[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60]])
+        >>> without_duplicates([film])[0].pred.tolist()
+        [[0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]]
     """
-    films = read_references(rows)
-    # With the names that rows without labels are given.
-    named = [{**row, "labels": film.gt_labels} for row, film in zip(rows, films, strict=True)]
-    constant = mean_boxes(named if training is None else training, at_least_one=True)
-    rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
-    systems = {}
-    for name, rule in baseline_rules(named, constant).items():
-        answered = _with_boxes(films, [rule(row) for row in named], rewards)
-        # However often such a rule is asked, it answers the same.
-        systems[CONSTANT_OF_THESE if name == CONSTANT and training is None else name] = [
-            replace(film, sampled_rewards=(film.rewards[reward.name],), sampled_read=(True,)) for film in answered
-        ]
-    return systems
+    return [_without_duplicates(film, iou_threshold) for film in films]
 
 
-def _with_boxes(
-    films: Sequence[AnsweredFilm], answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward]
-) -> list[AnsweredFilm]:
-    boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
-    named: dict[str, Any] = {"pred_labels": labels, "gt_labels": [film.gt_labels for film in films]}
-    scores = {
-        name: reward.score_many(
-            boxes,
-            [film.gt for film in films],
-            ignore=[film.ignore for film in films],
-            **(named if reward.compares_labels else {}),
-        )
-        for name, reward in rewards.items()
-    }
-    return [
-        replace(
-            film,
-            pred=boxes[k],
-            pred_labels=tuple(labels[k]),
-            pred_scores=np.full(len(boxes[k]), np.nan),
-            status="boxes" if len(boxes[k]) else "empty",
-            rewards={name: values[k] for name, values in scores.items()},
-        )
-        for k, film in enumerate(films)
-    ]
+def _without_duplicates(film: AnsweredFilm, iou_threshold: float) -> AnsweredFilm:
+    names = np.array([label_name(label, "exact") for label in film.pred_labels])
+    kept: list[int] = []
+    for name in dict.fromkeys(names.tolist()):
+        same = np.flatnonzero(names == name)
+        kept += same[nms(film.pred[same], film.pred_scores[same], iou_threshold)].tolist()
+    kept.sort()
+    return replace(
+        film,
+        pred=film.pred[kept],
+        pred_labels=tuple(film.pred_labels[i] for i in kept),
+        pred_scores=film.pred_scores[kept],
+    )

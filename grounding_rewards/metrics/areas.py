@@ -29,7 +29,7 @@ Source: specification §3.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -38,21 +38,14 @@ from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import (
     RESAMPLES,
-    percentile_interval,
+    Resampled,
+    ratios,
     resampled_sums,
     sum_by_group,
 )
-from grounding_rewards.metrics.estimates import Estimate
+from grounding_rewards.metrics.estimates import Estimate, Figure
 
 Array = NDArray[np.float64]
-
-
-class SegmentationFigure(NamedTuple):
-    """A figure of the segmentation view: its heading, what it is, and how areas give it, ``(..., 4)`` to ``(...)``."""
-
-    heading: str
-    definition: str
-    of: Callable[[Array], Array]
 
 
 def box_areas(
@@ -94,10 +87,10 @@ def box_areas(
     xs, ys = np.unique(edges[:, ::2]), np.unique(edges[:, 1::2])
     cell = np.diff(ys)[:, None] * np.diff(xs)
     foreground = np.where(_covered(g, xs, ys), cell, 0.0) if mask is None else _mask_in_cells(mask, xs, ys)
-    said = _covered(p, xs, ys)
-    # A sum of parts of pixels may exceed the cell by its last bit.
+    covered = _covered(p, xs, ys)
+    # Rounding may make a sum of parts of pixels larger than the cell.
     background = np.where(_covered(void, xs, ys), 0.0, np.maximum(cell - foreground, 0.0))
-    return np.array([foreground[said].sum(), background[said].sum(), foreground[~said].sum(), background[~said].sum()])
+    return np.array([part[cells].sum() for cells in (covered, ~covered) for part in (foreground, background)])
 
 
 def segmentation_areas(films: Sequence[AnsweredFilm], masks: Sequence[NDArray[np.bool_] | None] | None = None) -> Array:
@@ -143,8 +136,7 @@ def pixel_accuracy(areas: Array) -> Array:
         >>> float(pixel_accuracy(np.array([50.0, 0.0, 50.0, 100.0])))
         0.75
     """
-    hit, _, _, rest = _parts(areas)
-    return _ratio(hit + rest, areas.sum(axis=-1))
+    return _ratio(*_pixel_accuracy(areas))
 
 
 def foreground_iou(areas: Array) -> Array:
@@ -197,26 +189,38 @@ def dice(areas: Array) -> Array:
         >>> round(float(dice(np.array([50.0, 0.0, 50.0, 100.0]))), 4)
         0.6667
     """
+    return _ratio(*_dice(areas))
+
+
+def _dice(areas: Array) -> tuple[Array, Array]:
     hit, false, missed, _ = _parts(areas)
-    return _ratio(2 * hit, 2 * hit + false + missed)
+    return 2 * hit, 2 * hit + false + missed
 
 
-SEGMENTATION_FIGURES: dict[str, SegmentationFigure] = {
-    "pixel_accuracy": SegmentationFigure(
+def _pixel_accuracy(areas: Array) -> tuple[Array, Array]:
+    hit, false, missed, rest = _parts(areas)
+    return hit + rest, hit + false + missed + rest
+
+
+#: `of` takes areas, ``(..., 4)``, to values, ``(...)``.
+SEGMENTATION_FIGURES: dict[str, Figure] = {
+    "pixel_accuracy": Figure(
         "pixel accuracy", "part of the area of all films that is rightly inside or outside of boxes", pixel_accuracy
     ),
-    "class_mean_iou": SegmentationFigure(
+    "class_mean_iou": Figure(
         "mean IoU of foreground and background",
         "IoU of the areas inside boxes and of the areas outside, all films pooled; the mean of the two",
         class_mean_iou,
     ),
-    "foreground_iou": SegmentationFigure(
+    "foreground_iou": Figure(
         "foreground IoU", "IoU of the union of predicted and the union of reference boxes, pooled", foreground_iou
     ),
-    "dice": SegmentationFigure(
-        "Dice", "of the union of predicted and the union of reference boxes, all films pooled", dice
-    ),
+    "dice": Figure("Dice", "of the union of predicted and the union of reference boxes, all films pooled", dice),
 }
+
+
+#: Those of them that are ratios of sums over films, with their numerators and denominators.
+AREA_RATIOS: dict[str, Callable[[Array], tuple[Array, Array]]] = {"dice": _dice, "pixel_accuracy": _pixel_accuracy}
 
 
 def segmentation_estimates(
@@ -248,22 +252,14 @@ def segmentation_estimates(
     found = {}
     for k, (key, figure) in enumerate(SEGMENTATION_FIGURES.items()):
         pooled, mean = slice(0, 4), (..., slice(4 + 2 * k, 6 + 2 * k))
-        found[key] = _estimate(figure.of(total[pooled]), figure.of(drawn[:, pooled]))
-        found[f"{key}_per_film"] = _estimate(_quotient(total[mean]), _quotient(drawn[mean]))
+        found[key] = Resampled(float(figure.of(total[pooled])), figure.of(drawn[:, pooled])).estimate
+        found[f"{key}_per_film"] = Resampled(ratios(total[mean]), ratios(drawn[mean])).estimate
     return found
-
-
-def _estimate(value: Array, drawn: Array) -> Estimate:
-    return Estimate(float(value), *percentile_interval(drawn))
 
 
 def _value_and_count(values: Array) -> Array:
     """A mean over those films on which there is something to measure, as ``(films, 2)`` sums."""
     return np.stack([np.nan_to_num(values), ~np.isnan(values)], axis=1)
-
-
-def _quotient(sums: Array) -> Array:
-    return _ratio(sums[..., 0], sums[..., 1])
 
 
 def _parts(areas: Array) -> tuple[Array, Array, Array, Array]:

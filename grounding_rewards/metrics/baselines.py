@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -11,6 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import as_box_array
+from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
+from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_references
+from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 
 #: The boxes and labels of one answer; the boxes in pixels of the film.
 BoxAnswer = tuple[NDArray[np.float64], list[str]]
@@ -18,40 +22,83 @@ BoxAnswer = tuple[NDArray[np.float64], list[str]]
 CONSTANT, CONSTANT_OF_THESE = "constant box", "constant box of these films"
 NOTHING_FOUND, WHOLE_IMAGE, ANOTHER_READER = "nothing found", "whole image", "another reader"
 
-Row = Mapping[str, Any]
 
-
-def baseline_rules(
-    rows: Sequence[Row], constant: Mapping[str, NDArray[np.float64]]
-) -> dict[str, Callable[[Row], BoxAnswer]]:
-    """What answers each film without a look at it, by name.
+def baseline_systems(
+    rows: Sequence[Mapping[str, Any]],
+    training: Iterable[Mapping[str, Any]] | None,
+    reward: GroundingReward,
+    *,
+    at_least_one: bool = True,
+) -> dict[str, list[AnsweredFilm]]:
+    """The answers that need no look at the film; they stand beside a model's in every table.
 
     Args:
-        rows: the films, with ``boxes``, ``labels``, ``width`` and ``height``.
-        constant: from :func:`mean_boxes`; without a box there is no constant answer.
+        rows: the films, see :func:`grounding_rewards.metrics.answers.read_answers`.
+        training: the films that the constant box is the mean of; without them it is the mean of these films, which
+            flatters it, and its name says so. Of no films there is no constant box.
+        reward: what the evaluation is about.
+        at_least_one: whether there is a constant box also where most films share no label.
 
     Returns:
-        ``constant box``, ``nothing found``, ``whole image`` (with the most frequent label); and, where rows have
-        ``reader_boxes``, ``another reader``: what one more radiologist drew.
+        By name: the constant box (see :func:`mean_boxes`), nothing found, the whole image under the most frequent
+        label, and, where rows have `reader_boxes`, what one more radiologist drew.
 
     Example:
-        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 200}
-        >>> {name: rule(row)[0].tolist() for name, rule in baseline_rules([row], {}).items()}
-        {'nothing found': [], 'whole image': [[0.0, 0.0, 100.0, 200.0]]}
+        >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
+        >>> systems = baseline_systems([row], [row], get_reward("R3", box_format="qwen3-vl"))
+        >>> [(name, films[0].rewards["R3"]) for name, films in systems.items()]
+        [('constant box', 1.0), ('nothing found', 0.0), ('whole image', 0.0)]
     """
-    labels = Counter(chain.from_iterable(row["labels"] for row in rows)).most_common(1)
-    name = labels[0][0] if labels else "finding"
-    rules: dict[str, Callable[[Row], BoxAnswer]] = {}
+    films = read_references(rows)
+    # With the names that rows without labels are given.
+    named = [{**row, "labels": film.gt_labels} for row, film in zip(rows, films, strict=True)]
+    constant = mean_boxes(named if training is None else training, at_least_one=at_least_one)
+    labels = Counter(chain.from_iterable(film.gt_labels for film in films)).most_common(1)
+    label = labels[0][0] if labels else UNNAMED
+    answers: dict[str, list[BoxAnswer]] = {}
     if constant:
-        rules[CONSTANT] = lambda row: constant_answer(constant, width=row["width"], height=row["height"])
-    rules[NOTHING_FOUND] = lambda row: (np.zeros((0, 4)), [])
-    rules[WHOLE_IMAGE] = lambda row: whole_image_answer(name, width=row["width"], height=row["height"])
+        answers[CONSTANT_OF_THESE if training is None else CONSTANT] = [
+            constant_answer(constant, width=film.width, height=film.height) for film in films
+        ]
+    answers[NOTHING_FOUND] = [(np.zeros((0, 4)), [])] * len(films)
+    answers[WHOLE_IMAGE] = [(np.array([[0.0, 0.0, film.width, film.height]]), [label]) for film in films]
     if any(row.get("reader_boxes") for row in rows):
-        rules[ANOTHER_READER] = other_reader
-    return rules
+        answers[ANOTHER_READER] = [other_reader(row) for row in named]
+    rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
+    return {name: _with_boxes(films, given, rewards, reward.name) for name, given in answers.items()}
 
 
-def other_reader(row: Row) -> BoxAnswer:
+def _with_boxes(
+    films: Sequence[AnsweredFilm], answers: Sequence[BoxAnswer], rewards: Mapping[str, GroundingReward], main: str
+) -> list[AnsweredFilm]:
+    boxes, labels = [boxes for boxes, _ in answers], [labels for _, labels in answers]
+    named: dict[str, Any] = {"pred_labels": labels, "gt_labels": [film.gt_labels for film in films]}
+    scores = {
+        name: reward.score_many(
+            boxes,
+            [film.gt for film in films],
+            ignore=[film.ignore for film in films],
+            **(named if reward.compares_labels else {}),
+        )
+        for name, reward in rewards.items()
+    }
+    return [
+        replace(
+            film,
+            pred=boxes[k],
+            pred_labels=tuple(labels[k]),
+            pred_scores=np.full(len(boxes[k]), np.nan),
+            status="boxes" if len(boxes[k]) else "empty",
+            rewards={name: values[k] for name, values in scores.items()},
+            # However often such a rule is asked, it answers the same.
+            sampled_rewards=(scores[main][k],),
+            sampled_read=(True,),
+        )
+        for k, film in enumerate(films)
+    ]
+
+
+def other_reader(row: Mapping[str, Any]) -> BoxAnswer:
     """The boxes of the first reader who did not draw the reference; the reference where a film has no other.
 
     Example:
@@ -60,7 +107,7 @@ def other_reader(row: Row) -> BoxAnswer:
         (array([[0., 0., 8., 9.]]), ['finding'])
     """
     sets = row.get("reader_boxes") or []
-    labels = row.get("reader_labels") or [["finding"] * len(boxes) for boxes in sets]
+    labels = row.get("reader_labels") or [[UNNAMED] * len(boxes) for boxes in sets]
     reference = as_box_array(row["boxes"])
     for boxes, names in zip(sets, labels, strict=True):
         drawn = as_box_array(boxes)
@@ -117,18 +164,3 @@ def constant_answer(boxes: Mapping[str, NDArray[np.float64]], *, width: float, h
     """
     size = np.array([width, height] * 2, dtype=np.float64)
     return np.array(list(boxes.values())).reshape(-1, 4) * size, list(boxes)
-
-
-def whole_image_answer(label: str, *, width: float, height: float) -> BoxAnswer:
-    """One box around everything.
-
-    Args:
-        label: that the box is given.
-        width: of the film in pixels.
-        height: of the film in pixels.
-
-    Example:
-        >>> whole_image_answer("nodule", width=100, height=200)
-        (array([[  0.,   0., 100., 200.]]), ['nodule'])
-    """
-    return np.array([[0.0, 0.0, width, height]]), [label]

@@ -130,7 +130,7 @@ def ratio_estimates(
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.
     """
     total, drawn = _drawn_together(list(sums.values()), groups, resamples, seed)
-    return {name: Estimate(ratios(total[k]), *percentile_interval(ratios(drawn[:, k]))) for k, name in enumerate(sums)}
+    return {name: Resampled(ratios(total[k]), ratios(drawn[:, k])).estimate for k, name in enumerate(sums)}
 
 
 def difference_estimates(
@@ -162,9 +162,8 @@ def difference_estimates(
     total, drawn = _drawn_together(columns, groups, resamples, seed)
     found = {}
     for k, name in enumerate(before):
-        one, other = 2 * k, 2 * k + 1
-        resampled = ratios(drawn[:, other]) - ratios(drawn[:, one])
-        found[name] = Estimate(ratios(total[other]) - ratios(total[one]), *percentile_interval(resampled))
+        one, other = (Resampled(ratios(total[i]), ratios(drawn[:, i])) for i in (2 * k, 2 * k + 1))
+        found[name] = resampled_difference(one, other).estimate
     return found
 
 

@@ -16,7 +16,8 @@ Definitions:
   figures; every figure of every label; every figure of every size. The intervals are not adjusted.
 * By label and by size the figures are those of the reference boxes alone: a false box has no true label and size.
   Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
-* The size of a reference box is its part of the area of the film: small below 1 %, large from 10 % on.
+* The sizes of reference boxes are those of :data:`grounding_rewards.metrics.sizes.SIZES`: unless another set is
+  chosen, their part of the area of the film.
 
 The verdict is about one figure, which is chosen before looking. B is called better or worse where the interval leaves
 out 0 and the sign test is below 0.05 in the same direction. A label or size is named where the interval of its mean
@@ -38,35 +39,25 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import box_area
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.answers import UNNAMED
+from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.bootstrap import (
     RANKED_RESAMPLES,
     RESAMPLES,
-    percentile_interval,
+    Resampled,
     ratios,
     resampled_difference,
     resampled_sums,
     sum_by_group,
 )
-from grounding_rewards.metrics.estimates import Estimate, finite_or_none, format_interval, format_value
-from grounding_rewards.metrics.film_figures import (
-    BoxGroups,
-    FilmFigure,
-    film_figures,
-    film_sums,
-    label_groups,
-    reference_sums,
-)
-from grounding_rewards.metrics.ranking import FILM_AREAS, Area
+from grounding_rewards.metrics.counts import BoxGroups, film_figures, film_sums, label_groups, reference_sums
+from grounding_rewards.metrics.estimates import Estimate, Figure, finite_or_none, format_interval, format_value
 from grounding_rewards.metrics.ranking_figures import RankingFigures
+from grounding_rewards.metrics.sizes import SIZES, check_sizes
 
 Array = NDArray[np.float64]
 
-#: What the verdict is about unless told otherwise: it sees missed findings and false boxes alike.
+#: What the verdict is about by default: it sees missed findings and false boxes alike.
 MAIN_FIGURE = "f1_50"
-#: Sizes of reference boxes, by their part of the film's area.
-SIZES: dict[str, Area] = dict(zip(("small", "medium", "large"), FILM_AREAS.values(), strict=True))
 
 _LEVEL = 0.05
 # The figures of a group of reference boxes.
@@ -196,7 +187,8 @@ def compare_runs(
     a: Sequence[AnsweredFilm],
     b: Sequence[AnsweredFilm],
     *,
-    labels: str = "ignore",
+    label_matching: str = "ignore",
+    sizes: str = "film",
     main: str = MAIN_FIGURE,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -206,7 +198,9 @@ def compare_runs(
     Args:
         a: the answered films of run A.
         b: the answered films of run B.
-        labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
+            label.
+        sizes: of reference boxes: a key of :data:`grounding_rewards.metrics.sizes.SIZES`.
         main: key of the figure that the verdict is about, `mean_iou` or `reward_R4` for instance.
         resamples: of the bootstrap.
         seed: of the bootstrap.
@@ -227,6 +221,7 @@ def compare_runs(
         raise ValueError(f"Expected at least 1 for `resamples`, got {resamples}. {RESAMPLES} is usual.")
     if seed < 0:
         raise ValueError(f"Expected a whole number from 0 up for `seed`, got {seed}. 0 is usual.")
+    check_sizes(sizes)
     own_a, own_b = _by_id(a, "A"), _by_id(b, "B")
     pairs = [(film, own_b[name]) for name, film in own_a.items() if name in own_b]
     _check_references(pairs, len(own_a), len(own_b))
@@ -238,13 +233,13 @@ def compare_runs(
     }
     if main not in figures:
         raise ValueError(f"Expected a figure of both runs for `main`, got {main!r}. They have: {', '.join(figures)}.")
-    by_label = label_groups(first, "synonyms" if labels == "synonyms" else "exact")
-    by_size = _size_groups(first)
-    tables = [_Table(figures, film_sums(first, labels=labels), film_sums(second, labels=labels))]
-    tables += [_group_table(first, second, groups, labels) for groups in (by_label, by_size) if groups]
+    by_label = label_groups(first, "synonyms" if label_matching == "synonyms" else "exact")
+    by_size = _size_groups(first, sizes)
+    tables = [_Table(figures, *(film_sums(run, label_matching=label_matching) for run in (first, second)))]
+    tables += [_group_table(first, second, groups, label_matching) for groups in (by_label, by_size) if groups]
     units, patients = _units(pairs)
     by_rank = _ranked_changes(
-        first, second, labels, groups=units, resamples=min(resamples, RANKED_RESAMPLES), seed=seed
+        first, second, label_matching, groups=units, resamples=min(resamples, RANKED_RESAMPLES), seed=seed
     )
     sums = [sum_by_group(table.columns(), units) for table in tables]
     # One call for all tables, so that the films are drawn once.
@@ -317,7 +312,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 class _Table(NamedTuple):
     """Figures whose sign tests are one family, and by the same keys their sums ``(films, 2)`` in both runs."""
 
-    figures: Mapping[Any, FilmFigure]
+    figures: Mapping[Any, Figure]
     a: Mapping[Any, Array]
     b: Mapping[Any, Array]
 
@@ -331,49 +326,43 @@ def _changes(table: _Table, sums: Array, drawn: Array) -> dict[Any, Change]:
     found: dict[Any, Change] = {}
     for k, (key, figure) in enumerate(table.figures.items()):
         one, other = slice(4 * k, 4 * k + 2), slice(4 * k + 2, 4 * k + 4)
-        values = ratios(total[one]), ratios(total[other])
-        resampled = ratios(drawn[:, one]), ratios(drawn[:, other])
-        a, b = (Estimate(value, *percentile_interval(many)) for value, many in zip(values, resampled, strict=True))
-        difference = Estimate(values[1] - values[0], *percentile_interval(resampled[1] - resampled[0]))
+        a, b = (Resampled(ratios(total[part]), ratios(drawn[:, part])) for part in (one, other))
         by_unit = ratios(sums[:, other]) - ratios(sums[:, one])
-        signs = sign_test(by_unit, lower_is_better=bool(figure.lower_is_better))
-        found[key] = Change(figure.heading, bool(figure.lower_is_better), a, b, difference, signs, math.nan)
+        found[key] = _change(figure, a, b, sign_test(by_unit, lower_is_better=bool(figure.lower_is_better)))
     adjusted = holm([change.signs.p for change in found.values()])
     return {key: change._replace(holm=p) for (key, change), p in zip(found.items(), adjusted, strict=True)}
 
 
 def _ranked_changes(
-    a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], labels: str, **drawn: Any
+    a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], label_matching: str, **drawn: Any
 ) -> dict[str, Change]:
     """Average precision and sensitivities, which a single film does not have: there is no sign test."""
-    by_rank = RankingFigures.of([*a, *b], labels)
+    by_rank = RankingFigures.of([*a, *b], label_matching)
     in_a, in_b = (by_rank.resampled(by_rank.rank(films), **drawn) for films in (a, b))
     no_signs = SignTest(0, 0, 0, math.nan)
-    return {
-        key: Change(
-            figure.heading,
-            False,
-            in_a[key].estimate,
-            in_b[key].estimate,
-            resampled_difference(in_a[key], in_b[key]).estimate,
-            no_signs,
-            math.nan,
-        )
-        for key, figure in by_rank.figures().items()
-    }
+    return {key: _change(figure, in_a[key], in_b[key], no_signs) for key, figure in by_rank.figures().items()}
 
 
-def _size_groups(films: Sequence[AnsweredFilm]) -> BoxGroups:
-    parts = [box_area(film.gt) / (film.width * film.height) for film in films]
-    share = np.concatenate([np.zeros(0), *parts])
-    groups = {name: size.holds(share, np.ones(len(share))) for name, size in SIZES.items()}
+def _change(figure: Figure, a: Resampled, b: Resampled, signs: SignTest) -> Change:
+    """The change of a figure, Holm's p still to come."""
+    difference = resampled_difference(a, b)
+    lower_is_better = bool(figure.lower_is_better)
+    return Change(figure.heading, lower_is_better, a.estimate, b.estimate, difference.estimate, signs, math.nan)
+
+
+def _size_groups(films: Sequence[AnsweredFilm], sizes: str) -> BoxGroups:
+    areas = np.concatenate([np.zeros(0), *(box_area(film.gt) for film in films)])
+    film_areas = np.repeat([film.width * film.height for film in films], [len(film.gt) for film in films])
+    groups = {name: size.holds(areas, film_areas) for name, size in SIZES[sizes].items()}
     return {name: members for name, members in groups.items() if members.any()}
 
 
-def _group_table(a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], groups: BoxGroups, labels: str) -> _Table:
+def _group_table(
+    a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], groups: BoxGroups, label_matching: str
+) -> _Table:
     known = film_figures(a)
     figures = {(name, key): known[key] for name in groups for key in _OF_GROUPS}
-    return _Table(figures, reference_sums(a, groups, labels=labels), reference_sums(b, groups, labels=labels))
+    return _Table(figures, *(reference_sums(run, groups, label_matching=label_matching) for run in (a, b)))
 
 
 def _as_groups(changes: Mapping[tuple[str, str], Change], groups: BoxGroups) -> tuple[Group, ...]:
@@ -464,12 +453,12 @@ def _named(groups: Sequence[Group], kind: str) -> str:
     """Which groups differ, the largest difference first."""
     if not groups:
         return ""
-    said = []
+    clauses = []
     for direction, word in ((1, "better"), (-1, "worse")):
         ious = [(group.name, group.changes["mean_iou"]) for group in groups]
         ious = [(name, change) for name, change in ious if change.direction(adjusted=True) == direction]
         ious.sort(key=lambda one: -abs(one[1].difference.value))
         if ious:
             names = (f"{name} ({format_value(change.difference.value, signed=True)})" for name, change in ious)
-            said.append(f"{word} on {', '.join(names)}")
-    return f"by {kind}, " + (f"mean IoU is {' and '.join(said)}" if said else "no difference can be shown")
+            clauses.append(f"{word} on {', '.join(names)}")
+    return f"by {kind}, " + (f"mean IoU is {' and '.join(clauses)}" if clauses else "no difference can be shown")

@@ -1,4 +1,8 @@
-"""Figures of detection that are ratios of sums over films, for :mod:`grounding_rewards.metrics.bootstrap`.
+"""Figures that are ratios of sums over films: what heads an evaluation, and what two runs are compared by.
+
+The figure of a run is ``Σ numerator / Σ denominator`` over its films, which
+:mod:`grounding_rewards.metrics.bootstrap` resamples. Most count boxes; rewards, and the ratios of
+:mod:`grounding_rewards.metrics.areas`, join them in :func:`film_figures`.
 
 Boxes are matched by the code that rewards are made of, :class:`grounding_rewards.rewards.BoxReward`: F-beta over one
 film is the F-beta that the reward explains. Ignored boxes don't count, broken ones count as false, as in the rewards.
@@ -10,9 +14,10 @@ sizes add up to those of the whole, which COCO's rule for sizes (average_precisi
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -22,12 +27,11 @@ from numpy.typing import NDArray
 from grounding_rewards.box_batch import BoxBatch, pad
 from grounding_rewards.boxes import box_area
 from grounding_rewards.metrics.answered_film import AnsweredFilm, is_read
-from grounding_rewards.metrics.ranking import (
-    Area,
-    label_name,
-    with_broken_boxes,
-)
-from grounding_rewards.overlap import nms, pairwise_iou
+from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_FIGURES, segmentation_areas
+from grounding_rewards.metrics.estimates import Figure
+from grounding_rewards.metrics.ranking import label_name, with_broken_boxes
+from grounding_rewards.metrics.sizes import Area
+from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.base import Outcomes
 from grounding_rewards.rewards.label_matching import LabelCodes
@@ -36,11 +40,17 @@ Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 # Numerators and denominators, (films,) each.
 Sums = tuple[NDArray[Any], NDArray[Any]]
+#: Name → which of the reference boxes of all films, one film after the other, are in the group.
+BoxGroups = dict[str, NDArray[np.bool_]]
+
+#: How the boxes of an evaluation are matched.
+MATCHING = "hungarian"
 
 # The smallest number above 0: any overlap makes a pair.
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
 
 _BETA = 1.5
+_RECALL = "share of the reference boxes of all films that a box is right about"
 
 
 class Counts(NamedTuple):
@@ -51,19 +61,6 @@ class Counts(NamedTuple):
     tp: Array
 
 
-class Figure(NamedTuple):
-    """A figure of an evaluation.
-
-    ``heading`` is for tables, ``definition`` one sentence for a person, ``lower_is_better`` None where 0 is best from
-    both sides; ``sums`` gives numerators and denominators of each film.
-    """
-
-    heading: str
-    definition: str
-    lower_is_better: bool | None
-    sums: Callable[[MatchedFilms], Sums]
-
-
 @dataclass(frozen=True, eq=False)
 class MatchedFilms:
     """Films whose boxes are matched as the rewards match them.
@@ -71,7 +68,7 @@ class MatchedFilms:
     Attributes:
         films: with their answers.
         matching: a key of :data:`grounding_rewards.matching.MATCHERS`.
-        labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box matches a finding of another label.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box matches a finding of another label.
         label: only this label; None takes all.
         area: only boxes of this size; None takes all.
 
@@ -87,15 +84,15 @@ class MatchedFilms:
 
     films: Sequence[AnsweredFilm]
     matching: str = "greedy"
-    labels: str = "ignore"
+    label_matching: str = "ignore"
     label: str | None = None
     area: Area | None = None
 
     def __post_init__(self) -> None:
-        if self.label is not None and not label_name(self.label, self.labels):
+        if self.label is not None and not label_name(self.label, self.label_matching):
             raise ValueError(
-                f"Expected a label that is compared for `label`, got {self.label!r} with labels={self.labels!r}. "
-                'Name a finding, and use labels="exact" or "synonyms".'
+                f"Expected a label that is compared for `label`, got {self.label!r} with "
+                f'label_matching={self.label_matching!r}. Name a finding, and use "exact" or "synonyms".'
             )
 
     def counts(self, iou_threshold: float) -> Counts:
@@ -110,37 +107,40 @@ class MatchedFilms:
     @cached_property
     def right_labels(self) -> Sums:
         """Of each film how many boxes are right at IoU 0.5 and bear the label of the finding; how many state one."""
-        outcomes = self._outcomes_50
+        matched = self._outcomes_50.matched
         every = np.arange(len(self.films))
-        codes = LabelCodes.of(*self._said_and_true, "exact")
-        said, true = pad(codes.pred, self._pred.counts, every), pad(codes.gt, self._gt.counts, every)
-        hit = self._chosen(outcomes).pred & (outcomes.matched >= 0)
-        film, i = np.nonzero(hit)
-        pairs = np.full((2, *hit.shape), np.nan)
-        pairs[0, film, i], pairs[1, film, i] = said[film, i], true[film, outcomes.matched[film, i]]
-        stated = ~np.isnan(pairs).any(axis=0)
-        return ((pairs[0] == pairs[1]) & stated).sum(axis=1), stated.sum(axis=1)
+        codes = LabelCodes.of(*self._labels, "exact")
+        film, i = np.nonzero(self._chosen(self._outcomes_50)[0] & (matched >= 0))
+        pred = pad(codes.pred, self._pred.counts, every)[film, i]
+        gt = pad(codes.gt, self._gt.counts, every)[film, matched[film, i]]
+        stated = ~np.isnan(pred) & ~np.isnan(gt)
+        right, of = (np.bincount(film[chosen], minlength=len(every)) for chosen in (stated & (pred == gt), stated))
+        return right, of
+
+    @cached_property
+    def pairs(self) -> Outcomes:
+        """The boxes paired one to one for the largest sum of IoUs; boxes that do not overlap are no partners."""
+        return self._outcomes(_ANY_OVERLAP, "hungarian")
 
     @cached_property
     def best_ious(self) -> tuple[Array, Mask]:
         """Of each reference box the IoU with its partner, 0 without one, ``(films, boxes)``; and which boxes there are.
 
-        Partners are those of the greatest sum of IoUs.
+        Partners are those of :attr:`pairs`.
         """
-        outcomes = self._outcomes(_ANY_OVERLAP, "hungarian")
-        there = self._chosen(outcomes).gt
+        _, there = self._chosen(self.pairs)
         ious = np.zeros(there.shape)
-        film, i = np.nonzero(outcomes.matched >= 0)
-        ious[film, outcomes.matched[film, i]] = outcomes.iou[film, i]
+        film, i = np.nonzero(self.pairs.matched >= 0)
+        ious[film, self.pairs.matched[film, i]] = self.pairs.iou[film, i]
         return np.where(there, ious, 0.0), there
 
     @cached_property
     def phrase_ious(self) -> tuple[Array, Array]:
-        """Of each film with one reference box the IoU of its surest box, 0 without one; and which films those are.
+        """Of each film with one reference box the IoU of its highest-scoring box; and which films those are.
 
-        The surest box has the highest confidence; among equals, and without confidences, it is the first.
+        0 without a box. Among equal confidences, and without confidences, it is the first box.
         """
-        ious = np.array([_surest_iou(film) if len(film.gt) == 1 else 0.0 for film in self.films])
+        ious = np.array([_highest_scoring_iou(film) if len(film.gt) == 1 else 0.0 for film in self.films])
         chosen = self.best_ious[1].sum(axis=1) if len(self.films) else np.zeros(0)
         single = np.array([len(film.gt) == 1 for film in self.films], dtype=bool) & (chosen == 1)
         return np.where(single, ious, 0.0), single.astype(np.float64)
@@ -159,66 +159,56 @@ class MatchedFilms:
         return BoxBatch.of([film.gt for film in self.films], "gt")
 
     @cached_property
-    def _said_and_true(self) -> tuple[list[str | None], list[str]]:
+    def _labels(self) -> tuple[list[str | None], list[str]]:
         """The labels of all predicted boxes, broken ones among them, and of all reference boxes."""
-        said = chain.from_iterable(with_broken_boxes(film).pred_labels for film in self.films)
-        return list(said), list(chain.from_iterable(film.gt_labels for film in self.films))
+        pred = chain.from_iterable(with_broken_boxes(film).pred_labels for film in self.films)
+        return list(pred), list(chain.from_iterable(film.gt_labels for film in self.films))
 
     @cached_property
     def _outcomes_50(self) -> Outcomes:
         return self._outcomes(0.5, self.matching)
 
     def _count(self, outcomes: Outcomes) -> Counts:
-        chosen = self._chosen(outcomes)
-        masks = (chosen.pred, chosen.gt, chosen.pred & (outcomes.matched >= 0))
-        n, m, tp = (np.asarray(mask.sum(axis=1), dtype=np.float64) for mask in masks)
-        return Counts(n, m, tp)
+        pred, gt = self._chosen(outcomes)
+        return Counts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
 
     def _outcomes(self, iou_threshold: float, matching: str) -> Outcomes:
-        reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.labels)
+        reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
         return reward.score_flat(
             self._pred,
             self._gt,
             ignore=BoxBatch.of([film.ignore for film in self.films], "ignore"),
-            labels=reward.label_codes(*self._said_and_true),
+            labels=reward.label_codes(*self._labels),
         )
 
-    def _chosen(self, outcomes: Outcomes) -> _Chosen:
+    def _chosen(self, outcomes: Outcomes) -> tuple[Mask, Mask]:
+        """Which predicted boxes, (films, n), and which reference boxes, (films, m), count for the label and size."""
         gt = _there(self._gt)
         pred = _there(self._pred) & ~outcomes.ignored
         matched = outcomes.matched
         if self.label is not None and outcomes.gt_labels is not None and outcomes.pred_labels is not None:
-            name = label_name(self.label, self.labels)
-            codes = [code for code, text in enumerate(outcomes.label_names) if label_name(text, self.labels) == name]
+            name = label_name(self.label, self.label_matching)
+            names = [label_name(text, self.label_matching) for text in outcomes.label_names]
+            codes = [code for code, other in enumerate(names) if other == name]
             gt &= np.isin(outcomes.gt_labels, codes)
             pred &= np.isin(outcomes.pred_labels, codes)
         if self.area is not None:
-            own, of_gt = self._has_size(self._pred), self._has_size(self._gt)
+            own, of_gt = self._held(self.area, self._pred), self._held(self.area, self._gt)
             gt &= of_gt
-            partner = _take(of_gt, matched)
-            pred &= np.where(matched >= 0, partner, own)
-        return _Chosen(pred, gt)
+            pred &= np.where(matched >= 0, _take(of_gt, matched), own)
+        return pred, gt
 
-    def _has_size(self, boxes: BoxBatch) -> Mask:
-        if self.area is None:
-            return _there(boxes)
+    def _held(self, area: Area, boxes: BoxBatch) -> Mask:
         film_areas = np.array([film.width * film.height for film in self.films], dtype=np.float64)
-        held = self.area.holds(box_area(boxes.flat), np.repeat(film_areas, boxes.counts))
+        held = area.holds(box_area(boxes.flat), np.repeat(film_areas, boxes.counts))
         return pad(held.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
-
-
-class _Chosen(NamedTuple):
-    """Which predicted boxes, (films, n), and which reference boxes, (films, m), count for the label and the size."""
-
-    pred: Mask
-    gt: Mask
 
 
 def detection_sums(
     films: Sequence[AnsweredFilm],
     *,
     matching: str = "greedy",
-    labels: str = "ignore",
+    label_matching: str = "ignore",
     label: str | None = None,
     area: Area | None = None,
 ) -> dict[str, Array]:
@@ -227,8 +217,8 @@ def detection_sums(
     Args:
         films: with their answers.
         matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
-        labels: ``"ignore"``, labels play no part in matching; ``"exact"``, a box is right only under the label of the
-            finding, up to case and white space; ``"synonyms"``, or under one that
+        label_matching: ``"ignore"``, labels play no part in matching; ``"exact"``, a box is right only under the label
+            of the finding, up to case and white space; ``"synonyms"``, or under one that
             :func:`grounding_rewards.labels.are_synonyms` agrees with.
         label: only this label; needs labels that are compared.
         area: only boxes of this size.
@@ -247,47 +237,11 @@ def detection_sums(
         >>> sums["precision_50"].tolist(), sums["f1_50"].tolist(), sums["hallucination_rate"].tolist()
         ([[1.0, 2.0]], [[2.0, 3.0]], [[0.0, 0.0]])
     """
-    matched = MatchedFilms(films, matching, labels, label, area)
+    matched = MatchedFilms(films, matching, label_matching, label, area)
     return {
-        key: np.column_stack([np.asarray(part, dtype=np.float64) for part in figure.sums(matched)]).reshape(-1, 2)
+        key: np.column_stack([np.asarray(part, dtype=np.float64) for part in figure.of(matched)]).reshape(-1, 2)
         for key, figure in DETECTION_FIGURES.items()
     }
-
-
-def without_duplicates(films: Sequence[AnsweredFilm], iou_threshold: float = 0.5) -> list[AnsweredFilm]:
-    """The films with the boxes that :func:`grounding_rewards.overlap.nms` keeps, in the order of the answer.
-
-    Only boxes that are given the same label, or none, remove each other: the surer one stays. A box with a confidence
-    is surer than one without; among equals, and where answers state no confidence, it is the one that comes first.
-
-    Args:
-        films: with their answers.
-        iou_threshold: a box is removed whose IoU with a surer one is greater, in [0, 1].
-
-    Raises:
-        ValueError: the threshold is out of its range.
-
-    Example:
-        >>> film = AnsweredFilm("a", 100, 100, pred=[[0, 0, 10, 10], [0, 0, 10, 9], [50, 50, 60, 60]])
-        >>> without_duplicates([film])[0].pred.tolist()
-        [[0.0, 0.0, 10.0, 10.0], [50.0, 50.0, 60.0, 60.0]]
-    """
-    return [_without_duplicates(film, iou_threshold) for film in films]
-
-
-def _without_duplicates(film: AnsweredFilm, iou_threshold: float) -> AnsweredFilm:
-    names = np.array([label_name(label, "exact") for label in film.pred_labels])
-    kept: list[int] = []
-    for name in dict.fromkeys(names.tolist()):
-        same = np.flatnonzero(names == name)
-        kept += same[nms(film.pred[same], film.pred_scores[same], iou_threshold)].tolist()
-    kept.sort()
-    return replace(
-        film,
-        pred=film.pred[kept],
-        pred_labels=tuple(film.pred_labels[i] for i in kept),
-        pred_scores=film.pred_scores[kept],
-    )
 
 
 def _there(boxes: BoxBatch) -> Mask:
@@ -301,27 +255,29 @@ def _take(values: Mask, index: NDArray[np.int64]) -> Mask:
     return np.take_along_axis(values, np.maximum(index, 0), axis=1)
 
 
-def _surest_iou(film: AnsweredFilm) -> float:
+def _highest_scoring_iou(film: AnsweredFilm) -> float:
     if not len(film.pred):
         return 0.0
-    surest = int(np.where(np.isnan(film.pred_scores), -np.inf, film.pred_scores).argmax())
-    return float(pairwise_iou(film.pred[[surest]], film.gt)[0, 0])
+    best = int(np.where(np.isnan(film.pred_scores), -np.inf, film.pred_scores).argmax())
+    return float(pairwise_iou(film.pred[[best]], film.gt)[0, 0])
 
 
-def _precision(films: MatchedFilms) -> Sums:
-    n, _, tp = films.counts_50
-    return tp, n
+def _at_50(sums: Callable[[Array, Array, Array], Sums]) -> Callable[[MatchedFilms], Sums]:
+    """A figure made of the counts n, m and tp at IoU 0.5."""
+    return lambda films: sums(*films.counts_50)
 
 
-def _recall(films: MatchedFilms, iou_threshold: float) -> Sums:
-    _, m, tp = films.counts(iou_threshold)
-    return tp, m
+def _recall(iou_threshold: float) -> Callable[[MatchedFilms], Sums]:
+    def sums(films: MatchedFilms) -> Sums:
+        _, m, tp = films.counts(iou_threshold)
+        return tp, m
+
+    return sums
 
 
-def _f_beta(films: MatchedFilms, beta: float) -> Sums:
-    n, m, tp = films.counts_50
+def _f_beta(beta: float) -> Callable[[MatchedFilms], Sums]:
     # F = (1 + β²) TP / ((1 + β²) TP + β² FN + FP) = (1 + β²) TP / (β² m + n)
-    return (1 + beta**2) * tp, beta**2 * m + n
+    return _at_50(lambda n, m, tp: ((1 + beta**2) * tp, beta**2 * m + n))
 
 
 def _mean_iou(films: MatchedFilms) -> Sums:
@@ -334,142 +290,251 @@ def _phrase_accuracy(films: MatchedFilms) -> Sums:
     return (ious >= 0.5).astype(np.float64), single
 
 
-def _hallucination(films: MatchedFilms) -> Sums:
-    n, m, _ = films.counts_50
-    return (m == 0) & (n > 0), m == 0
-
-
 def _specificity(films: MatchedFilms) -> Sums:
     n, m, _ = films.counts_50
     return (m == 0) & (n == 0) & films.is_read, m == 0
 
 
-def _film_sensitivity(films: MatchedFilms) -> Sums:
-    n, m, _ = films.counts_50
-    return (m > 0) & (n > 0), m > 0
-
-
-def _unparseable(films: MatchedFilms) -> Sums:
-    return ~films.is_read, np.ones(len(films.films))
-
-
-def _count_error(films: MatchedFilms) -> Sums:
-    n, m, _ = films.counts_50
-    return np.abs(n - m), np.ones(len(n))
-
-
-def _count_bias(films: MatchedFilms) -> Sums:
-    n, m, _ = films.counts_50
-    return n - m, np.ones(len(n))
-
-
-def _false_per_film(films: MatchedFilms) -> Sums:
-    n, _, tp = films.counts_50
-    return n - tp, np.ones(len(n))
-
-
-#: Key, heading, definition and sums of every figure, in the order of tables.
+#: Figures of boxes; `of` takes :class:`MatchedFilms` to numerators and denominators, ``(films,)`` each.
 DETECTION_FIGURES: dict[str, Figure] = {
     "mean_iou": Figure(
         "mean IoU",
         "predicted and reference boxes are paired one to one for the largest sum of IoUs; mean over reference boxes, "
         "0 for one without a partner",
-        False,
         _mean_iou,
     ),
     "f1_50": Figure(
         "F1 at IoU 0.5",
         "boxes of all films pooled: twice the right boxes over predicted and reference boxes",
-        False,
-        partial(_f_beta, beta=1.0),
+        _f_beta(1.0),
     ),
     "f_beta_50": Figure(
         f"F{_BETA} at IoU 0.5",
         f"as F1, with missed findings weighing more: β = {_BETA}, the β of the rewards",
-        False,
-        partial(_f_beta, beta=_BETA),
+        _f_beta(_BETA),
     ),
     "precision_50": Figure(
-        "precision at IoU 0.5", "share of the predicted boxes of all films that are right", False, _precision
+        "precision at IoU 0.5",
+        "share of the predicted boxes of all films that are right",
+        _at_50(lambda n, m, tp: (tp, n)),
     ),
-    "recall_30": Figure(
-        "recall at IoU 0.3",
-        "share of the reference boxes of all films that a box is right about",
-        False,
-        partial(_recall, iou_threshold=0.3),
-    ),
-    "recall_50": Figure(
-        "recall at IoU 0.5",
-        "share of the reference boxes of all films that a box is right about",
-        False,
-        partial(_recall, iou_threshold=0.5),
-    ),
-    "recall_75": Figure(
-        "recall at IoU 0.75",
-        "share of the reference boxes of all films that a box is right about",
-        False,
-        partial(_recall, iou_threshold=0.75),
-    ),
+    "recall_30": Figure("recall at IoU 0.3", _RECALL, _recall(0.3)),
+    "recall_50": Figure("recall at IoU 0.5", _RECALL, _recall(0.5)),
+    "recall_75": Figure("recall at IoU 0.75", _RECALL, _recall(0.75)),
     "accuracy_50": Figure(
         "accuracy at IoU 0.5",
-        "phrase grounding: share of the films with one reference box whose surest box reaches IoU 0.5; the first box "
-        "where no confidence is stated",
-        False,
+        "phrase grounding: share of the films with one reference box whose highest-scoring box reaches IoU 0.5; the "
+        "first box where no confidence is stated",
         _phrase_accuracy,
     ),
     "phrase_mean_iou": Figure(
         "mIoU of phrases",
-        "phrase grounding: IoU of the surest box, mean over films with one reference box, 0 without a box",
-        False,
+        "phrase grounding: IoU of the highest-scoring box, mean over films with one reference box, 0 without a box",
         lambda films: films.phrase_ious,
     ),
     "hallucination_rate": Figure(
         "hallucination on normal films",
         "share of the films without a finding whose answer has a box",
-        True,
-        _hallucination,
+        _at_50(lambda n, m, tp: ((m == 0) & (n > 0), m == 0)),
+        lower_is_better=True,
     ),
     "specificity": Figure(
         "specificity",
         "share of the films without a finding whose answer says so; an answer that cannot be read does not",
-        False,
         _specificity,
     ),
     "film_sensitivity": Figure(
         "sensitivity for films",
         "share of the films with a finding whose answer has a box, wherever it is",
-        False,
-        _film_sensitivity,
+        _at_50(lambda n, m, tp: ((m > 0) & (n > 0), m > 0)),
     ),
     "false_per_film": Figure(
         "false boxes per film",
         "predicted boxes that are not right at IoU 0.5, mean over all films",
-        True,
-        _false_per_film,
+        _at_50(lambda n, m, tp: (n - tp, np.ones(len(n)))),
+        lower_is_better=True,
     ),
     "count_error": Figure(
         "error in the number of boxes",
         "difference between the numbers of predicted and reference boxes without its sign, mean over all films",
-        True,
-        _count_error,
+        _at_50(lambda n, m, tp: (np.abs(n - m), np.ones(len(n)))),
+        lower_is_better=True,
     ),
     "count_bias": Figure(
         "surplus of boxes",
         "number of predicted minus number of reference boxes, mean over all films; below 0 where boxes are missing",
-        None,
-        _count_bias,
+        _at_50(lambda n, m, tp: (n - m, np.ones(len(n)))),
+        lower_is_better=None,
     ),
     "label_accuracy": Figure(
         "right label",
         "share of the boxes right at IoU 0.5, and with a label, whose label is the reference's, up to case and white "
         "space",
-        False,
         lambda films: films.right_labels,
     ),
     "unparseable_share": Figure(
         "unparseable answers",
         "share of the answers with neither a complete box nor a stated negative",
-        True,
-        _unparseable,
+        lambda films: (~films.is_read, np.ones(len(films.films))),
+        lower_is_better=True,
     ),
 }
+
+# Figures of the sampled answers; `of` takes a film to a value for each of them.
+_SAMPLED_FIGURES: dict[str, Figure] = {
+    "sampled_reward": Figure(
+        "sampled reward",
+        "mean over the sampled answers to a film, then over films",
+        lambda film: film.sampled_rewards,
+    ),
+    "sampled_unparseable_share": Figure(
+        "unparseable sampled answers",
+        "share of the sampled answers to a film with neither a complete box nor a stated negative, mean over films",
+        lambda film: [not read for read in film.sampled_read],
+        lower_is_better=True,
+    ),
+}
+
+# The figures that reference boxes have by themselves, made of their IoUs.
+_OF_IOU: dict[str, Callable[[Array], Array]] = {
+    "mean_iou": lambda ious: ious,
+    "recall_50": lambda ious: (ious >= 0.5).astype(np.float64),
+    "recall_75": lambda ious: (ious >= 0.75).astype(np.float64),
+}
+
+
+def film_figures(films: Sequence[AnsweredFilm]) -> dict[str, Figure]:
+    """The figures that are ratios of sums, by key, in the order of tables: what two runs are compared by.
+
+    Rewards and figures of sampled answers are among them where every film has them.
+
+    Example:
+        >>> list(film_figures([AnsweredFilm("a", 9, 9, rewards={"R1": 0.5, "R4": 0.2})]))[:3]
+        ['reward_R1', 'reward_R4', 'mean_iou']
+    """
+    of_areas = {key: SEGMENTATION_FIGURES[key] for key in AREA_RATIOS}
+    return {**_reward_figures(films), **DETECTION_FIGURES, **of_areas}
+
+
+def film_sums(
+    films: Sequence[AnsweredFilm], *, label_matching: str = "ignore", areas: Array | None = None
+) -> dict[str, Array]:
+    """The numerators and denominators of every figure of :func:`film_figures`, ``(films, 2)`` each.
+
+    Whatever a reward matches with, boxes are matched for the largest sum of IoUs here, so that models trained with
+    different rewards are measured alike.
+
+    Args:
+        films: answered films.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
+            label.
+        areas: of :func:`grounding_rewards.metrics.areas.segmentation_areas`, where they are known already.
+
+    Example:
+        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2], [6, 6, 9, 9]])
+        >>> film_sums([film])["f1_50"]
+        array([[2., 3.]])
+    """
+    areas = segmentation_areas(films) if areas is None else areas
+    return {
+        **{key: mean_sums([figure.of(film) for film in films]) for key, figure in _reward_figures(films).items()},
+        **detection_sums(films, matching=MATCHING, label_matching=label_matching),
+        **{key: np.column_stack(parts(areas)) for key, parts in AREA_RATIOS.items()},
+    }
+
+
+def mean_sums(values: Sequence[Sequence[float]]) -> Array:
+    """The sums of a figure that is a mean over the answers to a film, then over films: ``(films, 2)``.
+
+    Example:
+        >>> mean_sums([[0.25, 0.75], [1.0]])
+        array([[0.5, 1. ],
+               [1. , 1. ]])
+    """
+    return np.array([(float(np.mean(of_film)), 1.0) for of_film in values], dtype=np.float64).reshape(-1, 2)
+
+
+def reference_ious(films: Sequence[AnsweredFilm], *, label_matching: str = "ignore") -> Array:
+    """The IoU of every reference box with its partner, 0 without one, in the order of the films.
+
+    Args:
+        films: answered films.
+        label_matching: as for :func:`film_sums`.
+
+    Returns:
+        ``(reference boxes of all films,)`` in [0, 1].
+
+    Example:
+        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "x"], pred=[[0, 0, 4, 2]])
+        >>> reference_ious([film])
+        array([0.5, 0. ])
+    """
+    ious, there = MatchedFilms(films, MATCHING, label_matching).best_ious
+    return ious[there]
+
+
+def label_groups(films: Sequence[AnsweredFilm], label_matching: str = "exact") -> BoxGroups:
+    """The reference boxes by label, the most frequent label first.
+
+    Labels that are compared as one are one group, under the spelling that is most frequent.
+
+    Args:
+        films: answered films.
+        label_matching: ``"exact"`` or ``"synonyms"``.
+
+    Example:
+        >>> label_groups([AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["mass", "Mass"])])
+        {'mass': array([ True,  True])}
+    """
+    written = [label for film in films for label in film.gt_labels]
+    names = np.array([label_name(label, label_matching) for label in written], dtype=object)
+    spellings: dict[str, Counter[str]] = defaultdict(Counter)
+    for name, label in zip(names, written, strict=True):
+        spellings[name][label.strip()] += 1
+    by_frequency = sorted(spellings, key=lambda name: -spellings[name].total())
+    return {spellings[name].most_common(1)[0][0]: names == name for name in by_frequency}
+
+
+def reference_sums(
+    films: Sequence[AnsweredFilm], groups: BoxGroups, *, label_matching: str = "ignore"
+) -> dict[tuple[str, str], Array]:
+    """Mean IoU and recall of groups of reference boxes: all that a label has where answers state no labels.
+
+    Args:
+        films: answered films.
+        groups: from :func:`label_groups`, for instance.
+        label_matching: as for :func:`film_sums`.
+
+    Returns:
+        By group and key the numerators and denominators, ``(films, 2)``.
+
+    Example:
+        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4], [5, 5, 9, 9]], gt_labels=["x", "y"], pred=[[0, 0, 4, 2]])
+        >>> reference_sums([film], label_groups([film]))["x", "mean_iou"]
+        array([[0.5, 1. ]])
+    """
+    number = np.repeat(np.arange(len(films)), [len(film.gt) for film in films])
+    ious = reference_ious(films, label_matching=label_matching)
+    return {
+        (name, key): np.stack(
+            [np.bincount(number[members], weights, len(films)) for weights in (values(ious[members]), None)], axis=1
+        )
+        for name, members in groups.items()
+        for key, values in _OF_IOU.items()
+    }
+
+
+def _reward_figures(films: Sequence[AnsweredFilm]) -> dict[str, Figure]:
+    """Rewards and figures of sampled answers that every film has; `of` takes a film to the values to be averaged."""
+    if not films:
+        return {}
+    names = [name for name in films[0].rewards if all(name in film.rewards for film in films)]
+    definition = "mean over films of what {} gives the answer"
+    rewards = {
+        f"reward_{name}": Figure(
+            f"reward {name}", definition.format(name), lambda film, name=name: [film.rewards[name]]
+        )
+        for name in names
+    }
+    sampled = {key: figure for key, figure in _SAMPLED_FIGURES.items() if all(map(len, map(figure.of, films)))}
+    return {**rewards, **sampled}

@@ -1,13 +1,28 @@
-"""A figure with its interval: as a number, as JSON, and as text."""
+"""What a figure is, and its value with an interval: as numbers, as JSON, and as text."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: Stands in tables where nothing was measured.
 NOTHING = "–"
+
+
+class Figure(NamedTuple):
+    """A figure of an evaluation; tables, pages and `diff` take from here all that they show of it.
+
+    heading: for tables.
+    definition: one sentence for a person.
+    of: the function that computes it; its table says from what. None where several figures are computed together.
+    lower_is_better: None where 0 is best from both sides.
+    """
+
+    heading: str
+    definition: str
+    of: Any = None
+    lower_is_better: bool | None = False
 
 
 class Estimate(NamedTuple):

@@ -1,4 +1,4 @@
-"""From answered films to everything that an evaluation says: figures with intervals, by label and size, and curves.
+"""An evaluation of answered films: figures with intervals, all together and by label and size, and curves.
 
 Every figure has a 95 % percentile bootstrap interval over patients, or over films where no patient is known. All
 systems and all figures see the same resamplings.
@@ -18,14 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.legal import check_word
-from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
-from grounding_rewards.metrics.answers import UNNAMED
-from grounding_rewards.metrics.areas import (
-    SEGMENTATION_FIGURES,
-    segmentation_areas,
-    segmentation_estimates,
-)
+from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, patients_of
+from grounding_rewards.metrics.areas import SEGMENTATION_FIGURES, segmentation_areas, segmentation_estimates
 from grounding_rewards.metrics.average_precision import (
     average_precision_by_label,
     precision_recall_curve,
@@ -34,41 +28,37 @@ from grounding_rewards.metrics.average_precision import (
 from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, RESAMPLES, ratio_estimates
 from grounding_rewards.metrics.calibration import Calibration, calibration
 from grounding_rewards.metrics.confusion import Confusion, confusion
-from grounding_rewards.metrics.counts import detection_sums
-from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.estimates import Estimate, Figures, estimate_as_json
-from grounding_rewards.metrics.film_figures import (
+from grounding_rewards.metrics.counts import (
+    DETECTION_FIGURES,
     MATCHING,
-    FilmFigure,
+    detection_sums,
     film_figures,
     film_sums,
     label_groups,
     reference_ious,
     reference_sums,
 )
+from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.estimates import Estimate, Figure, Figures, estimate_as_json
 from grounding_rewards.metrics.froc import froc_curve
-from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area, RankedFilms, label_name, rank_boxes
+from grounding_rewards.metrics.ranking import RankedFilms, label_name, rank_boxes
 from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS, RankingFigures, compares_labels
 from grounding_rewards.metrics.robustness import RobustnessPoint
+from grounding_rewards.metrics.sizes import SIZES, check_sizes
 
 Array = NDArray[np.float64]
 
-#: The sizes that boxes are told apart by: parts of the film's area, or COCO's, in pixels of the film.
-SIZES: dict[str, dict[str, Area]] = {
-    "film": FILM_AREAS,
-    "coco": {name: area for name, area in COCO_AREAS.items() if name != "all"},
-}
-READERS = "readers' agreement"
+#: The row of the table that has the readers of the dataset.
+READER_AGREEMENT = "readers' agreement"
 
 _NOTHING = Estimate(math.nan, math.nan, math.nan)
 _CURVE_THRESHOLDS = (0.3, 0.5, 0.75)
 # Figures of a label or a size; those about whole films say nothing there.
 _BY_BOX = ("mean_iou", "f1_50", "precision_50", "recall_50", "recall_75")
 _MOST_LABELS = 40
-# Resamplings of a band, of which nobody reads the last digit.
+# Resamplings of the band around a curve, whose last digits nobody can see.
 _BAND = 500
-_REWARD = "reward_"
-# What an evaluation is quoted by, after its reward.
+# The figures that come first in the table, after the reward.
 _QUOTED = ("mean_iou", "f1_50", "hallucination_rate", "map_50", "ap_50")
 
 
@@ -78,16 +68,17 @@ class Measures:
 
     Attributes:
         reward: name of the reward that it is about, a key of the films' `rewards`.
-        labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
+            label.
         interpolation: of average precision: `101`, `all` or `11`.
         iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
-        sizes: of boxes: a key of :data:`SIZES`.
+        sizes: of boxes: a key of :data:`grounding_rewards.metrics.sizes.SIZES`.
         resamples: of the bootstrap; of figures that go by a ranking at most :data:`RANKED_RESAMPLES`.
         seed: of the bootstrap.
     """
 
     reward: str
-    labels: str = "ignore"
+    label_matching: str = "ignore"
     interpolation: str = "101"
     iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
     sizes: str = "film"
@@ -95,7 +86,7 @@ class Measures:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_word("sizes", self.sizes, SIZES)
+        check_sizes(self.sizes)
         for iou in self.iou_thresholds:
             if not 0 < iou <= 1:
                 raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")
@@ -113,7 +104,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What an evaluation says. The first of ``systems`` is what was evaluated, the others are baselines.
+    """What an evaluation found. The first of ``systems`` is what was evaluated, the others are baselines.
 
     Attributes:
         systems: name → figures by key; NaN where there is nothing to measure.
@@ -150,17 +141,14 @@ class Evaluation:
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values; null where there is nothing to measure."""
 
-        def plain(rows: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-            return {
-                name: {key: estimate_as_json(one) for key, one in figures.items()} for name, figures in rows.items()
-            }
+        def plain(figures: Figures) -> dict[str, Any]:
+            return {key: estimate_as_json(one) for key, one in figures.items()}
 
         def by_name(groups: Sequence[Group]) -> dict[str, Any]:
-            figures = plain({group.name: group.figures for group in groups})
-            return {group.name: {"boxes": group.boxes, **figures[group.name]} for group in groups}
+            return {group.name: {"boxes": group.boxes, **plain(group.figures)} for group in groups}
 
         return {
-            "systems": plain(self.systems),
+            "systems": {name: plain(figures) for name, figures in self.systems.items()},
             "per_label": by_name(self.per_label),
             "per_size": by_name(self.per_size),
             "robustness": [_point_as_json(point) for point in self.robustness],
@@ -201,7 +189,7 @@ def evaluate(
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
     films = next(iter(systems.values()))
-    by_rank = RankingFigures.of(films, measures.labels, measures.iou_thresholds)
+    by_rank = RankingFigures.of(films, measures.label_matching, measures.iou_thresholds)
     ranked = by_rank.rank(films, _CURVE_THRESHOLDS)
     groups = patients_of(films)
     tables = {}
@@ -211,7 +199,7 @@ def evaluate(
         tables[system] = _figures(answers, measures, by_rank, boxes, groups)
     on_progress("measuring by label and size")
     if agreement is not None:
-        tables[READERS] = _of_readers(agreement)
+        tables[READER_AGREEMENT] = _of_readers(agreement)
     headings = {
         key: one
         for key, one in _headings(films, by_rank, measures.reward).items()
@@ -229,8 +217,8 @@ def evaluate(
         pr_curves=pr_curves,
         froc_curves=froc_curves,
         calibration=calibration(films),
-        ious=reference_ious(films, labels=measures.labels),
-        confusion=confusion(films, synonyms=measures.labels == "synonyms") if compares_labels(films) else None,
+        ious=reference_ious(films, label_matching=measures.label_matching),
+        confusion=confusion(films, synonyms=measures.label_matching == "synonyms") if compares_labels(films) else None,
         robustness=tuple(robustness),
         facts=facts or {},
     )
@@ -251,7 +239,7 @@ def _figures(
 ) -> dict[str, Estimate]:
     drawn, drawn_anew = _drawn(measures, groups)
     areas = segmentation_areas(films)
-    found = ratio_estimates(film_sums(films, labels=measures.labels, areas=areas), **drawn)
+    found = ratio_estimates(film_sums(films, label_matching=measures.label_matching, areas=areas), **drawn)
     resampled = by_rank.resampled(ranked, interpolation=measures.interpolation, **drawn_anew)
     found |= {key: one.estimate for key, one in resampled.items()}
     segmentation = segmentation_estimates(areas, **drawn)
@@ -264,16 +252,13 @@ def _drawn(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, 
     return drawn, {**drawn, "resamples": min(measures.resamples, RANKED_RESAMPLES)}
 
 
-def _headings(films: Sequence[AnsweredFilm], by_rank: RankingFigures, reward: str) -> dict[str, FilmFigure]:
-    """Every figure in the order of the table: first what an evaluation is quoted by."""
-    of_films = film_figures(films)
-    areas = {key: FilmFigure(one.heading, one.definition, False) for key, one in SEGMENTATION_FIGURES.items()}
-    rewards = {key: one for key, one in of_films.items() if key.startswith(_REWARD) or key == "sampled_reward"}
-    rest = {key: one for key, one in of_films.items() if key not in rewards and key not in areas}
-    found = {**by_rank.figures(), **rest, **areas, **rewards}
+def _headings(films: Sequence[AnsweredFilm], by_rank: RankingFigures, reward: str) -> dict[str, Figure]:
+    """Every figure in the order of the table; rewards come last, but for the one that the evaluation is about."""
+    measured = {**by_rank.figures(), **DETECTION_FIGURES, **SEGMENTATION_FIGURES}
+    found = {**measured, **{key: one for key, one in film_figures(films).items() if key not in measured}}
     if not compares_labels(films):
         found.pop("label_accuracy")
-    first = [key for key in (f"{_REWARD}{reward}", *_QUOTED) if key in found]
+    first = [key for key in (f"reward_{reward}", *_QUOTED) if key in found]
     return {**{key: found[key] for key in first}, **found}
 
 
@@ -293,10 +278,12 @@ def _by_label(
     if not boxes:
         return
     if ranked is None:
-        sums = reference_sums(films, boxes, labels=measures.labels)
+        sums = reference_sums(films, boxes, label_matching=measures.label_matching)
         precisions = {}
     else:
-        by_label = {name: detection_sums(films, matching=MATCHING, labels=compared, label=name) for name in boxes}
+        by_label = {
+            name: detection_sums(films, matching=MATCHING, label_matching=compared, label=name) for name in boxes
+        }
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_anew)
     found: dict[str, Figures] = defaultdict(dict)
@@ -313,7 +300,7 @@ def _by_size(
 ) -> Iterator[Group]:
     drawn, drawn_anew = _drawn(measures, groups)
     for name, area in SIZES[measures.sizes].items():
-        sums = detection_sums(films, matching=MATCHING, labels=measures.labels, area=area)
+        sums = detection_sums(films, matching=MATCHING, label_matching=measures.label_matching, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
             found = ratio_estimates({key: sums[key] for key in _BY_BOX}, **drawn)

@@ -1,9 +1,9 @@
-"""Which predicted box answers which reference box, on one film: what the figures about boxes have in common.
+"""Pairs of predicted and reference boxes on one film.
 
 Predicted and reference boxes are paired one to one so that the sum of their IoUs is largest, whatever their labels;
 boxes that do not overlap are no partners. A pair is a hit from an IoU on; a predicted box that is no hit and has at
-least that part of its area in one ignored region does not count, as in the rewards. Sums over many films are those of
-:mod:`grounding_rewards.metrics.counts`; here is who is whose partner, one film at a time.
+least that part of its area in one ignored region does not count, as in the rewards. The pairs are those of
+:class:`grounding_rewards.metrics.counts.MatchedFilms`, here box by box.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.ignore_regions import covered_share, is_ignored
-from grounding_rewards.matching import hungarian_match
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.metrics.counts import MatchedFilms
 
 Array = NDArray[np.float64]
 
@@ -77,8 +76,8 @@ def pair_film(film: AnsweredFilm) -> FilmPairs:
         >>> pair_film(film)
         FilmPairs(ious=array([0.5]), partners=array([1]), covered=array([0., 0.]))
     """
-    overlap = pairwise_iou(film.pred, film.gt)
+    pairs = MatchedFilms([film]).pairs
     ious, partners = np.zeros(len(film.gt)), np.full(len(film.gt), -1, dtype=np.int64)
-    for i, j in hungarian_match(overlap, 0.0):
-        ious[j], partners[j] = overlap[i, j], i
+    (i,) = np.nonzero(pairs.matched[0] >= 0)
+    ious[pairs.matched[0, i]], partners[pairs.matched[0, i]] = pairs.iou[0, i], i
     return FilmPairs(ious, partners, covered_share(film.pred, film.ignore))

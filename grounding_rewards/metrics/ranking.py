@@ -37,6 +37,7 @@ from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.labels import are_synonyms, normalize_label
 from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.sizes import Area
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import broken_boxes
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LABEL_RULES, LabelCodes
@@ -55,49 +56,6 @@ _CELLS = 1 << 20
 
 # pycocotools lowers a threshold of 1 to this.
 _ALMOST_ONE = 1 - 1e-10
-
-
-class Area(NamedTuple):
-    """A range of box sizes: ``of`` is `pixels`, or `film` for fractions of the film's area.
-
-    A range in pixels includes both ends, as COCO's do; one in fractions leaves out ``high``, so that ranges that meet
-    share no box.
-    """
-
-    low: float
-    high: float
-    of: str = "pixels"
-
-    def holds(self, areas: Array, film_areas: Array) -> Mask:
-        """Which boxes have a size in this range.
-
-        Args:
-            areas: of boxes, in pixels of the film.
-            film_areas: of the film of each box, in pixels.
-
-        Example:
-            >>> Area(0, 0.01, "film").holds(np.array([50.0, 200.0]), np.array([10_000.0, 10_000.0]))
-            array([ True, False])
-        """
-        sizes = areas / film_areas if self.of == "film" else areas
-        below = sizes < self.high if self.of == "film" else sizes <= self.high
-        return np.asarray((sizes >= self.low) & below, dtype=bool)
-
-
-#: COCO's sizes. On a film of 2500 by 3000 pixels nearly every finding is `large`.
-COCO_AREAS: dict[str, Area] = {
-    "all": Area(0, 1e10),
-    "small": Area(0, 32**2),
-    "medium": Area(32**2, 96**2),
-    "large": Area(96**2, 1e10),
-}
-
-#: Sizes that do not depend on how many pixels a film has.
-FILM_AREAS: dict[str, Area] = {
-    "below 1 % of the film": Area(0, 0.01, "film"),
-    "1 % to 10 % of the film": Area(0.01, 0.1, "film"),
-    "above 10 % of the film": Area(0.1, float("inf"), "film"),
-}
 
 
 @dataclass(frozen=True, eq=False)

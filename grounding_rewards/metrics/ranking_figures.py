@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.answers import UNNAMED
+from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.average_precision import resampled_mean_average_precision
 from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled
-from grounding_rewards.metrics.film_figures import FilmFigure
+from grounding_rewards.metrics.estimates import Figure
 from grounding_rewards.metrics.froc import FROC_RATES, sensitivity_at_false_positives
 from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedFilms, label_name, rank_boxes, states_confidences
 
@@ -69,7 +68,7 @@ class RankingFigures(NamedTuple):
         """
         return {**{f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds}, "50_95": COCO_THRESHOLDS}
 
-    def figures(self) -> dict[str, FilmFigure]:
+    def figures(self) -> dict[str, Figure]:
         """Heading and definition of every figure, by key.
 
         Example:
@@ -87,18 +86,16 @@ class RankingFigures(NamedTuple):
             name, over = _KINDS[prefix]
             for key, thresholds in self.thresholds.items():
                 shown = f"{thresholds[0]:g}" + (f" to {thresholds[-1]:g}" if len(thresholds) > 1 else "")
-                found[f"{prefix}_{key}"] = FilmFigure(
+                found[f"{prefix}_{key}"] = Figure(
                     f"{name} at IoU {shown}{'' if by_score else ', boxes tied'}",
                     f"average precision, {over}; {order}",
-                    False,
                 )
         if by_score:
-            found["froc"] = FilmFigure("FROC score", "mean of the sensitivities at these rates of false boxes", False)
+            found["froc"] = Figure("FROC score", "mean of the sensitivities at these rates of false boxes")
             for rate in FROC_RATES:
-                found[f"sensitivity_{rate:g}"] = FilmFigure(
+                found[f"sensitivity_{rate:g}"] = Figure(
                     f"sensitivity at {rate:g} false boxes per film",
                     "share of the reference boxes found at IoU 0.5 where that many false boxes per film are accepted",
-                    False,
                 )
         return found
 

@@ -195,5 +195,5 @@ def _broken(film: AnsweredFilm) -> int:
 
 
 def _labels(film: AnsweredFilm, chosen: np.ndarray) -> list[str]:
-    # Two boxes without a label agree with each other, which the reward would not say of None.
+    # Two boxes without a label agree with each other here; the reward lets None agree with nothing.
     return [label or "no label" for label, taken in zip(film.pred_labels, chosen, strict=True) if taken]

@@ -99,7 +99,7 @@ def test_a_folder_without_films_is_named(tmp_path: Path) -> None:
 
 def test_labels_may_be_compared(tmp_path: Path) -> None:
     a, b = write_run(tmp_path / "a", 0.4), write_run(tmp_path / "b", 0.8)
-    assert call(a, b, "--labels", "exact", "--json", tmp_path / "diff.json") == 0
+    assert call(a, b, "--label-matching", "exact", "--json", tmp_path / "diff.json") == 0
     # the answers state no labels
     found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
     assert found["figures"]["f1_50"]["b"] == [0.0, 0.0, 0.0]

@@ -134,7 +134,8 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
              "width": 1000, "height": 1000, "patient_id": f"p{i // 2}"}
         )  # fmt: skip
     log = log_of(tmp_path / "log.jsonl", rows)
-    options = ["--completions", log, "--box-format", "qwen3-vl", "--labels", "synonyms", "--interpolation", "all"]
+    options = ["--completions", log, "--box-format", "qwen3-vl", "--label-matching", "synonyms"]
+    options += ["--interpolation", "all"]
     options += ["--iou", 0.5, 0.65, "--sizes", "coco"]
     assert evaluate(*options, "--nms", 0.5, "--out", tmp_path / "out") == 0
     found = figures(tmp_path / "out")
@@ -143,7 +144,7 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
     assert found["headings"]["map_50"] == "mAP at IoU 0.5"
     assert found["headings"]["ap_65"] == "AP at IoU 0.65"
     assert "ap_30" not in found["headings"]
-    assert list(found["per_size"]) == ["large"]
+    assert list(found["per_size"]) == ["large, above 96² pixels"]
     assert found["systems"]["log"]["hallucination_rate"]["value"] == 1
     assert found["facts"]["patients"] == 15
     assert found["facts"]["duplicates"] == "removed above IoU 0.5"
@@ -183,7 +184,10 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
         (["--completions", "{log}", "--iou", "1.5"], "Expected numbers in (0, 1] for `iou_thresholds`, got 1.5"),
         (["--completions", "{log}", "--seed", "-1"], "Expected a whole number from 0 up for --seed, got -1"),
         (["--completions", "{log}", "--dataset", "synthetic", "--train-split", "x"], "`none` does without"),
-        (["--completions", "{found}", "--box-format", "qwen3-vl", "--labels", "exact"], "on the film with id 'b'"),
+        (
+            ["--completions", "{found}", "--box-format", "qwen3-vl", "--label-matching", "exact"],
+            "on the film with id 'b'",
+        ),
         (["--completions", "{log}"], "Expected a box format for reward R4"),
         (["--completions", "{log}", "--box-format", "qwen9"], "qwen3-vl"),
         (["--completions", "{log}", "--reward", "R9"], "Use one of: R1"),

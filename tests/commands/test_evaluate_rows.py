@@ -10,7 +10,8 @@ import pytest
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.average_precision import average_precision, mean_average_precision
 from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluate
-from grounding_rewards.metrics.ranking import FILM_AREAS, rank_boxes
+from grounding_rewards.metrics.ranking import rank_boxes
+from grounding_rewards.metrics.sizes import FILM_AREAS
 from tests.metrics.random_films import random_films
 
 
@@ -43,9 +44,10 @@ def with_labels(films: list[AnsweredFilm], words: list[str]) -> list[AnsweredFil
 def test_labels_that_are_compared_as_one_are_one_row(words: list[str], labels: str) -> None:
     films = random_films(3)
     expected = {
-        f"{group.name} ({group.boxes})".casefold(): group.figures for group in measured(films, labels=labels).per_label
+        f"{group.name} ({group.boxes})".casefold(): group.figures
+        for group in measured(films, label_matching=labels).per_label
     }
-    found = measured(with_labels(films, words), labels=labels).per_label
+    found = measured(with_labels(films, words), label_matching=labels).per_label
     assert len(found) == len(expected) == 3
     for group in found:
         count = f"{group.name} ({group.boxes})".rpartition(" ")[2]

@@ -12,7 +12,8 @@ import pytest
 
 from grounding_rewards.boxes import valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.ranking import COCO_AREAS, COCO_THRESHOLDS, Area, label_name
+from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, label_name
+from grounding_rewards.metrics.sizes import COCO_AREAS, Area
 
 ENGINES = ("pycocotools", "faster_coco_eval")
 # A box that overlaps nothing: COCO's files hold no invalid one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 
 from grounding_rewards import get_reward
-from grounding_rewards.metrics.answers import SIDE_BY_SIDE, baseline_systems, read_answers, read_references
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_answers, read_references, without_duplicates
+from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.space_check import SpaceWarning
 
 REWARD = get_reward("R3", box_format="qwen3-vl")
@@ -63,7 +66,7 @@ def test_a_column_that_only_some_rows_have() -> None:
 
 
 def test_confidences_and_duplicates() -> None:
-    # the second box of the mass is surer; the effusion has a label of its own
+    # the second box of the mass is higher-scoring; the effusion has a label of its own
     boxes = ['{"bbox_2d": [0, 0, 500, 400], "label": "mass", "score": 0.2}']
     boxes += ['{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": 0.9}']
     boxes += ['{"bbox_2d": [0, 0, 500, 500], "label": "effusion", "score": 0.1}']
@@ -146,3 +149,20 @@ def test_baselines_under_a_reward_that_compares_labels() -> None:
     systems = baseline_systems(ROWS, ROWS, compared)
     assert systems["constant box"][0].rewards["R3"] == 1
     assert systems["whole image"][0].rewards["R3"] == 0
+
+
+def test_duplicates_are_removed_within_a_label() -> None:
+    hit, junk = [0, 0, 50, 50], [80, 0, 90, 10]
+    film = AnsweredFilm(
+        "a",
+        100,
+        100,
+        pred=[hit, hit, junk, hit, hit],
+        pred_labels=["mass", "Mass", "mass", None, "nodule"],
+        pred_scores=[0.2, 0.7, 0.1, 0.5, math.nan],
+    )
+    (kept,) = without_duplicates([film])
+    assert kept.pred.tolist() == [hit, junk, hit, hit]
+    assert kept.pred_labels == ("Mass", "mass", None, "nodule")
+    assert kept.pred_scores[:3].tolist() == [0.7, 0.1, 0.5]
+    assert without_duplicates([AnsweredFilm("b", 9, 9)])[0].pred.shape == (0, 4)

@@ -24,7 +24,8 @@ from grounding_rewards.metrics.average_precision import (
     resampled_mean_average_precision,
 )
 from grounding_rewards.metrics.bootstrap import resampled_difference, resampling_counts
-from grounding_rewards.metrics.ranking import COCO_AREAS, COCO_THRESHOLDS, FILM_AREAS, RankedFilms, rank_boxes
+from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedFilms, rank_boxes
+from grounding_rewards.metrics.sizes import COCO_AREAS, FILM_AREAS
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import AveragePrecisionReward
 from tests.conftest import valid_box_lists

@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.answers import baseline_systems
-from grounding_rewards.metrics.baselines import constant_answer, mean_boxes
+from grounding_rewards.metrics.baselines import baseline_systems, constant_answer, mean_boxes
 from grounding_rewards.metrics.bootstrap import ratio_estimates
-from grounding_rewards.metrics.film_figures import film_sums, reference_ious
+from grounding_rewards.metrics.counts import film_sums, reference_ious
 from grounding_rewards.rewards.grounding import get_reward
 
 

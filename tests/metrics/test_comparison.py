@@ -115,7 +115,12 @@ def test_labels_and_sizes_are_those_of_the_reference_boxes() -> None:
 
     found = compare_runs(both((0.2, 0.9)), both((0.6, 0.4)))
     assert [(group.name, group.boxes) for group in found.labels] == [("mass", 12), ("nodule", 8)]
-    assert [(group.name, group.boxes) for group in found.sizes] == [("medium", 12), ("large", 8)]
+    assert [(group.name, group.boxes) for group in found.sizes] == [
+        ("medium, 1 % to 10 % of the film", 12),
+        ("large, above 10 % of the film", 8),
+    ]
+    of_coco = compare_runs(both((0.2, 0.9)), both((0.6, 0.4)), sizes="coco").sizes
+    assert [(group.name, group.boxes) for group in of_coco] == [("small, below 32² pixels", 20)]
     for groups in (found.labels, found.sizes):
         assert [list(group.changes) for group in groups] == [["mean_iou", "recall_50"]] * 2
         first, second = (group.changes["mean_iou"] for group in groups)
@@ -125,7 +130,8 @@ def test_labels_and_sizes_are_those_of_the_reference_boxes() -> None:
         assert [first.holm, second.holm] == pytest.approx([4 * 0.5**11, 2 * 0.5**7])
     assert found.verdict.endswith(
         "by label, mean IoU is better on mass (+0.400) and worse on nodule (-0.500); "
-        "by size, mean IoU is better on medium (+0.400) and worse on large (-0.500)."
+        "by size, mean IoU is better on medium, 1 % to 10 % of the film (+0.400) and worse on large, above 10 % of the "
+        "film (-0.500)."
     )
 
 
@@ -137,7 +143,7 @@ def test_labels_are_compared_in_the_rows_of_labels_as_everywhere() -> None:
         compare_runs(a, b)
     b = run([0.8] * 8, pred_labels=["mass"])
     for labels, before in (("exact", 0.0), ("ignore", 0.8)):
-        found = compare_runs(a, b, labels=labels)
+        found = compare_runs(a, b, label_matching=labels)
         assert found.figures["mean_iou"].a.value == pytest.approx(before)
         for group in (*found.labels, *found.sizes):
             assert group.changes["mean_iou"].a.value == pytest.approx(before)
@@ -148,7 +154,7 @@ def test_spellings_of_one_label_are_one_row() -> None:
     films = [film(i, 0.8, label) for i, label in enumerate(["mass", "Mass", " mass", "nodule"])]
     assert [(group.name, group.boxes) for group in compare_runs(films, films).labels] == [("mass", 3), ("nodule", 1)]
     films = [film(i, 0.8, label) for i, label in enumerate(["effusion", "pleural effusion"])]
-    assert [len(compare_runs(films, films, labels=words).labels) for words in ("ignore", "synonyms")] == [2, 1]
+    assert [len(compare_runs(films, films, label_matching=words).labels) for words in ("ignore", "synonyms")] == [2, 1]
 
 
 @pytest.mark.parametrize(
@@ -204,6 +210,7 @@ def test_the_verdict_is_about_the_figure_that_was_chosen() -> None:
         (run([0.5, 0.5], side=99), {}, "width and height of '0' differ"),
         (run([0.5, 0.5], patient="q"), {}, "the patients of '0' differ"),
         (run([0.5, 0.5]), {"main": "map"}, "a figure of both runs for `main`, got 'map'. They have: mean_iou, f1_50"),
+        (run([0.5, 0.5]), {"sizes": "yolo"}, "Expected a known word for `sizes`, got 'yolo'"),
         (run([0.5, 0.5]), {"resamples": 0}, "Expected at least 1 for `resamples`, got 0"),
         (run([0.5, 0.5]), {"seed": -1}, "Expected a whole number from 0 up for `seed`, got -1"),
     ],

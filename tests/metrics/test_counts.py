@@ -13,9 +13,19 @@ from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import ratio_estimates
-from grounding_rewards.metrics.counts import DETECTION_FIGURES, MatchedFilms, detection_sums, without_duplicates
+from grounding_rewards.metrics.counts import (
+    DETECTION_FIGURES,
+    MatchedFilms,
+    detection_sums,
+    film_figures,
+    film_sums,
+    label_groups,
+    reference_ious,
+    reference_sums,
+)
 from grounding_rewards.metrics.pairing import pair_film
-from grounding_rewards.metrics.ranking import FILM_AREAS, rank_boxes
+from grounding_rewards.metrics.ranking import rank_boxes
+from grounding_rewards.metrics.sizes import FILM_AREAS
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import box_lists, valid_box_lists
@@ -131,8 +141,8 @@ def test_counts_are_those_of_ap_with_all_boxes_tied(seed: int) -> None:
 def test_labels_and_sizes_add_up_to_the_whole(seed: int) -> None:
     films = random_films(seed)
     for labels in ("exact", "synonyms"):
-        whole = MatchedFilms(films, labels=labels).counts(0.5)
-        parts = [MatchedFilms(films, labels=labels, label=label).counts(0.5) for label in LABELS]
+        whole = MatchedFilms(films, label_matching=labels).counts(0.5)
+        parts = [MatchedFilms(films, label_matching=labels, label=label).counts(0.5) for label in LABELS]
         np.testing.assert_array_equal(np.sum(parts, axis=0), whole)
     # one box at the border of two sizes
     films.append(AnsweredFilm("border", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 9]]))
@@ -151,10 +161,10 @@ def test_labels_that_are_compared() -> None:
         pred_labels=["Pleural effusion", None],
     )
     assert values([film])["recall_50"] == 1.0
-    assert values([film], labels="exact")["recall_50"] == 0.0
-    assert values([film], labels="synonyms")["recall_50"] == 0.5
-    assert values([film], labels="synonyms", label="effusion")["f1_50"] == 1.0
-    mass = values([film], labels="synonyms", label="mass")
+    assert values([film], label_matching="exact")["recall_50"] == 0.0
+    assert values([film], label_matching="synonyms")["recall_50"] == 0.5
+    assert values([film], label_matching="synonyms", label="effusion")["f1_50"] == 1.0
+    mass = values([film], label_matching="synonyms", label="mass")
     assert mass["recall_50"] == 0.0
     assert math.isnan(mass["precision_50"])  # the box without a label is nobody's
 
@@ -165,7 +175,7 @@ def test_boxes_in_ignore_regions_do_not_count() -> None:
     assert (figures["hallucination_rate"], figures["specificity"], figures["count_error"]) == (0.0, 1.0, 0.0)
 
 
-def test_a_phrase_is_answered_by_the_surest_box() -> None:
+def test_a_phrase_is_answered_by_the_highest_scoring_box() -> None:
     film = AnsweredFilm("a", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[JUNK, HIT])
     assert values([film])["phrase_mean_iou"] == 0.0
     assert values([replace(film, pred_scores=[0.2, 0.8])])["phrase_mean_iou"] == 1.0
@@ -178,18 +188,19 @@ def test_no_films_and_every_key() -> None:
     sums = detection_sums([])
     assert list(sums) == list(DETECTION_FIGURES)
     assert all(one.shape == (0, 2) for one in sums.values())
-    for heading, definition, lower_is_better, _ in DETECTION_FIGURES.values():
+    for heading, definition, of, lower_is_better in DETECTION_FIGURES.values():
         assert heading
         assert definition
+        assert callable(of)
         assert lower_is_better in (True, False, None)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"labels": "fuzzy"}, "`label_matching`, got 'fuzzy'"),
+        ({"label_matching": "fuzzy"}, "`label_matching`, got 'fuzzy'"),
         ({"matching": "best"}, "`matching`, got 'best'"),
-        ({"label": "mass"}, "Expected a label that is compared for `label`, got 'mass' with labels='ignore'"),
+        ({"label": "mass"}, "Expected a label that is compared for `label`, got 'mass' with label_matching='ignore'"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
@@ -197,17 +208,120 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) ->
         detection_sums(random_films(0, 2), **arguments)
 
 
-def test_duplicates_are_removed_within_a_label() -> None:
-    film = AnsweredFilm(
-        "a",
-        100,
-        100,
-        pred=[HIT, HIT, JUNK, HIT, HIT],
-        pred_labels=["mass", "Mass", "mass", None, "nodule"],
-        pred_scores=[0.2, 0.7, 0.1, 0.5, math.nan],
-    )
-    (kept,) = without_duplicates([film])
-    assert kept.pred.tolist() == [HIT, JUNK, HIT, HIT]
-    assert kept.pred_labels == ("Mass", "mass", None, "nodule")
-    assert kept.pred_scores[:3].tolist() == [0.7, 0.1, 0.5]
-    assert without_duplicates([AnsweredFilm("b", 9, 9)])[0].pred.shape == (0, 4)
+TRUTH: dict[str, Any] = {"width": 100, "height": 100, "gt": [[0, 0, 10, 10], [50, 50, 60, 60]], "gt_labels": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    ("film", "expected"),
+    [
+        # IoU 0.8 with the first; the second is missed; one false box of 100 pixels
+        (
+            AnsweredFilm("1", **TRUTH, pred=[[0, 0, 10, 8], [80, 80, 90, 90]], pred_labels=["b", "b"]),
+            {"f1_50": (2, 4), "mean_iou": (0.8, 2), "dice": (160, 380), "pixel_accuracy": (9780, 10000)},
+        ),
+        # the same with the false box in an ignored region, which is no part of the film then
+        (
+            AnsweredFilm("1", **TRUTH, pred=[[0, 0, 10, 8], [80, 80, 90, 90]], ignore=[[70, 70, 100, 100]]),
+            {"f1_50": (2, 3), "precision_50": (1, 1), "dice": (160, 280)},
+        ),
+        # a normal film, rightly empty
+        (AnsweredFilm("1", 9, 9, status="empty"), {"f1_50": (0, 0), "dice": (0, 0), "pixel_accuracy": (81, 81)}),
+        # a broken box beside a complete one is a false one, as in the rewards
+        (
+            AnsweredFilm("1", **TRUTH, pred=[[0, 0, 10, 8]], rejected={"wrong_count": 1}),
+            {"precision_50": (1, 2), "f1_50": (2, 4)},
+        ),
+    ],
+)
+def test_sums_by_hand(film: AnsweredFilm, expected: dict[str, tuple[float, float]]) -> None:
+    sums = film_sums([film])
+    assert {key: tuple(sums[key][0]) for key in expected} == {key: pytest.approx(one) for key, one in expected.items()}
+
+
+@given(box_lists(), valid_box_lists(min_size=1, max_size=4), valid_box_lists(max_size=2))
+def test_one_film_has_the_f_beta_precision_and_recall_of_its_reward(pred: Any, gt: Any, ignore: Any) -> None:
+    reward = get_reward("R3", matching="hungarian", beta=1.0)
+    explained = reward.explain(pred, gt, ignore=ignore)
+    film = AnsweredFilm("1", 20, 20, gt=gt, gt_labels=["x"] * len(gt), pred=pred, ignore=ignore)
+    sums = film_sums([film])
+    for key, expected in (
+        ("f1_50", explained.f_beta),
+        ("precision_50", explained.precision),
+        ("recall_50", explained.recall),
+    ):
+        numerator, denominator = sums[key][0]
+        assert (numerator / denominator if denominator else 0.0) == pytest.approx(expected), key
+
+
+def test_rewards_that_every_film_has() -> None:
+    films = [
+        AnsweredFilm("1", 9, 9, rewards={"R1": 0.5, "R4": 0.25}, sampled_rewards=(0.0, 1.0)),
+        AnsweredFilm("2", 9, 9, rewards={"R4": 0.75}, sampled_rewards=(0.5,)),
+    ]
+    found = film_sums(films)
+    assert found["reward_R4"].tolist() == [[0.25, 1.0], [0.75, 1.0]]
+    assert found["sampled_reward"].tolist() == [[0.5, 1.0], [0.5, 1.0]]
+    assert "reward_R1" not in found
+    assert {"reward_R4", "sampled_reward"}.isdisjoint(film_sums([*films, AnsweredFilm("3", 9, 9)]))
+
+
+def test_sampled_answers_that_cannot_be_read() -> None:
+    films = [
+        AnsweredFilm("1", 9, 9, sampled_read=(True, False, False, True)),
+        AnsweredFilm("2", 9, 9, sampled_read=(True, True)),
+        AnsweredFilm("3", 9, 9, sampled_read=(False,)),
+    ]
+    # first the share on each film, then the mean over films: (1/2 + 0 + 1) / 3, not 3 of 7
+    assert ratio_estimates(film_sums(films), resamples=2)["sampled_unparseable_share"].value == 0.5
+    figure = film_figures(films)["sampled_unparseable_share"]
+    assert (figure.heading, figure.lower_is_better) == ("unparseable sampled answers", True)
+    assert "sampled_unparseable_share" not in film_sums([*films, AnsweredFilm("4", 9, 9)])
+
+
+def test_every_figure_has_sums_and_every_sum_a_figure() -> None:
+    films = [AnsweredFilm("1", 9, 9, rewards={"R1": 0.5}, sampled_rewards=(0.0, 1.0))]
+    assert list(film_figures(films)) == list(film_sums(films))
+    assert all(sums.shape == (0, 2) for sums in film_sums([]).values())
+
+
+@given(box_lists(), valid_box_lists(max_size=4))
+def test_shares_are_shares(pred: Any, gt: Any) -> None:
+    film = AnsweredFilm("1", 20, 20, gt=gt, gt_labels=["x"] * len(gt), pred=pred)
+    for key, sums in film_sums([film]).items():
+        numerator, denominator = sums[0]
+        assert math.isfinite(numerator)
+        if key not in ("false_per_film", "count_error", "count_bias"):
+            assert 0 <= numerator <= denominator + 1e-9, key
+
+
+def test_ious_of_all_references_come_in_the_order_of_films() -> None:
+    films = [
+        AnsweredFilm("1", 20, 20, gt=[[15, 15, 20, 20], [0, 0, 10, 10]], gt_labels=["x", "mass"], pred=[[0, 0, 10, 5]]),
+        AnsweredFilm("2", 20, 20, pred=[[0, 0, 1, 1]]),
+        AnsweredFilm("3", 20, 20, gt=[[0, 0, 1, 1]], gt_labels=["Mass"]),
+    ]
+    assert reference_ious(films).tolist() == [0.0, 0.5, 0.0]
+    # the predicted box has no label, and so none that agrees
+    assert reference_ious(films, label_matching="exact").tolist() == [0.0, 0.0, 0.0]
+    assert reference_ious([]).shape == (0,)
+    groups = label_groups(films)
+    assert {name: members.tolist() for name, members in groups.items()} == {
+        "mass": [False, True, True],
+        "x": [True, False, False],
+    }
+    assert reference_sums(films, groups)["mass", "recall_50"].tolist() == [[1, 1], [0, 0], [0, 1]]
+
+
+@pytest.mark.parametrize(
+    ("words", "labels", "expected"),
+    [
+        (["Mass", "mass ", "mass"], "exact", {"mass": 3}),
+        (["effusion", "pleural effusion", "pleural effusion"], "exact", {"pleural effusion": 2, "effusion": 1}),
+        (["effusion", "pleural effusion", "pleural effusion"], "synonyms", {"pleural effusion": 3}),
+        (["", "mass"], "exact", {"": 1, "mass": 1}),
+        ([], "exact", {}),
+    ],
+)
+def test_labels_that_are_compared_as_one_are_one_group(words: list[str], labels: str, expected: dict[str, int]) -> None:
+    film = AnsweredFilm("1", 20, 20, gt=[[0, 0, 1, 1]] * len(words), gt_labels=words)
+    assert {name: int(members.sum()) for name, members in label_groups([film], labels).items()} == expected

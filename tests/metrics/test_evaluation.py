@@ -12,9 +12,10 @@ import pytest
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
 from grounding_rewards.metrics.average_precision import average_precision
 from grounding_rewards.metrics.bootstrap import percentile_interval, ratios, resampling_counts, sum_by_group
-from grounding_rewards.metrics.evaluation import READERS, Evaluation, Measures, evaluate, write_evaluation
-from grounding_rewards.metrics.film_figures import film_sums
-from grounding_rewards.metrics.ranking import COCO_AREAS, rank_boxes
+from grounding_rewards.metrics.counts import film_sums
+from grounding_rewards.metrics.evaluation import READER_AGREEMENT, Evaluation, Measures, evaluate, write_evaluation
+from grounding_rewards.metrics.ranking import rank_boxes
+from grounding_rewards.metrics.sizes import COCO_AREAS
 from tests.metrics.coco_oracle import ENGINES, coco_mean_average_precision
 from tests.metrics.random_films import random_films
 
@@ -114,15 +115,15 @@ def test_labels_of_answers_that_state_none_are_the_references() -> None:
 def test_sizes_are_parts_of_the_film() -> None:
     films = [film("a"), film("b", gt=[[0, 0, 5, 5]], pred=[[0, 0, 5, 5]])]
     rows = {f"{group.name} ({group.boxes})": group.figures for group in evaluate({"model": films}, MEASURES).per_size}
-    assert list(rows) == ["below 1 % of the film (1)", "above 10 % of the film (1)"]
-    assert rows["below 1 % of the film (1)"]["mean_iou"].value == 1
+    assert list(rows) == ["small, below 1 % of the film (1)", "large, above 10 % of the film (1)"]
+    assert rows["small, below 1 % of the film (1)"]["mean_iou"].value == 1
 
 
 def test_sizes_of_coco_and_other_thresholds() -> None:
     films = random_films(2, 40)
     found = evaluate({"model": films}, Measures("R3", iou_thresholds=(0.2, 0.5), sizes="coco", resamples=2))
     for group in found.per_size:
-        area = COCO_AREAS[group.name]
+        area = COCO_AREAS[group.name.partition(",")[0]]
         assert group.figures["ap_50"].value == average_precision(rank_boxes(films, [0.5], area=area))
     assert found.systems["model"]["ap_20"].value == average_precision(rank_boxes(films, [0.2]), 0.2)
     assert {"ap_20", "ap_50", "ap_50_95", "map_20"} <= set(found.headings)
@@ -133,13 +134,13 @@ def test_sizes_of_coco_and_other_thresholds() -> None:
 def test_readers_are_a_row_of_the_table() -> None:
     agreement = {"overall": {"f1": {"0.4": [0.5, 0.4, 0.6], "0.5": [0.45, 0.4, None]}, "mean_iou": [0.6, 0.5, 0.7]}}
     found = evaluate({"model": [film("a")]}, MEASURES, agreement=agreement)
-    row = found.systems[READERS]
+    row = found.systems[READER_AGREEMENT]
     assert row["f1_50"][:2] == (0.45, 0.4)
     assert math.isnan(row["f1_50"].high)
     assert math.isnan(row["mean_iou"].value)
     # measured at other thresholds alone there is nothing to compare with
     other = evaluate({"model": [film("a")]}, MEASURES, agreement={"overall": {"f1": {"0.4": [0.5, 0.4, 0.6]}}})
-    assert math.isnan(other.systems[READERS]["f1_50"].value)
+    assert math.isnan(other.systems[READER_AGREEMENT]["f1_50"].value)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.bootstrap import difference_estimates, ratio_estimates
-from grounding_rewards.metrics.film_figures import film_sums
+from grounding_rewards.metrics.counts import film_sums
 from grounding_rewards.rewards.grounding import get_reward
 
 REWARD = get_reward("R3")

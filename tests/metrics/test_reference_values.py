@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.metrics.answers import UNNAMED, read_references
+from grounding_rewards.metrics.answered_film import UNNAMED
+from grounding_rewards.metrics.answers import read_references
 
 ROW: dict[str, Any] = {"id": "a", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 10}
 

@@ -10,9 +10,10 @@ from grounding_rewards.data.answer_logs import light_rows
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.data.resize import fit_images
-from grounding_rewards.metrics.answers import baseline_systems, read_answers
+from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.bootstrap import ratio_estimates
-from grounding_rewards.metrics.film_figures import film_sums
+from grounding_rewards.metrics.counts import film_sums
 from grounding_rewards.models.generate import generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.rewards.grounding import get_reward
