@@ -63,7 +63,7 @@ def test_the_same_command_again_asks_nothing_and_says_the_same(
     options = ["--model", checkpoint, "--dataset", "synthetic", "--films", 4, "--max-new-tokens", 4, "--out", tmp_path]
     assert evaluate(*options) == 0
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    from grounding_rewards.models import resumable
+    from grounding_rewards.evaluation import resumable
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("the model was asked again")
@@ -146,11 +146,11 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
 ) -> None:
     from datasets import DatasetDict
 
-    from grounding_rewards.data import answer_logs
+    from grounding_rewards.evaluation import inputs
 
     DatasetDict({"test": films}).save_to_disk(str(tmp_path / "data"))
     agreement = {"overall": {"f1": {"0.5": [0.45, 0.44, 0.46]}}}
-    monkeypatch.setattr(answer_logs, "readers_agreement", lambda dataset: agreement)
+    monkeypatch.setattr(inputs, "readers_agreement", lambda dataset: agreement)
     log = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4)
     options = ["--dataset", tmp_path / "data", "--train-split", "none", "--out", tmp_path / "out"]
     assert evaluate("--completions", log, *options) == 0
