@@ -79,18 +79,8 @@ def terminal_table(rows: Sequence[Row], headings: Mapping[str, str], *, title: s
         for key in columns:
             value, interval = _cell(row, key)
             cells.append(Text.assemble(value, ("\n" + interval if interval else "", "dim")))
-        table.add_row(row.name, *cells, style="bold" if row.is_difference else None)
+        table.add_row(Text(row.name), *cells, style="bold" if row.is_difference else None)
     return table
-
-
-def print_table(rows: Sequence[Row], headings: Mapping[str, str], *, title: str | None = None) -> None:
-    """Print the table; it is never folded to less than 170 characters, which matters in logs."""
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, 170))
-    console.print(terminal_table(rows, headings, title=title))
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -14,7 +14,6 @@ from grounding_rewards.report.tables import (
     html_table,
     markdown_table,
     measured_columns,
-    print_table,
     terminal_table,
 )
 
@@ -64,12 +63,6 @@ def test_terminal_shows_brackets_as_they_are() -> None:
     text = buffer.getvalue()
     assert "[0.400, 0.600]" in text
     assert "[-0.050, +0.010]" in text
-
-
-def test_a_log_file_gets_unfolded_lines(capsys: pytest.CaptureFixture[str]) -> None:
-    many = {f"k{i}": f"figure {i}" for i in range(8)}
-    print_table([Row("after − before", dict.fromkeys(many, (0.5, -0.4, 0.6)), is_difference=True)], many)
-    assert capsys.readouterr().out.count("[-0.400, +0.600]") == 8
 
 
 def test_markdown() -> None:
