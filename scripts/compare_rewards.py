@@ -80,7 +80,7 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
 
 
 def make_runs(runs: Sequence[Run], options: Sequence[str], *, jobs: int = 1) -> None:
-    """Run the demo for every run that is not finished; what it prints lands in `demo.log` in the folder of the run.
+    """Run the demo for every run that is not finished; its output goes to `demo.log` in the folder of the run.
 
     Raises:
         RuntimeError: runs failed; the others are finished first.
@@ -99,7 +99,7 @@ def make_run(run: Run, options: Sequence[str]) -> int:
     path.mkdir(parents=True, exist_ok=True)
     demo = [sys.executable, str(Path(__file__).with_name("demo.py"))]
     asked = ["--reward", reward, "--seed", str(seed), "--output_dir", str(path)]
-    # The card is the last thing that a training writes.
+    # A training writes the card last.
     trained = ["--trained"] if (path / "checkpoint" / "README.md").is_file() else []
     with (path / "demo.log").open("w", encoding="utf-8") as log:
         code = subprocess.call([*demo, *asked, *trained, *options], stdout=log, stderr=log)
@@ -108,10 +108,10 @@ def make_run(run: Run, options: Sequence[str]) -> int:
 
 
 def comparison_table(runs: Sequence[Run]) -> str:
-    """A Markdown table of the runs that are finished, and what the answers that need no look at a film earn."""
+    """A Markdown table of the finished runs and, below them, of the baselines."""
     lines: list[list[str]] = []
-    # Every run is measured on the same films: the first of each reward stands for all, and rewards that agree share a
-    # line.
+    # Every run is measured on the same films, so the first one of each reward is enough; rewards whose baselines are
+    # equal share a line.
     baselines: dict[tuple[str, ...], list[str]] = {}
     seen: set[str] = set()
     for reward, seed, path in runs:
