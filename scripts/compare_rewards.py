@@ -21,7 +21,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.report.tables import format_interval, format_value, markdown_table
+from grounding_rewards.metrics.estimates import format_interval, format_value
+from grounding_rewards.report.tables import markdown_table
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
 
 _HEADER = (
     "reward",
@@ -71,7 +73,7 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--rewards", nargs="+", default=["R1", "R2", "R3", "R4", "R5"])
+    parser.add_argument("--rewards", nargs="+", default=[*SPECIFICATION_REWARDS])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=1, help="runs at the same time")
     parser.add_argument("--folder", type=Path, default=Path("runs/compare"))

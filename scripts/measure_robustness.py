@@ -12,6 +12,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from grounding_rewards.commands.console import stage_progress
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.metrics.parts import RobustnessPoint
@@ -76,16 +77,11 @@ def main() -> None:
     model, processor = load_model(arguments.model)
     films = load_split("synthetic", "test", films=arguments.films)
     films = add_columns(films, processor, box_format_for_model_type(model.config.model_type))
-    points = robustness(
-        model,
-        processor,
-        films,
-        get_reward(arguments.reward),
-        Changes(),
-        max_new_tokens=64,
-        batch_size=50,
-        progress="tiny model",
-    )
+    reward = get_reward(arguments.reward)
+    with stage_progress() as on_progress:
+        points = robustness(
+            model, processor, films, reward, Changes(), max_new_tokens=64, batch_size=50, on_progress=on_progress
+        )
     tables = {
         "what corruptions do": meanings(),
         "corruptions": table([point for point in points if point.family == "corruptions"]),

@@ -22,18 +22,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.commands.console import output_console
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
-from grounding_rewards.metrics.bootstrap import RESAMPLES, Estimate, Figures, estimate_as_json
+from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.comparison import MAIN_FIGURE, Change, Group, RunDifference, compare_runs, format_p
-from grounding_rewards.metrics.film_figures import film_figures
-from grounding_rewards.report.tables import (
+from grounding_rewards.metrics.estimates import (
     NOTHING,
-    Row,
+    Estimate,
+    Figures,
+    estimate_as_json,
     format_interval,
     format_value,
-    markdown_table,
-    terminal_table,
 )
+from grounding_rewards.metrics.film_figures import film_figures
+from grounding_rewards.report.tables import Row, markdown_table, terminal_table
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 
 if TYPE_CHECKING:
@@ -155,8 +157,6 @@ def run(options: argparse.Namespace) -> int:
         ValueError: a run cannot be read, or the two cannot be compared.
         OSError: a file cannot be written.
     """
-    from rich.console import Console
-
     a, b = read_answered(options.a), read_answered(options.b)
     found = compare_runs(
         a, b, labels=options.labels, main=options.figure, resamples=options.resamples, seed=options.seed
@@ -176,9 +176,7 @@ def run(options: argparse.Namespace) -> int:
         _write_page(options, comparison, a, b, evaluations[1])
     if options.json is not None:
         options.json.write_text(json.dumps(_as_json(comparison), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    console = Console()
-    # A log has no terminal's edge.
-    console = console if console.is_terminal else Console(width=max(170, console.width))
+    console = output_console(170)
     (print_figures if options.figures else print_difference)(comparison, console)
     if options.html is not None:
         console.print(f"Page: {options.html.resolve().as_uri()}", soft_wrap=True, markup=False)
@@ -448,8 +446,8 @@ def _read_log(given: Path | None, facts: Mapping[str, Any]) -> list[dict[str, An
 
 def _image_loader(films: Sequence[AnsweredFilm], facts: Mapping[str, Any]) -> Callable[[AnsweredFilm], Image | None]:
     """A function that opens the image of a film: its row in the dataset that was evaluated on, else its file."""
-    from grounding_rewards.data.answer_logs import load_dataset_image, open_image
-    from grounding_rewards.data.load import load_split
+    from grounding_rewards.data.images import open_film
+    from grounding_rewards.data.load import load_dataset_image, load_split
 
     files = {film.id: film.image for film in films if film.image is not None and Path(film.image).is_file()}
     dataset: Any = None
@@ -465,6 +463,6 @@ def _image_loader(films: Sequence[AnsweredFilm], facts: Mapping[str, Any]) -> Ca
     def load(film: AnsweredFilm) -> Image | None:
         if film.id in places:
             return load_dataset_image(dataset, places[film.id])
-        return open_image(files.get(film.id))
+        return open_film(files[film.id]) if film.id in files else None
 
     return load

@@ -1,8 +1,8 @@
-"""Refuse a dataset that cannot be learned from, before the first step and with every bad row named at once.
+"""Refuse a dataset that cannot be learned from: before the first step, naming every bad row at once.
 
-Two kinds of mistake cost days: boxes that do not fit the film, and boxes that fit but cannot be said in the model's
-box format. The first is geometry. For the second every row's own ground truth is written in the box format and scored:
-what the author knows to be right has to earn full marks from the very reward that will train the model.
+Two kinds of mistake cost days: boxes that do not fit the film, and boxes that the model's box format cannot express.
+The first is geometry. For the second, every row's ground truth is written in the box format and scored: it has to earn
+the full reward from the very reward that will train the model.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array, space_frame
-from grounding_rewards.data.images import image_size, stored_images
+from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.data.images import has_shape, image_size, stored_images
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
@@ -30,14 +31,11 @@ if TYPE_CHECKING:
     from grounding_rewards.rewards.grounding import GroundingReward, ScoredCompletion
 
 _REQUIRED_COLUMNS = ("prompt", "boxes")
-_GEOMETRY_COLUMNS = ("width", "height", "resized_width", "resized_height")
-# What `rows_with_sizes` adds, which no reward knows.
+# Added by `rows_with_sizes`; not columns of a reward.
 _OF_IMAGES = ("image_size", "image_error")
 _TOLERANCE = 1e-6
-# Below this part of the full reward, what the rounding of a format costs is worth a warning.
+# Warn where the rounding of a format leaves less than this part of the full reward.
 _FINE_ENOUGH = 0.9
-
-Row = Mapping[str, Any]
 
 
 def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "train_dataset") -> None:
@@ -53,23 +51,24 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
     least that it earns.
 
     Args:
-        dataset: Rows with the columns `prompt`, `boxes`, `width` and `height` (or `image`), and optionally
+        dataset: rows with the columns `prompt`, `boxes`, `width` and `height` (or `image`), and optionally
             `labels`, `ignore_boxes`, `reader_boxes`, `reader_labels`, `resized_width`, `resized_height`,
             `box_format` and `id`.
-        reward: The reward to train with; its own box format goes before the rows'.
-        name: What to call the dataset in the error.
+        reward: the reward to train with; its own box format goes before the rows'.
+        name: what to call the dataset in the error.
 
     Raises:
-        ValueError: A column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
+        ValueError: a column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
 
-    >>> from datasets import Dataset
-    >>> import grounding_rewards as gr
-    >>> film = {"prompt": "Where?", "boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
-    >>> try:
-    ...     check_dataset(Dataset.from_list([film]), gr.get_reward("R4", box_format="qwen3-vl"))
-    ... except ValueError as error:
-    ...     print(str(error).splitlines()[-1].partition(";")[0])
-    row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
+    Example:
+        >>> from datasets import Dataset
+        >>> import grounding_rewards as gr
+        >>> film = {"prompt": "?", "boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
+        >>> try:
+        ...     check_dataset(Dataset.from_list([film]), gr.get_reward("R4", box_format="qwen3-vl"))
+        ... except ValueError as error:
+        ...     print(str(error).splitlines()[-1].partition(";")[0])
+        row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
     """
     _check_columns(dataset.column_names, name, needs_format=reward.box_format is None)
     rows = _all_rows(dataset, name)
@@ -80,7 +79,7 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
         if found := [one.reader + problem for problem in _gold_problems(one.row, result, reward)]:
             problems.setdefault(one.number, []).extend(found)
     if problems:
-        raise ValueError(_message(rows, problems, f"ground truth that earns the full reward {reward.__name__}", name))
+        raise bad_rows_error(problems, _ids(rows), f"ground truth that earns the full reward {reward.__name__}", name)
     _warn_of_coarse_rows(gold, scored, reward, name, len(rows))
 
 
@@ -90,64 +89,148 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
     The part of :func:`check_dataset` that needs neither a reward nor a box format.
 
     Args:
-        dataset: As for :func:`check_dataset`.
-        name: What to call the dataset in the error.
+        dataset: as for :func:`check_dataset`.
+        name: what to call the dataset in the error.
 
     Raises:
-        ValueError: A column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
+        ValueError: a column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
 
-    >>> from datasets import Dataset
-    >>> film = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
-    >>> try:
-    ...     check_films(Dataset.from_list([film]))
-    ... except ValueError as error:
-    ...     print(str(error).splitlines()[-1])
-    row 0 (id -): box 0 is [10, 10, 50, 50], outside the film of 40 x 60
+    Example:
+        >>> from datasets import Dataset
+        >>> film = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
+        >>> try:
+        ...     check_films(Dataset.from_list([film]))
+        ... except ValueError as error:
+        ...     print(str(error).splitlines()[-1])
+        row 0 (id -): box 0 is [10, 10, 50, 50], outside the film of 40 x 60
     """
     _check_columns(dataset.column_names, name, needs_format=False)
     rows = _all_rows(dataset, name)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row)))}
     if problems:
-        raise ValueError(_message(rows, problems, "sizes, boxes and labels that fit the film", name))
+        raise bad_rows_error(problems, _ids(rows), "sizes, boxes and labels that fit the film", name)
 
 
-def row_problems(row: Row, reward: GroundingReward | None = None) -> Iterator[str]:
+def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) -> Iterator[str]:
     """What is wrong with the columns and the geometry of one row, one sentence each; nothing for a sound row.
 
     Args:
-        row: One row; `image_size` holds the size of its image where the dataset has images.
-        reward: Decides the box format where the row does not; None leaves the box format aside.
+        row: one row; `image_size` holds the size of its image where the dataset has images.
+        reward: decides the box format where the row does not; None leaves the box format aside.
 
-    >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))
-    ['0 labels for 1 boxes', 'box 0 is [5, 5, 2, 9], which has no area as x1, y1, x2, y2']
+    Example:
+        >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))
+        ['0 labels for 1 boxes', 'box 0 is [5, 5, 2, 9], which has no area as x1, y1, x2, y2']
     """
-    width, height = row.get("width"), row.get("height")
     yield from _size_problems(row)
-    boxes = row["boxes"]
-    if not isinstance(boxes, Sequence):
-        yield f"boxes is {boxes!r}, not a list"
+    if broken := list(list_problems(row)):
+        yield from broken
         return
-    labels = row.get("labels")
-    if labels is not None and len(labels) != len(boxes):
-        yield f"{len(labels)} labels for {len(boxes)} boxes"
-    yield from _box_problems(boxes, width, height)
-    yield from (f"ignore_boxes: {problem}" for problem in _list_problems(row.get("ignore_boxes"), width, height))
-    yield from _reader_problems(row, width, height)
+    yield from label_count_problems(row)
+    drawings = [("", row["boxes"]), ("ignore_boxes: ", row.get("ignore_boxes") or ())]
+    drawings += [(f"reader {index}: ", boxes) for index, boxes in enumerate(row.get("reader_boxes") or ())]
+    for prefix, boxes in drawings:
+        for index, box in enumerate(boxes):
+            if problem := _box_problem(box, row.get("width"), row.get("height")):
+                yield f"{prefix}box {index} {problem}"
     if reward is not None:
         yield from _format_problems(row, reward)
         if reward.compares_labels:
             yield from _label_problems(row)
 
 
+def list_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Columns of boxes that are no lists, one sentence each.
+
+    >>> list(list_problems({"boxes": "none", "reader_boxes": [[], None]}))
+    ["boxes is 'none', not a list", 'reader 1: boxes is None, not a list']
+    """
+    readers, ignored = row.get("reader_boxes"), row.get("ignore_boxes")
+    if not _is_list(row.get("boxes")):
+        yield f"boxes is {row.get('boxes')!r:.200}, not a list"
+    if readers is not None and not (_is_list(readers) and readers):
+        yield (
+            f"reader_boxes is {readers!r:.200}, not a list with the boxes of each reader (None where there are no "
+            "readers)"
+        )
+    else:
+        for index, boxes in enumerate(readers or ()):
+            if not _is_list(boxes):
+                yield f"reader {index}: boxes is {boxes!r:.200}, not a list"
+    if ignored is not None and not _is_list(ignored):
+        yield f"ignore_boxes is {ignored!r:.200}, not a list"
+
+
+def label_count_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Labels that are not one for each box, one sentence each, in a row without :func:`list_problems`.
+
+    >>> list(label_count_problems({"boxes": [[0, 0, 9, 9]], "labels": [], "reader_labels": [["mass"]]}))
+    ['0 labels for 1 boxes', 'reader_labels without reader_boxes']
+    """
+    readers, of_readers = row.get("reader_boxes"), row.get("reader_labels")
+    pairs = [] if row.get("labels") is None else [("", row["labels"], row["boxes"])]
+    if of_readers is not None and readers is not None:
+        if _is_list(of_readers) and len(of_readers) == len(readers):
+            pairs += [(f"reader {k}: ", *pair) for k, pair in enumerate(zip(of_readers, readers, strict=True))]
+        else:
+            count = len(of_readers) if _is_list(of_readers) else 0
+            yield f"reader_labels of {count} readers for reader_boxes of {len(readers)}"
+    for prefix, labels, boxes in pairs:
+        count = len(labels) if _is_list(labels) else 0
+        if count != len(boxes):
+            yield f"{prefix}{count} labels for {len(boxes)} boxes"
+    if of_readers is not None and readers is None:
+        yield "reader_labels without reader_boxes"
+
+
+def is_blank(label: Any) -> bool:
+    """Whether a label names nothing.
+
+    >>> is_blank(" "), is_blank(None), is_blank("mass")
+    (True, True, False)
+    """
+    return not isinstance(label, str) or not label.strip()
+
+
+def is_size(value: Any) -> TypeGuard[float]:
+    """Whether this is a side in pixels.
+
+    >>> is_size(512), is_size(0), is_size("512")
+    (True, False, False)
+    """
+    return _is_number(value) and value > 0
+
+
+def bad_rows_error(problems: Mapping[int, Sequence[str]], ids: Sequence[Any], expected: str, name: str) -> ValueError:
+    """The error that names every bad row of a dataset.
+
+    Args:
+        problems: by number of the row, one sentence each.
+        ids: of all rows.
+        expected: what a good row has.
+        name: what to call the dataset.
+
+    Example:
+        >>> print(bad_rows_error({1: ["width is missing"]}, ["a", "b"], "sizes", "train_dataset"))
+        Expected sizes in every row for train_dataset, got 1 bad row of 2. Correct or drop them:
+        row 1 (id b): width is missing
+    """
+    lines = [f"row {number} (id {ids[number]}): {'; '.join(found)}" for number, found in problems.items()]
+    return ValueError(
+        f"Expected {expected} in every row for {name}, got {len(problems)} bad "
+        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. Correct or drop them:\n" + "\n".join(lines)
+    )
+
+
 class _Reference(NamedTuple):
-    """What one answer to a row should be: the row with the boxes of one reader, where it has several."""
+    """A row as one reader drew it; the row itself where it has no separate readers."""
 
     number: int
     reader: str
-    row: Row
+    row: Mapping[str, Any]
 
 
-def _references(number: int, row: Row) -> list[_Reference]:
+def _references(number: int, row: Mapping[str, Any]) -> list[_Reference]:
     if row.get("reader_boxes") is None:
         return [_Reference(number, "", row)]
     labels = row.get("reader_labels")
@@ -167,70 +250,41 @@ def _references(number: int, row: Row) -> list[_Reference]:
     ]
 
 
-def _list_problems(boxes: Any, width: Any, height: Any) -> Iterator[str]:
-    if boxes is not None and not isinstance(boxes, Sequence):
-        yield f"{boxes!r} is not a list"
-    elif boxes is not None:
-        yield from _box_problems(boxes, width, height)
-
-
-def _box_problems(boxes: Sequence[Any], width: Any, height: Any) -> Iterator[str]:
-    for index, box in enumerate(boxes):
-        if problem := _box_problem(box, width, height):
-            yield f"box {index} {problem}"
-
-
-def _reader_problems(row: Row, width: Any, height: Any) -> Iterator[str]:
-    readers, labels = row.get("reader_boxes"), row.get("reader_labels")
-    if readers is None:
-        if labels is not None:
-            yield "reader_labels without reader_boxes"
-        return
-    if not isinstance(readers, Sequence) or not readers:
-        yield f"reader_boxes is {readers!r}, not a list with the boxes of each reader (None where there are no readers)"
-        return
-    if labels is not None and len(labels) != len(readers):
-        yield f"reader_labels of {len(labels)} readers for reader_boxes of {len(readers)}"
-        labels = None
-    for index, boxes in enumerate(readers):
-        if not isinstance(boxes, Sequence):
-            yield f"reader {index}: boxes is {boxes!r}, not a list"
-            continue
-        if labels is not None and (labels[index] is None or len(labels[index]) != len(boxes)):
-            yield f"reader {index}: {len(labels[index] or ())} labels for {len(boxes)} boxes"
-        yield from (f"reader {index}: {problem}" for problem in _box_problems(boxes, width, height))
-
-
-def _label_problems(row: Row) -> Iterator[str]:
-    """What the labels lack for a reward that compares them."""
+def _label_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Missing or blank labels, for a reward that compares them."""
     column = "labels" if row.get("reader_boxes") is None else "reader_labels"
     labels = row.get(column)
     if labels is None:
         yield f"{column} is missing, which the reward compares"
         return
     named = labels if column == "labels" else [label for of_reader in labels for label in of_reader or ()]
-    blank = sum(not isinstance(label, str) or not label.strip() for label in named)
+    blank = sum(map(is_blank, named))
     if blank:
         yield f"{blank} of {len(named)} in {column} {'is' if blank == 1 else 'are'} blank, which the reward compares"
 
 
-def gold_problems(rows: Sequence[Row], reward: GroundingReward) -> list[list[str]]:
-    """What each row's own ground truth loses when it is written in the box format and scored, one sentence each.
+def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[list[str]]:
+    """What each row's ground truth loses when it is written in the box format and scored, one sentence each.
 
     Args:
-        rows: Rows without any of the problems that :func:`row_problems` names, all with the same columns.
-        reward: As for :func:`check_dataset`.
+        rows: rows without any of the problems that :func:`row_problems` names, all with the same columns.
+        reward: as for :func:`check_dataset`.
 
     Returns:
         A list per row, empty where the row's own boxes earn the full reward up to the rounding of the format.
 
-    >>> import grounding_rewards as gr
-    >>> film = {"boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
-    >>> gold_problems([film], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
-    'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
+    Example:
+        >>> import grounding_rewards as gr
+        >>> film = {"boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
+        >>> gold_problems([film], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
+        'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
     """
     scored = _score_gold(rows, reward)
     return [list(_gold_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
+
+
+def _ids(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [row.get("id", "-") for row in rows]
 
 
 def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
@@ -246,9 +300,10 @@ def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
     A row has `image_size` where the dataset has images, None where its own is missing, and `image_error` where that
     cannot be read. It takes `width` and `height` from the image where it has neither.
 
-    >>> from datasets import Dataset
-    >>> list(rows_with_sizes(Dataset.from_list([{"prompt": "Where?", "width": 40}])))
-    [{'width': 40}]
+    Example:
+        >>> from datasets import Dataset
+        >>> list(rows_with_sizes(Dataset.from_list([{"prompt": "Where?", "width": 40}])))
+        [{'width': 40}]
     """
     light = dataset.with_format(None).remove_columns(
         [column for column in ("prompt", "image") if column in dataset.column_names]
@@ -282,13 +337,13 @@ def _check_columns(columns: Iterable[str], name: str, *, needs_format: bool) -> 
         )
 
 
-def _size_problems(row: Row) -> Iterator[str]:
-    for column in _GEOMETRY_COLUMNS:
+def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    for column in SIZE_COLUMNS:
         value = row.get(column)
         if value is None:
             if column in ("width", "height"):
                 yield f"{column} is missing"
-        elif not _is_number(value) or value <= 0:
+        elif not is_size(value):
             yield f"{column} is {value!r}, not a size in pixels"
     size, width, height = row.get("image_size"), row.get("width"), row.get("height")
     if "image_error" in row:
@@ -297,8 +352,7 @@ def _size_problems(row: Row) -> Iterator[str]:
         yield "image is missing"
     if size is None or width is None or height is None or not (_is_number(width) and _is_number(height)):
         return
-    # A shrunken image has the film's shape up to the rounding of both sides
-    if abs(size[0] * height - size[1] * width) > width + height:
+    if not has_shape(size, (width, height)):
         yield f"the image is {size[0]} x {size[1]}, which is not the shape of {width} x {height}"
 
 
@@ -318,7 +372,7 @@ def _box_problem(box: Any, width: Any, height: Any) -> str | None:
     return None
 
 
-def _format_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
+def _format_problems(row: Mapping[str, Any], reward: GroundingReward) -> Iterator[str]:
     if reward.box_format is None and row.get("box_format") is None:
         yield "box_format is missing"
         return
@@ -336,7 +390,7 @@ def _format_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
         yield f"resized_width and resized_height are missing, which the box format {box_format.name} counts in"
 
 
-def _box_format(row: Row, reward: GroundingReward) -> BoxFormat:
+def _box_format(row: Mapping[str, Any], reward: GroundingReward) -> BoxFormat:
     if reward.box_format is not None:
         return get_box_format(reward.box_format)
     if not isinstance(row["box_format"], str):
@@ -344,20 +398,24 @@ def _box_format(row: Row, reward: GroundingReward) -> BoxFormat:
     return get_box_format(row["box_format"])
 
 
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _score_gold(rows: Sequence[Row], reward: GroundingReward) -> list[ScoredCompletion]:
-    """What each row's own ground truth earns, written in the box format and read back."""
+def _score_gold(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[ScoredCompletion]:
+    """Write each row's ground truth in the box format, and score it."""
     if not rows:
         return []
     columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(chain(*rows)) if key not in _OF_IMAGES}
     return reward.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
 
 
-def _gold_problems(row: Row, scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
-    """What a row's own ground truth loses when it is written in the box format."""
+def _gold_problems(row: Mapping[str, Any], scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
+    """What a row's ground truth loses when it is written in the box format."""
     box_format = _box_format(row, reward)
     gt, read = as_box_array(row["boxes"]), as_box_array(scored.parsed.boxes)
     if len(read) != len(gt):
@@ -375,25 +433,27 @@ def _gold_problems(row: Row, scored: ScoredCompletion, reward: GroundingReward) 
                 else ""
             )
         yield earned
-    # Full marks are 1 for R1 to R5; somebody's own reward may have another maximum, but not none.
+    # The full reward is 1 for R1 to R5; a user's own reward may have another maximum, but not 0.
     elif len(gt) and full <= 0:
         yield f"its own boxes earn {full:.4g}, so that nothing could be learned from it"
-    # What is lost beyond the rounding of the coordinates is lost in the text
+    # More is lost than the rounding of the coordinates explains.
     elif scored.reward < _reward(read, gt, scored.parsed.labels, row, reward) - _TOLERANCE:
         yield f"{earned} ({scored.reason})"
 
 
-def _full_reward(row: Row, reward: GroundingReward) -> float:
+def _full_reward(row: Mapping[str, Any], reward: GroundingReward) -> float:
     return _reward(row["boxes"], row["boxes"], row.get("labels"), row, reward)
 
 
-def _reward(boxes: Any, gt: Any, labels: Sequence[str | None] | None, row: Row, reward: GroundingReward) -> float:
+def _reward(
+    boxes: Any, gt: Any, labels: Sequence[str | None] | None, row: Mapping[str, Any], reward: GroundingReward
+) -> float:
     if not reward.compares_labels:
         return reward.score(boxes, gt)
     return reward.score(boxes, gt, pred_labels=labels, gt_labels=row["labels"])
 
 
-def _loss(row: Row, box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
+def _loss(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
     """Why one box, (1, 4), is not found again."""
     size = " x ".join(f"{side:.3g}" for side in box[0, 2:] - box[0, :2])
     crop = _crop(row, box_format)
@@ -405,8 +465,8 @@ def _loss(row: Row, box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
     return f"({size} pixels) {why}, IoU {pairwise_iou(read, box)[0, 0]:.2f} with itself"
 
 
-def _crop(row: Row, box_format: BoxFormat) -> Boxes | None:
-    """The part of the film, (1, 4), outside which the format has no numbers; None where it has them for all of it."""
+def _crop(row: Mapping[str, Any], box_format: BoxFormat) -> Boxes | None:
+    """The part of the film, (1, 4), that the format can express; None where it can express all of it."""
     if box_format.space.frame != "cropped":
         return None
     frame = space_frame(box_format.space, row["width"], row["height"])
@@ -416,7 +476,7 @@ def _crop(row: Row, box_format: BoxFormat) -> Boxes | None:
 def _warn_of_coarse_rows(
     gold: Sequence[_Reference], scored: Sequence[ScoredCompletion], reward: GroundingReward, name: str, rows: int
 ) -> None:
-    """Say once what the rounding of the format costs, where it costs much although every box is found again."""
+    """Warn once where the rounding of the format costs much although every box is found again."""
     coarse = [
         (result.reward / full, index, full)
         for index, (one, result) in enumerate(zip(gold, scored, strict=True))
@@ -434,15 +494,4 @@ def _warn_of_coarse_rows(
         f"(id {row.get('id', '-')}), where a box has IoU {min(scored[worst].explanation.ious):.2f} with "
         "itself.",
         stacklevel=3,
-    )
-
-
-def _message(rows: Sequence[Row], problems: Mapping[int, Sequence[str]], expected: str, name: str) -> str:
-    lines = [
-        f"row {number} (id {rows[number].get('id', '-')}): {'; '.join(found)}" for number, found in problems.items()
-    ]
-    return (
-        f"Expected {expected} in every row for {name}, "
-        f"got {len(problems)} bad {'row' if len(problems) == 1 else 'rows'} of {len(rows)}. "
-        "Correct or drop them:\n" + "\n".join(lines)
     )

@@ -22,6 +22,7 @@ from grounding_rewards.metrics.baselines import (
     mean_boxes,
 )
 from grounding_rewards.metrics.counts import without_duplicates
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import (
     GroundingReward,
     ScoredCompletion,
@@ -32,7 +33,7 @@ from grounding_rewards.rewards.grounding import (
 from grounding_rewards.space_check import SpaceWarning
 
 #: What every film is scored with, beside the reward that the evaluation is about.
-SIDE_BY_SIDE = ("R1", "R2", "R3", "R4", "R5")
+SIDE_BY_SIDE = SPECIFICATION_REWARDS
 
 # Columns that play no part in scoring, or are large.
 _PASSED_OVER = ("prompt", "image", "images", "completion_ids", "ground_truth")

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import Figures
 from grounding_rewards.metrics.comparison import Change, RunDifference, format_p
+from grounding_rewards.metrics.estimates import Figures
 from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.report.render import data_uri, jpeg_uri, read_asset, render
 
@@ -213,17 +213,10 @@ def _film(page: DiffPage, pair: FilmPair, number: int) -> dict[str, Any]:
     }
 
 
-def _rectangles(boxes: NDArray[np.float64], labels: Sequence[str | None], kind: str) -> list[dict[str, str]]:
-    """The boxes that can be drawn: those with an area."""
+def _rectangles(boxes: NDArray[np.float64], labels: Sequence[str | None], kind: str) -> list[tuple[Any, str, str]]:
+    """Corners, class and label of the boxes that can be drawn: those with an area."""
     return [
-        {
-            "x": f"{x1:.1f}",
-            "y": f"{y1:.1f}",
-            "width": f"{x2 - x1:.1f}",
-            "height": f"{y2 - y1:.1f}",
-            "kind": kind,
-            "label": label or "",
-        }
-        for (x1, y1, x2, y2), label in zip(boxes[:_MOST_BOXES].tolist(), labels, strict=False)
-        if all(map(math.isfinite, (x1, y1, x2, y2))) and x1 < x2 and y1 < y2
+        (box, kind, label or "")
+        for box, label in zip(boxes[:_MOST_BOXES].tolist(), labels, strict=False)
+        if all(map(math.isfinite, box)) and box[0] < box[2] and box[1] < box[3]
     ]

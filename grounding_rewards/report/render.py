@@ -13,8 +13,8 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.film_rows import small_film
-from grounding_rewards.report.tables import format_interval, format_value
+from grounding_rewards.data.images import small_film
+from grounding_rewards.metrics.estimates import format_interval, format_value
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.checks import row_problems
+from grounding_rewards.data.images import has_shape
 from grounding_rewards.data.prepare import manifest as manifests
 from grounding_rewards.data.prepare.film_images import ImageOptions, StoredImage, store_image
 from grounding_rewards.data.prepare.labels import normalize_record
@@ -22,7 +23,7 @@ from grounding_rewards.data.prepare.splits import film_split
 from grounding_rewards.data.prepare.survey import Survey, survey_films
 from grounding_rewards.data.prepare.tasks import TaskRow, film_of_interest, prompt_of, task_rows
 from grounding_rewards.data.readers.base import FilmRecord
-from grounding_rewards.data.resize import has_resized_size, resized_size
+from grounding_rewards.data.resize import has_resized_size, load_processor, resized_size
 from grounding_rewards.data.workers import worker_pool
 
 Progress = Callable[[str, int, int | None], None]
@@ -87,7 +88,7 @@ def prepare_films(
     if finished := manifests.find_finished(out, settings, survey):
         return finished
     # What can be wrong is found before the folder is begun, which would refuse other settings.
-    processor = None if settings.model is None else _load_processor(settings.model)
+    processor = None if settings.model is None else load_processor(settings.model)
     agreement = _measure_readers(records, survey, told) if survey.has_several_readers else None
     manifests.begin(out, settings, survey)
     _write_shards(records, Path(root), out, survey, processor, processes, told)
@@ -221,9 +222,7 @@ def _film_rows(
     """The rows of a film as they are stored, or what is wrong with it."""
     record, settings = job.record, survey.plan.settings
     drawn_on = (record.width or image.original_width, record.height or image.original_height)
-    # A copy of the film has its shape up to the rounding of both sides.
-    has_its_shape = abs(image.original_width * drawn_on[1] - image.original_height * drawn_on[0]) <= sum(drawn_on)
-    if not (has_its_shape or settings.squeezed):
+    if not (settings.squeezed or has_shape((image.original_width, image.original_height), drawn_on)):
         size = f"{image.original_width} x {image.original_height}"
         return (
             f"its image is {size} pixels, which is not the shape of {drawn_on[0]} x {drawn_on[1]} (give --squeezed "
@@ -318,17 +317,3 @@ def _counted(records: Iterable[FilmRecord], told: Callable[[int], None]) -> Iter
     for number, record in enumerate(records, start=1):
         yield record
         told(number)
-
-
-def _load_processor(model: str) -> Any:
-    from transformers import AutoProcessor
-
-    try:
-        return AutoProcessor.from_pretrained(model)
-    # What is raised depends on what is wrong: no such folder, no access, a file that is no JSON, a missing package.
-    except Exception as error:
-        reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
-        raise ValueError(
-            f"Expected a folder or id of a model for --model, got {model!r} ({reason}). "
-            "Name a folder with the files of its processor, or an id that is in the cache or can be reached."
-        ) from error

@@ -4,9 +4,9 @@
 and findings with phrases, by index.
 """
 
-from grounding_rewards.data.synthetic.dataset import SyntheticFilms, radiograph_dataset
 from grounding_rewards.data.synthetic.dicom_output import write_dicom
 from grounding_rewards.data.synthetic.findings import FINDINGS
+from grounding_rewards.data.synthetic.radiograph_dataset import SyntheticFilms, radiograph_dataset
 from grounding_rewards.data.synthetic.radiographs import (
     PRESETS,
     Plan,
@@ -16,7 +16,7 @@ from grounding_rewards.data.synthetic.radiographs import (
     plan_radiograph,
     render,
 )
-from grounding_rewards.data.synthetic.simple import LABELS, SPLITS, Film, draw_film, film_seeds, synthetic_dataset
+from grounding_rewards.data.synthetic.square_films import LABELS, SPLITS, Film, draw_film, film_seeds, synthetic_dataset
 
 __all__ = [
     "FINDINGS",

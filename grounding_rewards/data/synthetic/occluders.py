@@ -35,7 +35,7 @@ class Occluders:
     margins: tuple[float, float, float, float]
 
 
-NONE = Occluders(None, (), (0.0, 0.0, 0.0, 0.0))
+NO_OCCLUDERS = Occluders(None, (), (0.0, 0.0, 0.0, 0.0))
 """A film with nothing over it."""
 
 

@@ -9,10 +9,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from grounding_rewards.data.synthetic import occluders as over
 from grounding_rewards.data.synthetic.anatomy import Anatomy, paint_anatomy, paint_heart, plan_anatomy
 from grounding_rewards.data.synthetic.canvas import Box, Canvas, visible_box
 from grounding_rewards.data.synthetic.findings import Finding, describe, paint_finding, plan_findings
+from grounding_rewards.data.synthetic.occluders import (
+    NO_OCCLUDERS,
+    Occluders,
+    exposed,
+    paint_occluders,
+    plan_occluders,
+)
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -71,7 +77,7 @@ class Plan:
     spacing: float
     anatomy: Anatomy
     findings: tuple[Finding, ...]
-    occluders: over.Occluders
+    occluders: Occluders
     gain: float
     noise: float
     seed: int
@@ -148,7 +154,7 @@ def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
         spacing=spacing,
         anatomy=anatomy,
         findings=plan_findings(rng, anatomy),
-        occluders=over.plan_occluders(rng, anatomy, width, height) if kind.occluders else over.NONE,
+        occluders=plan_occluders(rng, anatomy, width, height) if kind.occluders else NO_OCCLUDERS,
         gain=float(rng.uniform(0.85, 1.15)),
         noise=float(rng.uniform(0.010, 0.025)),
         seed=int(rng.integers(2**32)),
@@ -180,7 +186,7 @@ def render(plan: Plan) -> Radiograph:
     paint_anatomy(canvas, plan.anatomy)
     if not any(finding.label == "cardiomegaly" for finding in plan.findings):
         paint_heart(canvas, plan.anatomy, plan.anatomy.heart_ratio)
-    film = over.exposed(canvas, plan.occluders)
+    film = exposed(canvas, plan.occluders)
     boxes, labels, phrases = [], [], []
     for finding in plan.findings:
         box = visible_box(paint_finding(canvas, plan.anatomy, finding) * film)
@@ -189,7 +195,7 @@ def render(plan: Plan) -> Radiograph:
             labels.append(finding.label)
             x, y = (box[0] + box[2]) / 2 * plan.spacing, (box[1] + box[3]) / 2 * plan.spacing
             phrases.append(describe(plan.anatomy, finding, x, y))
-    over.paint_occluders(canvas, plan.occluders)
+    paint_occluders(canvas, plan.occluders)
     # Beer-Lambert: what passes falls exponentially with what lies in the way; films show it inverted
     grey = (1.0 - np.exp(-plan.gain * gaussian_filter(canvas.attenuation(), 0.5))) * film
     grain = np.random.default_rng(plan.seed).normal(0.0, plan.noise, grey.shape)

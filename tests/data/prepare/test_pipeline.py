@@ -371,9 +371,7 @@ def test_resized_sizes_come_from_the_models_processor(make_films, tmp_path, monk
         size = {"shortest_edge": 28 * 28, "longest_edge": 1280 * 28 * 28}  # noqa: RUF012
         patch_size, merge_size, do_resize = 14, 2, True
 
-    monkeypatch.setattr(
-        "grounding_rewards.data.prepare.pipeline._load_processor", lambda model: Qwen2VLImageProcessor()
-    )
+    monkeypatch.setattr("grounding_rewards.data.prepare.pipeline.load_processor", lambda model: Qwen2VLImageProcessor())
     root, records = make_films(3)
     values = options(side=None, model="a model", box_format="qwen2.5-vl")
     prepare_films(lambda: records, root, tmp_path / "out", values)

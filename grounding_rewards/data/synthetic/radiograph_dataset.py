@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.data.synthetic.findings import FINDINGS
 from grounding_rewards.data.synthetic.radiographs import Radiograph, check_preset, draw_radiograph
-from grounding_rewards.data.synthetic.simple import film_seeds
+from grounding_rewards.data.synthetic.square_films import film_seeds
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from grounding_rewards.data.prompts import prompt_messages
+from grounding_rewards.data.synthetic.canvas import Box
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from PIL.Image import Image
-
-Box = tuple[int, int, int, int]
 
 LABELS = ("cardiomegaly", "effusion", "mass", "pacemaker")
 """The findings that may be drawn, in the order in which a film lists them; none occurs twice on a film."""

@@ -1,0 +1,203 @@
+"""Can a model learn the answers, is it asked for them, and can it write them?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from grounding_rewards.data.checks import gold_problems
+from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.data.raw_rows import Drawing, FilmRow
+from grounding_rewards.doctor.box_defects import box_defect
+from grounding_rewards.doctor.case import Case, Examiner, trusted_size
+from grounding_rewards.doctor.findings import Check, Finding, Problem
+from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, CHARACTERS_PER_TOKEN
+from grounding_rewards.doctor.prompt_claims import prompt_contradictions
+from grounding_rewards.parsing import BoxFormat
+from grounding_rewards.rewards.grounding import GroundingReward, get_reward
+
+#: A side shorter than this many pixels of the image that the model sees can't be learned.
+LEAST_SIDE = 4.0
+_MOST_NEGATIVES = 0.95
+_FEWEST_FILMS = 10
+
+_NEGATIVES = Check(
+    "negatives",
+    "Hardly any or nearly only films without boxes",
+    "Without negative films a model learns that there is always something to find; with hardly any other it earns "
+    "most by never answering.",
+    "Mix films with and without findings, a quarter to a half without. For phrase grounding, where every phrase "
+    "has a place, no negatives are needed.",
+    severity="warning",
+    unit="films",
+)
+
+
+class AnswerExaminer(Examiner):
+    """Whether a model can learn the answers and is asked for them; counts all boxes on the way."""
+
+    checks = (
+        _NEGATIVES,
+        Check(
+            "small-boxes",
+            f"Boxes with a side below {LEAST_SIDE:g} pixels of what the model sees",
+            "A 4-pixel nodule can't be learned: it is a fraction of one patch, and a box that is off by a pixel or two "
+            "earns nothing.",
+            "Feed larger images (max_pixels of the processor), crop, or leave these boxes out and say so.",
+            follows=True,
+            severity="warning",
+        ),
+        Check(
+            "prompt-missing",
+            "Rows without a prompt",
+            "The model is asked nothing.",
+            "Add the column prompt: `grounding-rewards prepare` writes one per task.",
+            unit="films",
+        ),
+        Check(
+            "prompt-format",
+            "Prompts that ask for another format than the parser reads",
+            "A model that does what it is told earns nothing.",
+            "Let the prompt state the box format, or declare the format that the prompt states.",
+            severity="warning",
+            unit="films",
+        ),
+        Check(
+            "box-format",
+            "Rows with an unknown box format",
+            "The reward refuses the row.",
+            "Use a name of `grounding_rewards.list_box_formats()`.",
+            unit="films",
+        ),
+    )
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        self._assumed_resize = self._has_format = False
+
+    def look(self, row: FilmRow) -> Iterator[Problem]:
+        model = self.case.model
+        box_format, named = model.format_of(row), row.columns.get("box_format")
+        self._has_format |= box_format is not None
+        if box_format is None and named is not None:
+            yield Problem("box-format", f"box_format is {str(named)!r:.60}")
+        if self.case.source.has_prompts:
+            if not row.prompt:
+                yield Problem("prompt-missing", f"prompt is {row.columns.get('prompt')!r:.60}")
+            elif box_format is not None and (found := list(prompt_contradictions(row.prompt, box_format))):
+                yield Problem("prompt-format", "; ".join(found))
+        if row.size is None:
+            return
+        self._assumed_resize |= model.resized(row) is None
+        seen, size = model.seen_size(row), trusted_size(row)
+        self.case.totals["boxes"] += sum(len(drawing.boxes) for drawing in row.drawings)
+        self.case.figures.add(row, size, seen)
+        if size is None:
+            return
+        for drawing in row.answers:
+            for index, box in enumerate(drawing.boxes):
+                if box_defect(box, size) is None:
+                    width, height = (box[2] - box[0]) * seen[0] / size[0], (box[3] - box[1]) * seen[1] / size[1]
+                    if min(width, height) < LEAST_SIDE:
+                        small = f"box {index} is {width:.1f} x {height:.1f} pixels of {seen[0]:g} x {seen[1]:g}"
+                        yield Problem("small-boxes", drawing.prefix + small, drawing.name)
+
+    def findings(self) -> Iterator[Finding]:
+        yield from super().findings()
+        figures = self.case.figures
+        films = sum(figures.per_film.values())
+        if films >= _FEWEST_FILMS and not 0 < figures.negatives <= _MOST_NEGATIVES * films:
+            yield _NEGATIVES.finding(figures.negatives, films, f"{figures.negatives} of {films} films have no box.")
+
+    def assumptions(self) -> Iterator[str]:
+        if self._assumed_resize:
+            yield (
+                f"Films reach the model with at most {ASSUMED_MAX_PIXELS:,} pixels (1280 patches of 28 x 28); give "
+                "--model, or the columns resized_width and resized_height, for the real size."
+            )
+
+    def unchecked(self) -> dict[str, str]:
+        unchecked: dict[str, str] = {}
+        if not self._has_format:
+            why = "no box format: give --box-format, or add the column box_format"
+            unchecked |= dict.fromkeys(("prompt-format", "gold-length", "gold-reward"), why)
+        if not self.case.source.has_prompts:
+            why = "the rows have no prompts of their own; they get them when they are loaded"
+            unchecked |= dict.fromkeys(("prompt-missing", "prompt-format"), why)
+        return unchecked
+
+
+class GoldExaminer(Examiner):
+    """Right answers, written in the box format and scored. Looks only at rows without an error."""
+
+    checks = (
+        Check(
+            "gold-length",
+            "Right answers that are longer than the model may write",
+            "The answer is cut off before its last box, so that the full reward can't be earned.",
+            "Raise max_completion_length, or drop the films with most boxes.",
+            unit="films",
+        ),
+        Check(
+            "gold-reward",
+            "Right answers that do not earn the full reward",
+            "Written in the box format and read back, the row's own boxes are not found again: nobody can earn what is "
+            "lost here.",
+            "Use a box format with finer coordinates, larger images, or drop these boxes.",
+            follows=True,
+            unit="films",
+        ),
+    )
+
+    def look(self, row: FilmRow) -> Iterator[Problem]:
+        model = self.case.model
+        box_format = model.format_of(row)
+        if box_format is None:
+            return
+        # A film counts once, however many readers it has.
+        long, lost = [], []
+        for drawing in row.answers:
+            columns = _gold_columns(row, drawing, model.seen_size(row))
+            tokens = model.tokens(gold_answer(columns, box_format))
+            self.case.figures.longest_gold = max(self.case.figures.longest_gold, tokens)
+            if tokens > model.max_completion_length:
+                long.append(f"{drawing.prefix}{tokens} tokens, max_completion_length is {model.max_completion_length}")
+            if found := gold_problems([columns], _reward(box_format))[0]:
+                lost.append(drawing.prefix + "; ".join(found))
+        if long:
+            yield Problem("gold-length", "; ".join(long))
+        if lost:
+            yield Problem("gold-reward", "; ".join(lost))
+
+    def findings(self) -> Iterator[Finding]:
+        longest, is_counted = self.case.figures.longest_gold, self.case.model.counts_tokens
+        for finding in super().findings():
+            if finding.name != "gold-length":
+                yield finding
+            elif is_counted:
+                yield replace(finding, found=f"The longest takes {longest} tokens.")
+            else:
+                # An estimate is no proof.
+                yield replace(finding, severity="warning", found=f"The longest takes about {longest} tokens.")
+
+    def assumptions(self) -> Iterator[str]:
+        if self.case.figures.longest_gold and not self.case.model.counts_tokens:
+            yield f"A token is {CHARACTERS_PER_TOKEN:g} characters of an answer; give --model for the real number."
+
+
+def _gold_columns(row: FilmRow, drawing: Drawing, seen: tuple[float, float]) -> dict[str, Any]:
+    return {
+        "boxes": [list(box) for box in drawing.boxes],
+        "labels": [str(label) for label in drawing.labels] if drawing.labels else None,
+        "width": row.size[0] if row.size else None,
+        "height": row.size[1] if row.size else None,
+        "resized_width": seen[0],
+        "resized_height": seen[1],
+    }
+
+
+@lru_cache(maxsize=64)
+def _reward(box_format: BoxFormat) -> GroundingReward:
+    return get_reward("R4", box_format=box_format)

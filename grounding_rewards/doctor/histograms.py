@@ -1,0 +1,125 @@
+"""Counts and histograms of the boxes and labels of a dataset."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from grounding_rewards.boxes import Boxes, as_box_array
+from grounding_rewards.data.raw_rows import FilmRow
+from grounding_rewards.doctor.box_defects import box_defect
+
+#: Edges of the histograms: share of the film's area, width through height, shorter side in pixels that the model sees.
+AREA_EDGES = np.logspace(-6, 0, 25)
+ASPECT_EDGES = np.logspace(-4, 4, 17, base=2)
+SIDE_EDGES = np.logspace(0, 11, 23, base=2)
+#: Films with more boxes are counted together.
+MOST_BOXES = 20
+
+_HEAT = 32
+_MOST_HEAT_LABELS = 64
+_MOST_LABELS = 5000
+
+
+@dataclass
+class Figures:
+    """Counts over all films; those of boxes over sound boxes alone.
+
+    Attributes:
+        films: by split.
+        negatives: films without a box; where there are `reader_boxes`, films on which no reader drew any.
+        boxes: all that a right answer may hold: those of each reader, or else `boxes`.
+        per_film: how many films have so many boxes, of the reader who drew most; those with :data:`MOST_BOXES` or more
+            together.
+        areas: histogram over :data:`AREA_EDGES` of the share of the film.
+        aspects: histogram over :data:`ASPECT_EDGES` of width through height.
+        sides: histogram over :data:`SIDE_EDGES` of the shorter side, in pixels that the model sees.
+        labels: boxes by label.
+        label_films: films by split and label.
+        centres: by label, and under None of all, where the boxes' centres lie: (32, 32) counts, rows from the top.
+        longest_gold: tokens of the longest right answer; 0 where there is no box format.
+    """
+
+    films: Counter[str] = field(default_factory=Counter)
+    negatives: int = 0
+    boxes: int = 0
+    per_film: Counter[int] = field(default_factory=Counter)
+    areas: np.ndarray = field(default_factory=lambda: np.zeros(len(AREA_EDGES) - 1, dtype=np.int64))
+    aspects: np.ndarray = field(default_factory=lambda: np.zeros(len(ASPECT_EDGES) - 1, dtype=np.int64))
+    sides: np.ndarray = field(default_factory=lambda: np.zeros(len(SIDE_EDGES) - 1, dtype=np.int64))
+    labels: Counter[str] = field(default_factory=Counter)
+    label_films: Counter[tuple[str, str]] = field(default_factory=Counter)
+    centres: dict[str | None, np.ndarray] = field(default_factory=dict)
+    longest_gold: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Films of all splits."""
+        return sum(self.films.values())
+
+    def add(self, row: FilmRow, size: tuple[float, float] | None, seen: tuple[float, float]) -> None:
+        """Count the boxes of one film.
+
+        Args:
+            row: the film.
+            size: its width and height in pixels; None where they can't be trusted, so that its boxes have no place.
+            seen: width and height of the film as the model gets it.
+        """
+        counts = [len(drawing.boxes) for drawing in row.answers]
+        self.boxes += sum(counts)
+        self.negatives += not any(counts)
+        self.per_film[min(max(counts), MOST_BOXES)] += 1
+        labels = [label for drawing in row.answers for label in drawing.labels or () if isinstance(label, str)]
+        for label in labels:
+            if label in self.labels or len(self.labels) < _MOST_LABELS:
+                self.labels[label] += 1
+        for label in set(labels):
+            if label in self.labels:
+                self.label_films[row.split, label] += 1
+        if size is None:
+            return
+        for drawing in row.answers:
+            sound = [k for k, box in enumerate(drawing.boxes) if box_defect(box, size) is None]
+            if sound:
+                boxes = as_box_array([drawing.boxes[k] for k in sound])
+                self._measure(boxes, [drawing.label(k) for k in sound], size, seen)
+
+    def _measure(
+        self, boxes: Boxes, labels: Sequence[Any], size: tuple[float, float], seen: tuple[float, float]
+    ) -> None:
+        """Count sound boxes, (n, 4), into the histograms."""
+        parts = boxes / np.array([*size, *size])
+        sides = parts[:, 2:] - parts[:, :2]
+        pixels = (boxes[:, 2:] - boxes[:, :2]) * np.array(seen) / np.array(size)
+        self.areas += _histogram(sides.prod(axis=1), AREA_EDGES)
+        self.aspects += _histogram((boxes[:, 2] - boxes[:, 0]) / (boxes[:, 3] - boxes[:, 1]), ASPECT_EDGES)
+        self.sides += _histogram(pixels.min(axis=1), SIDE_EDGES)
+        cells = np.clip((parts[:, :2] + parts[:, 2:]) / 2 * _HEAT, 0, _HEAT - 1).astype(int)
+        for (x, y), label in zip(cells, labels, strict=True):
+            for key in (None, label) if isinstance(label, str) else (None,):
+                if key not in self.centres and len(self.centres) <= _MOST_HEAT_LABELS:
+                    self.centres[key] = np.zeros((_HEAT, _HEAT), dtype=np.int64)
+                if key in self.centres:
+                    self.centres[key][y, x] += 1
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values for JSON."""
+        return {
+            "films": dict(self.films),
+            "negatives": self.negatives,
+            "boxes": self.boxes,
+            "boxes_per_film": {str(n): count for n, count in sorted(self.per_film.items())},
+            "box_area_share": {"edges": AREA_EDGES.tolist(), "counts": self.areas.tolist()},
+            "box_aspect": {"edges": ASPECT_EDGES.tolist(), "counts": self.aspects.tolist()},
+            "shorter_side_seen": {"edges": SIDE_EDGES.tolist(), "counts": self.sides.tolist()},
+            "labels": dict(self.labels.most_common()),
+            "longest_gold_answer_tokens": self.longest_gold or None,
+        }
+
+
+def _histogram(values: np.ndarray, edges: np.ndarray) -> np.ndarray:
+    return np.histogram(np.clip(values, edges[0], edges[-1]), edges)[0]

@@ -1,0 +1,151 @@
+"""Is anything there twice: a box on a film, a film in a split, a film or a patient in two splits?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from grounding_rewards.boxes import as_box_array
+from grounding_rewards.data.raw_rows import Drawing, FilmRow
+from grounding_rewards.doctor.box_checks import shown
+from grounding_rewards.doctor.box_defects import box_defect
+from grounding_rewards.doctor.case import Case, Examiner
+from grounding_rewards.doctor.findings import Check, Problem
+from grounding_rewards.overlap import pairwise_iou
+
+# Boxes of one label with a larger IoU are taken for one finding drawn twice.
+_NEAR_DUPLICATE = 0.95
+
+
+class _Seen(NamedTuple):
+    """What is kept of a film to know it again: its split, and what stands for its image and its prompt."""
+
+    split: str
+    row: int
+    image: bytes | None
+    prompt: int
+
+
+class RepeatExaminer(Examiner):
+    """Repeated boxes, films and patients."""
+
+    checks = (
+        Check(
+            "duplicate-boxes",
+            "The same box twice",
+            "The right answer has to say the box as often as it is listed, and saying it once is punished.",
+            "Keep one of each box and label on a film.",
+            severity="warning",
+        ),
+        Check(
+            "near-duplicate-boxes",
+            "Almost the same box twice",
+            f"Boxes of one label with an IoU above {_NEAR_DUPLICATE} are one finding drawn by several readers; the "
+            "model would have to say it several times.",
+            "Merge the readers before training: `grounding-rewards prepare … --readers consensus` (or majority, "
+            "any-of).",
+            follows=True,
+            severity="warning",
+        ),
+        Check(
+            "repeated-id",
+            "The same id twice",
+            "A row per box or per reader teaches that each box is all there is on the film, and punishes the others.",
+            "Group the rows by film, so that one row has all boxes; give several questions about a film their own ids.",
+            severity="warning",
+            unit="films",
+        ),
+        Check(
+            "repeated-film",
+            "The same film twice",
+            "The film counts twice, and if its boxes differ, the model is punished for either answer.",
+            "Keep one row of each film and prompt, with all boxes; if the boxes differ, find out which are right.",
+            severity="warning",
+            unit="films",
+        ),
+        Check(
+            "film-leak",
+            "Films in several splits",
+            "The model has seen the answers: every figure on this split is too good.",
+            "Take these films out of the training split.",
+            unit="films",
+        ),
+        Check(
+            "patient-leak",
+            "Patients in several splits",
+            "Films of one patient look alike, findings included: every figure on the held-out split is too good.",
+            "Split by patient: `grounding-rewards prepare` does so wherever the source names patients.",
+            unit="patients",
+        ),
+    )
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        self._by_id: dict[str, _Seen] = {}
+        self._by_image: dict[bytes, _Seen] = {}
+        self._split_of_patient: dict[str, str] = {}
+        self._leaked: set[str] = set()
+
+    def look(self, row: FilmRow) -> Iterator[Problem]:
+        for drawing in row.answers:
+            yield from find_duplicates(drawing)
+        this = _Seen(row.split, row.number, row.image_hash, hash(row.prompt))
+        by_image = None if this.image is None else self._by_image.setdefault(this.image, this)
+        by_id = None if row.id == "-" else self._by_id.setdefault(row.id, this)
+        # Ids of two images in two splits are counters that start anew, no film in two splits.
+        if by_id is not None and by_id.split != row.split and None not in (by_id.image, this.image):
+            by_id = None
+        is_leak = False
+        for how, before in (("image", by_image), ("id", by_id)):
+            if before is None or before is this:
+                continue
+            where = f"row {before.row} of {before.split} has the same {how}"
+            if before.split != row.split:
+                is_leak = True
+                yield Problem("film-leak", where)
+                break
+            if before.prompt == this.prompt:
+                yield Problem("repeated-film" if how == "image" else "repeated-id", where)
+                break
+        patient = row.patient_id
+        if patient is None:
+            return
+        split = self._split_of_patient.setdefault(patient, row.split)
+        self.case.totals["patients"] = len(self._split_of_patient)
+        if split != row.split and not is_leak and patient not in self._leaked:
+            self._leaked.add(patient)
+            yield Problem("patient-leak", f"patient {patient} is also in {split}")
+
+    def unchecked(self) -> dict[str, str]:
+        if len(self.case.figures.films) < 2:
+            return dict.fromkeys(("film-leak", "patient-leak"), "there is one split only")
+        return {} if self._split_of_patient else {"patient-leak": "no column patient_id"}
+
+
+def find_duplicates(drawing: Drawing) -> Iterator[Problem]:
+    """Boxes that repeat an earlier one of the same label, exactly or almost.
+
+    >>> film = Drawing("", [[0, 0, 50, 50], [0, 0, 50, 50], [0, 0, 50, 51]], ["mass", "mass", "cyst"])
+    >>> list(find_duplicates(film))
+    [Problem(name='duplicate-boxes', detail='boxes 0 and 1 are [0, 0, 50, 50]', drawing='')]
+    """
+    given = drawing.boxes
+    sound = [index for index, box in enumerate(given) if box_defect(box, None) is None]
+    if len(sound) < 2:
+        return
+    boxes = as_box_array([given[index] for index in sound])
+    iou = np.triu(pairwise_iou(boxes, boxes), k=1)
+    reported = set()
+    for first, second in zip(*np.nonzero(iou > _NEAR_DUPLICATE), strict=True):
+        a, b = sound[first], sound[second]
+        if b in reported or drawing.label(a) != drawing.label(b):
+            continue
+        reported.add(b)
+        if (boxes[first] == boxes[second]).all():
+            detail = f"{drawing.prefix}boxes {a} and {b} are {shown(given[a])}"
+            yield Problem("duplicate-boxes", detail, drawing.name)
+        else:
+            both = f"IoU {iou[first, second]:.3f}: {shown(given[a])}, {shown(given[b])}"
+            yield Problem("near-duplicate-boxes", f"{drawing.prefix}boxes {a} and {b}, {both}", drawing.name)
