@@ -415,7 +415,6 @@ def _write_page(
 
 def _subtitle(found: RunDifference, facts: Mapping[str, Any]) -> str:
     split = f" ({facts['split']})" if facts.get("split") else ""
-    # Without its path: that tells where films of patients are stored.
     return f"{found.films} films" + (f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else "")
 
 
