@@ -60,8 +60,8 @@ for all. Intervals are paired 95 % bootstrap intervals over films. Made by
 
 The start was taught by readers who draw loosely: a margin around every finding, and some noise
 (`configs/demo/sft.yaml`). It finds most findings, but its boxes are too large and its sampled answers vary. What GRPO
-can add is what the rewards are about: tighter boxes and surer answers. Under R1 every box above IoU 0.5 is as good as a
-perfect one, so R1 has the least reason to tighten them. This is one small model on drawn films: it shows that each
+can add is what the rewards are about: tighter boxes and steadier answers. Under R1 every box above IoU 0.5 is as good
+as a perfect one, so R1 has the least reason to tighten them. This is one small model on drawn films: it shows that each
 reward teaches, not which one to use on yours.
 """
 
@@ -82,7 +82,7 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
 
 
 def make_runs(runs: Sequence[Run], options: Sequence[str], *, jobs: int = 1) -> None:
-    """Run the demo for every run that is not finished; what it prints lands in `demo.log` in the folder of the run.
+    """Run the demo for every run that is not finished; its output goes to `demo.log` in the folder of the run.
 
     Raises:
         RuntimeError: runs failed; the others are finished first.
@@ -101,7 +101,7 @@ def make_run(run: Run, options: Sequence[str]) -> int:
     path.mkdir(parents=True, exist_ok=True)
     demo = [sys.executable, str(Path(__file__).with_name("demo.py"))]
     asked = ["--reward", reward, "--seed", str(seed), "--output_dir", str(path)]
-    # The card is the last thing that a training writes.
+    # A training writes the card last.
     trained = ["--trained"] if (path / "checkpoint" / "README.md").is_file() else []
     with (path / "demo.log").open("w", encoding="utf-8") as log:
         code = subprocess.call([*demo, *asked, *trained, *options], stdout=log, stderr=log)
@@ -110,10 +110,10 @@ def make_run(run: Run, options: Sequence[str]) -> int:
 
 
 def comparison_table(runs: Sequence[Run]) -> str:
-    """A Markdown table of the runs that are finished, and what the answers that need no look at a film earn."""
+    """A Markdown table of the finished runs and, below them, of the baselines."""
     lines: list[list[str]] = []
-    # Every run is measured on the same films: the first of each reward stands for all, and rewards that agree share a
-    # line.
+    # Every run is measured on the same films, so the first one of each reward is enough; rewards whose baselines are
+    # equal share a line.
     baselines: dict[tuple[str, ...], list[str]] = {}
     seen: set[str] = set()
     for reward, seed, path in runs:

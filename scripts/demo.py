@@ -17,8 +17,16 @@ from pathlib import Path
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.rewards import spread_kwargs
 
-_GREEDY = ("mean_iou", "f1_50", "recall_50", "recall_75", "hallucination_rate", "label_accuracy")
-_SAMPLED = ("sampled_reward", "sampled_unparseable_share")
+_FIGURES = (
+    "sampled_reward",
+    "mean_iou",
+    "f1_50",
+    "recall_50",
+    "recall_75",
+    "hallucination_rate",
+    "sampled_unparseable_share",
+    "label_accuracy",
+)
 
 
 def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
@@ -38,7 +46,9 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
 
 def run(*words: object, launcher: tuple[str, ...] = ()) -> None:
     """Run a command of `grounding-rewards`; where it fails, end with its exit code."""
-    code = subprocess.call([sys.executable, *launcher, "-m", "grounding_rewards.cli", *map(str, words)])
+    # The two tables of the evaluations are in their report.html; the one of the comparison is printed.
+    output = subprocess.DEVNULL if words[0] == "evaluate" else None
+    code = subprocess.call([sys.executable, *launcher, "-m", "grounding_rewards.cli", *map(str, words)], stdout=output)
     if code:
         sys.exit(code)
 
@@ -49,7 +59,7 @@ def main() -> None:
     words = ["--config", options.config, "--output_dir", str(folder), *others]
     if options.warm_start is not None:
         words += ["--model_name_or_path", str(warm / "checkpoint")]
-    # What is wrong is said before the first evaluation, not after it.
+    # Wrong values are refused here, before the first evaluation.
     arguments, training, model = parse_grpo_arguments(words)
     if len(arguments.reward) != 1:
         sys.exit(f"Expected one reward for --reward, got {', '.join(arguments.reward)}. Make a run with each.")
@@ -64,7 +74,7 @@ def main() -> None:
         measured += ["--box-format", given if isinstance(given, str) else json.dumps(given)]
 
     def evaluate(checkpoint: str | Path, out: Path) -> None:
-        # The answers of another checkpoint are none to go on with.
+        # Evaluate would refuse to continue the answers of another checkpoint.
         shutil.rmtree(out, ignore_errors=True)
         run("evaluate", "--model", checkpoint, "--out", out, *measured)
 
@@ -78,19 +88,10 @@ def main() -> None:
         accelerate = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", options.accelerate_config)
         run("train", *words, *start, launcher=accelerate)
     evaluate(folder / "checkpoint", folder / "after")
-    figures = _SAMPLED[:1] + _GREEDY[:5] + _SAMPLED[1:] + _GREEDY[5:] if options.samples else _GREEDY
-    compared = ("--figure", "mean_iou", "--figures", *figures)
-    # diff.json is written last: a run with it is finished.
-    run(
-        "diff",
-        folder / "before",
-        folder / "after",
-        *compared,
-        "--html",
-        folder / "index.html",
-        "--json",
-        folder / "diff.json",
-    )
+    figures = [key for key in _FIGURES if options.samples or not key.startswith("sampled")]
+    # diff.json is written last: a run that has it is finished.
+    written = ("--html", folder / "index.html", "--json", folder / "diff.json")
+    run("diff", folder / "before", folder / "after", *written, "--figure", "mean_iou", "--figures", *figures)
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def run_demo(monkeypatch: pytest.MonkeyPatch, *options: str) -> list[list[str]]:
     """Run the demo; its commands run within this process, which has loaded torch already."""
     called: list[list[str]] = []
 
-    def call(words: list[str]) -> int:
+    def call(words: list[str], **_: Any) -> int:
         called.append(words)
         return main(words[words.index("grounding_rewards.cli") + 1 :])
 

@@ -6,9 +6,9 @@ drawn for both (or the same films, where no patient is known). Beside it a sign 
 patients than it is worse, and Holm's p takes into account how many tests the table has. The verdict is about one
 figure: choose it before you look.
 
-Answers that need no look at the film, which `evaluate` measured beside B, stand beside both runs. The page --html shows
-films and what the models wrote about them: guard it like the films. Beside it lie films.png and, where there is a log
-of the training, curves.png.
+The baselines that `evaluate` measured with B stand beside both runs. The page that --html writes shows films and what
+the models wrote about them: guard it like the films. Beside it lie films.png and, where there is a log of the training,
+curves.png.
 """
 
 from __future__ import annotations
@@ -52,16 +52,24 @@ examples:
 """
 
 _LONGEST_FACT = 80
+_LETTERS = ("A", "B")
 _HEADER = ("", "A", "B", "B − A", "better / worse / same", "sign test", "Holm")
 _CAPTION = (
     "Intervals: 95 %, not adjusted for the number of figures. Sign test: exact, two-sided, without the {units} that "
-    "are the same. Holm: its p, adjusted for all tests of this table."
+    "are the same. Holm: its p, adjusted for all tests of its table, shown or not."
 )
 
 
 @dataclass(frozen=True)
 class _Evaluation:
-    """What evaluation.json says of a run; nothing where there is none."""
+    """What evaluation.json says of a run; empty without that file.
+
+    Attributes:
+        facts: how the run was measured.
+        systems: by name the figures of the run, which comes first, and of its baselines.
+        definitions: key of a figure and what it means.
+        reward: name of the reward that the evaluation is about.
+    """
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     systems: Mapping[str, Figures] = field(default_factory=dict)
@@ -71,15 +79,15 @@ class _Evaluation:
 
 @dataclass(frozen=True)
 class _Comparison:
-    """What the command says, whatever it is written into.
+    """What the command reports, in the terminal and in every file.
 
     Attributes:
         found: how the runs differ.
         paths: of A and of B.
-        names: of A and of B, short enough for a heading.
+        names: short ones of A and of B, for headings.
         settings: what differs in how the runs were made.
         figures: keys of the figures that are shown; all of them where none was chosen.
-        baselines: the figures of answers that need no look at the film.
+        baselines: by name the figures of the baselines of B.
     """
 
     found: RunDifference
@@ -88,6 +96,12 @@ class _Comparison:
     settings: Mapping[str, tuple[str, str]]
     figures: Sequence[str]
     baselines: Mapping[str, Figures]
+
+    @property
+    def verdict(self) -> str:
+        """The verdict, which speaks of A and B, and which runs these are."""
+        a, b = self.names
+        return self.found.verdict + ("" if (a, b) == _LETTERS else f" A is {a}, B is {b}.")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=(),
         metavar="KEY",
-        help="show these alone, with intervals for all, and the runs as lines; default: all figures, as lines",
+        help="show only these, as columns with intervals, runs and baselines as lines; default: all, as lines",
     )
     parser.add_argument(
         "--label-matching",
@@ -130,13 +144,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--reward",
         metavar="NAME",
-        help="by whose change the films of the page are chosen; default: what the evaluation of B is about, else R4",
+        help="reward by whose change the page chooses films; default: the one that B was evaluated with, else R4",
     )
     parser.add_argument(
         "--log",
         type=Path,
         metavar="FILE",
-        help="log.jsonl of the training, for the curves of the page; default: the one beside the checkpoint of B",
+        help="log of the training, whose curves the page shows; default: log.jsonl beside the checkpoint of B",
     )
 
 
@@ -205,7 +219,7 @@ def print_difference(comparison: _Comparison, console: Console) -> None:
 
 
 def print_figures(comparison: _Comparison, console: Console) -> None:
-    """Print the chosen figures as columns, the runs and the baselines as lines, and the verdict."""
+    """Print the chosen figures as columns, runs and baselines as lines, then the verdict."""
     from rich.text import Text
 
     a, b = comparison.names
@@ -219,7 +233,7 @@ def print_figures(comparison: _Comparison, console: Console) -> None:
     headings = {key: change.heading for key, change in changes.items()}
     title = f"{comparison.found.films} films, 95 % bootstrap intervals"
     console.print(terminal_table(rows, headings, title=title))
-    console.print(Text(f"A is {a}, B is {b}. {comparison.found.verdict}", style="bold"))
+    console.print(Text(comparison.verdict, style="bold"))
 
 
 def render_markdown(comparison: _Comparison) -> str:
@@ -241,14 +255,14 @@ def _as_json(comparison: _Comparison) -> dict[str, Any]:
 
 
 def _names(a: Path, b: Path) -> tuple[str, str]:
-    """What the runs are called where they stand side by side: their folders, unless these have one name.
+    """The names of the two folders; A and B where these are the same.
 
     Example:
         >>> _names(Path("runs/before"), Path("runs/after")), _names(Path("R1/evaluation"), Path("R2/evaluation"))
         (('before', 'after'), ('A', 'B'))
     """
     one, other = ((path.parent if path.is_file() else path).resolve().name for path in (a, b))
-    return (one, other) if one != other and one and other else ("A", "B")
+    return (one, other) if one != other and one and other else _LETTERS
 
 
 def _chosen(keys: Sequence[str], found: RunDifference) -> Sequence[str]:
@@ -261,7 +275,7 @@ def _chosen(keys: Sequence[str], found: RunDifference) -> Sequence[str]:
 
 
 def _baselines(evaluation: _Evaluation, found: RunDifference, label_matching: str) -> Mapping[str, Figures]:
-    """The baselines of B, where they were measured on the same films by the same rule."""
+    """The baselines of B, if they were measured on the films that both runs have, by the same `--label-matching`."""
     if found.only_b or evaluation.facts.get("label matching") != label_matching:
         return {}
     return dict(list(evaluation.systems.items())[1:])
@@ -278,7 +292,7 @@ def _introduction(comparison: _Comparison) -> Iterator[str]:
 
 
 def _tables(comparison: _Comparison) -> Iterator[tuple[str, list[str], list[tuple[Change, list[str]]]]]:
-    """For each table its title, its header, and for each line the change with its cells."""
+    """For each table its title, its header and its lines: the change and the cells that show it."""
     found, baselines = comparison.found, comparison.baselines
     rows = []
     for key in comparison.figures:
@@ -389,6 +403,7 @@ def _write_page(
     first, second = comparison.names
     page = DiffPage(
         title=f"{second} compared with {first}",
+        verdict=comparison.verdict,
         subtitle=_subtitle(comparison.found, evaluation.facts),
         names=comparison.names,
         found=comparison.found,
@@ -413,7 +428,6 @@ def _write_page(
 
 def _subtitle(found: RunDifference, facts: Mapping[str, Any]) -> str:
     split = f" ({facts['split']})" if facts.get("split") else ""
-    # Where the films lie is nobody's business who reads the page.
     return f"{found.films} films" + (f" of {Path(str(facts['dataset'])).name}{split}" if "dataset" in facts else "")
 
 
@@ -428,7 +442,7 @@ def _reward(name: str, pairs: Sequence[Any]) -> str:
 
 
 def _read_log(given: Path | None, facts: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What the trainer logged; nothing where no log is given and none lies beside the evaluated checkpoint."""
+    """The log of the training; empty if none is given and none lies beside the evaluated checkpoint."""
     path = given
     if path is None:
         path = Path(str(facts.get("model", ""))).parent / "log.jsonl"
@@ -443,7 +457,7 @@ def _read_log(given: Path | None, facts: Mapping[str, Any]) -> list[dict[str, An
 
 
 def _image_loader(films: Sequence[AnsweredFilm], facts: Mapping[str, Any]) -> Callable[[AnsweredFilm], Image | None]:
-    """What gives the image of a film: its file, or its row in the dataset that was evaluated on."""
+    """A function that opens the image of a film: its row in the dataset that was evaluated on, else its file."""
     from grounding_rewards.data.images import open_film
     from grounding_rewards.data.load import load_dataset_image, load_split
 

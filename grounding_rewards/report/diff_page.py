@@ -1,6 +1,6 @@
 """The page of a comparison: figures of two runs side by side, training curves, and films with the answers of both.
 
-It shows films and what models wrote about them, so it is to be guarded like the films.
+It shows films and what models wrote about them: guard it like the films.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FILMS_PER_SECTION = 6
 _MOST_BOXES = 50
 _MOST_TEXT = 4_000
 
-# The tiles, as far as both runs have them, behind the figure that the verdict is about.
+# The figures at the top, after the one that the verdict is about.
 _TILES = ("sampled_reward", "mean_iou", "hallucination_rate", "sampled_unparseable_share")
 _MOST_TILES = 4
 
@@ -55,13 +55,14 @@ class DiffPage:
     Attributes:
         title: what was compared.
         subtitle: on what.
+        verdict: whether B is better than A, in a few sentences.
         names: of A and of B.
         found: how they differ.
         figures: keys of the figures of ``found`` that are shown, in order.
         pairs: the films that both runs have.
         reward: name of the reward by whose change films are chosen, a key of their ``rewards``.
-        load_image: gives a film as an image, None where there is none; called for the few that are shown.
-        baselines: by name the figures of answers that need no look at the film.
+        load_image: opens the image of a film, None where there is none; called only for the films that are shown.
+        baselines: by name the figures of baselines on the same films.
         definitions: key of a figure and what it means, in a sentence.
         curves: PNGs for a light and a dark ground, from :func:`grounding_rewards.report.curves.draw_curves`.
         facts: how the runs were made and compared, a line each.
@@ -69,6 +70,7 @@ class DiffPage:
 
     title: str
     subtitle: str
+    verdict: str
     names: tuple[str, str]
     found: RunDifference
     figures: Sequence[str]
@@ -82,9 +84,9 @@ class DiffPage:
 
 
 def choose_films(pairs: Sequence[FilmPair], reward: str, *, count: int = FILMS_PER_SECTION) -> list[Section]:
-    """Choose the films that tell what changed: gains, the middle, losses, unchanged films, normal films.
+    """Choose the films to show: largest gains, the middle, largest losses, unchanged films, normal films.
 
-    The middle stands for the comparison as a whole; gains alone would flatter any model. No film comes twice.
+    The middle of the ranking shows what to expect; gains alone would flatter any model. No film is shown twice.
 
     Args:
         pairs: all films that both runs have.
@@ -136,7 +138,7 @@ def _gain(pair: FilmPair, reward: str) -> float:
 
 
 def _spread(pairs: Sequence[FilmPair], count: int) -> Sequence[FilmPair]:
-    """The first and the last of them, ``count`` in all."""
+    """The first and the last pairs, ``count`` in all."""
     if len(pairs) <= count:
         return pairs
     head = (count + 1) // 2
@@ -181,7 +183,7 @@ def _is_measured(change: Change) -> bool:
 
 
 def _film(page: DiffPage, pair: FilmPair, number: int) -> dict[str, Any]:
-    """A film as the template draws it."""
+    """What the template needs to draw a film."""
     image = page.load_image(pair.b)
     return {
         "name": f"film-{number}",

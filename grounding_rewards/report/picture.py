@@ -35,8 +35,8 @@ def draw_films(
         pairs: films that both runs have, in their own order.
         names: of A and of B.
         reward: name of the reward that is written above each film.
-        load_image: gives a film as an image, None where there is none.
-        count: how many of them.
+        load_image: opens the image of a film, None where there is none.
+        count: number of films.
 
     Returns:
         A PNG.

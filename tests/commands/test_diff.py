@@ -152,7 +152,8 @@ def test_chosen_figures_are_columns_with_intervals(runs: tuple[Path, Path], caps
     printed = capsys.readouterr().out
     assert re.search(r"before +0\.000 +0\.400", printed)
     assert re.search(r"after − before +\+1\.000 +\+0\.400\s+\[\+1\.000, \+1\.000\]", printed)
-    assert "A is before, B is after. B is better than A" in printed
+    assert "B is better than A: F1 at IoU 0.5" in printed
+    assert "A is before, B is after." in printed
     assert "precision" not in printed
     assert "right label" not in printed  # nobody has it
 

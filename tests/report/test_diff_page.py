@@ -49,6 +49,7 @@ def page(pairs: list[FilmPair], **values: Any) -> str:
     shown: dict[str, Any] = {
         "title": "R4 & friends",
         "subtitle": "drawn films",
+        "verdict": "B is better.",
         "names": ("before", "after"),
         "found": found,
         "figures": ["f1_50", "mean_iou"],
@@ -156,6 +157,7 @@ def test_what_anyone_writes_is_shown_and_not_run() -> None:
         facts=[nasty],
         title=nasty,
         subtitle=nasty,
+        verdict=nasty,
     )
     assert "<script" not in text
     assert text.count("&lt;script&gt;") >= 12
