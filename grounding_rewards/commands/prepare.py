@@ -168,7 +168,7 @@ def run(arguments: argparse.Namespace) -> int:
     read = functools.partial(reader, str(arguments.root), split=arguments.split, **options)
     with _progress_bar() as progress:
         manifest = prepare_films(
-            read, arguments.root, arguments.out, settings, processes=arguments.processes, progress=progress
+            read, arguments.root, arguments.out, settings, processes=arguments.processes, on_progress=progress
         )
     _print_summary(arguments.out, manifest)
     return 0

@@ -53,7 +53,7 @@ def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[
     return read_manifest(out) if there["complete"] else None
 
 
-def begin(out: Path, settings: PrepareSettings, survey: Survey) -> None:
+def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:
     """Make the folder ready, new or left unfinished, after `find_finished`."""
     if not (out / MANIFEST).is_file():
         out.mkdir(parents=True, exist_ok=True)
@@ -62,7 +62,7 @@ def begin(out: Path, settings: PrepareSettings, survey: Survey) -> None:
         partial.unlink()
 
 
-def finish(
+def finish_folder(
     out: Path, settings: PrepareSettings, survey: Survey, agreement: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Write the manifest and the card from the shards that are there, and return the manifest.
