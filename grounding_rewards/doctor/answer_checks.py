@@ -1,4 +1,4 @@
-"""Can a model learn the answers, is it asked for them, and can it write them?"""
+"""Checks of the answers: can a model learn them, is it asked for them, can it write them?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from grounding_rewards.doctor.prompt_claims import prompt_contradictions
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 
-#: A side shorter than this many pixels of the image that the model sees can't be learned.
+#: Shortest side, in pixels that the model sees, of a box that can be learned.
 LEAST_SIDE = 4.0
 _MOST_NEGATIVES = 0.95
 _FEWEST_FILMS = 10
@@ -36,7 +36,7 @@ _NEGATIVES = Check(
 
 
 class AnswerExaminer(Examiner):
-    """Whether a model can learn the answers and is asked for them; counts all boxes on the way."""
+    """Negative films, small boxes, prompts and box formats. Also fills the figures of the case."""
 
     checks = (
         _NEGATIVES,
@@ -130,7 +130,7 @@ class AnswerExaminer(Examiner):
 
 
 class GoldExaminer(Examiner):
-    """Right answers, written in the box format and scored. Looks only at rows without an error."""
+    """Length and reward of right answers. Expects rows without errors."""
 
     checks = (
         Check(
@@ -156,7 +156,7 @@ class GoldExaminer(Examiner):
         box_format = model.format_of(row)
         if box_format is None:
             return
-        # A film counts once, however many readers it has.
+        # A film counts once, not once per reader.
         long, lost = [], []
         for drawing in row.answers:
             columns = _gold_columns(row, drawing, model.seen_size(row))
@@ -179,7 +179,7 @@ class GoldExaminer(Examiner):
             elif is_counted:
                 yield replace(finding, found=f"The longest takes {longest} tokens.")
             else:
-                # An estimate is no proof.
+                # Only an estimate.
                 yield replace(finding, severity="warning", found=f"The longest takes about {longest} tokens.")
 
     def assumptions(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Are the boxes where they should be, each of them and all of them together?"""
+"""Checks of boxes: single ones, and all boxes of a split or reader together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grounding_rewards.doctor.model import own_resized_size
 
 
 class BoxExaminer(Examiner):
-    """Single boxes, and mistakes that all boxes of a split or a reader share."""
+    """Defects of single boxes, and mistakes that all boxes of a split or reader share."""
 
     checks = (
         Check(
@@ -123,7 +123,7 @@ class BoxExaminer(Examiner):
             self._any[name].append(self.case.example(row, detail))
 
     def _examples(self, name: str, check: Check) -> list[Example]:
-        """Of a mistake that a group of boxes shares: boxes that are bad because of it, or any of the group."""
+        """Examples of a mistake that a group shares: boxes that are bad because of it, else any boxes of the group."""
         symptoms = ("swapped-corners",) if check.name == "box-order" else ()
         met = [
             example
@@ -135,7 +135,7 @@ class BoxExaminer(Examiner):
 
 
 def shown(box: Any) -> str:
-    """A box in a line; anything else as it is, cut off.
+    """A box in short; anything else as its repr, cut off.
 
     >>> shown([1, 2.0, 3.25, 4]), shown("none")
     ('[1, 2, 3.25, 4]', "'none'")

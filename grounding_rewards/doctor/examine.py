@@ -1,4 +1,4 @@
-"""One pass over the rows of a dataset, and what came out."""
+"""Make all checks in one pass over the rows of a dataset."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grounding_rewards.doctor.findings import SEVERITIES, FilmPicture, Finding
 from grounding_rewards.doctor.histograms import Figures
 from grounding_rewards.doctor.model import Model
 
-#: Films in the sample of the report.
+#: Films in the sample for the page.
 SAMPLE = 12
 
 
@@ -25,10 +25,10 @@ class Checkup:
     Attributes:
         dataset: its name.
         findings: the worst first.
-        unchecked: what could not be looked for, and why, by the name of the check.
-        assumptions: what was assumed, a sentence each.
+        unchecked: names of checks that could not be made, and why.
+        assumptions: one sentence each.
         figures: counts over all films.
-        sample: films drawn at random, where films are kept.
+        sample: films drawn at random, if films are kept.
     """
 
     dataset: str
@@ -39,7 +39,7 @@ class Checkup:
     sample: tuple[FilmPicture, ...]
 
     def count(self, severity: str) -> int:
-        """How many findings are so bad."""
+        """The number of findings of a severity."""
         return sum(finding.severity == severity for finding in self.findings)
 
     @property
@@ -69,14 +69,14 @@ def examine(
     seed: int = 0,
     track: Callable[[Iterable[FilmRow], int | None], Iterable[FilmRow]] | None = None,
 ) -> Checkup:
-    """Look for everything in :data:`~grounding_rewards.doctor.checks.CHECKS`, in one pass over the rows.
+    """Make all of :data:`~grounding_rewards.doctor.checks.CHECKS` in one pass over the rows.
 
     Args:
         source: the rows, see :func:`grounding_rewards.data.film_rows.open_rows`.
-        model: what is known of the model; None knows nothing.
-        thumbnails: longer side in pixels of the films that are kept for a report; 0 keeps none.
+        model: what is known of the model to be trained.
+        thumbnails: longer side in pixels of the films that are kept for a page; 0 keeps none.
         seed: of the sample of films.
-        track: goes through the rows, of which there are so many, and may show how far it is.
+        track: takes the rows and their number, and yields the rows, for a progress bar.
 
     Returns:
         A :class:`Checkup`. Nothing in a row makes it raise.
@@ -99,7 +99,7 @@ def examine(
             if any(errors):
                 break
         if thumbnails:
-            # Every film has the same chance to be shown, however many there are (Vitter's algorithm R).
+            # A uniform sample of unknown size: Vitter's algorithm R.
             place = chance.randrange(done)
             if len(sample) < SAMPLE:
                 sample.append(case.picture(row))
