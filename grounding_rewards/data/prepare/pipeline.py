@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections import deque
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from grounding_rewards.data.prepare.survey import Survey, survey_films
 from grounding_rewards.data.prepare.tasks import TaskRow, film_of_interest, task_rows
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.resize import has_resized_size, load_processor
-from grounding_rewards.data.workers import worker_pool
+from grounding_rewards.data.workers import map_in_order, worker_pool
 from grounding_rewards.labels import SEVERAL, normalize_label
 
 Progress = Callable[[str, int, int | None], None]
@@ -87,55 +86,43 @@ def prepare_films(
         return finished
     # What can be wrong is found before the folder is begun, which would refuse other settings.
     processor = None if settings.model is None else load_processor(settings.model)
-    agreement = _measure_readers(records, survey, on_progress) if survey.has_several_readers else None
+    agreement = None
+    if survey.has_several_readers:
+        films = _counted(records(), lambda done: on_progress("comparing readers", done, survey.films))
+        of_interest = (film_of_interest(film, survey.plan.vocabulary) for film in films)
+        agreement = measure_agreement(of_interest).as_json()
     begin_folder(out, settings, survey)
-    _write_shards(records, Path(root), out, survey, processor, processes, on_progress)
+    films = _counted(records(), lambda done: on_progress("writing films", done, survey.films))
+    _write_shards(films, Path(root), out, survey, processor, processes)
     return finish_folder(out, settings, survey, agreement)
 
 
-def _measure_readers(
-    records: Callable[[], Iterable[FilmRecord]], survey: Survey, on_progress: Progress
-) -> dict[str, Any]:
-    """How well the readers agree about the findings of interest."""
-    films = _counted(records(), lambda done: on_progress("comparing readers", done, survey.films))
-    return measure_agreement(film_of_interest(film, survey.plan.vocabulary) for film in films).as_json()
-
-
 def _write_shards(
-    records: Callable[[], Iterable[FilmRecord]],
-    root: Path,
-    out: Path,
-    survey: Survey,
-    processor: Any,
-    processes: int,
-    on_progress: Progress,
+    films: Iterable[FilmRecord], root: Path, out: Path, survey: Survey, processor: Any, processes: int
 ) -> None:
     settings = survey.plan.settings
     features = dataset_features(survey, with_resized=has_resized_size(processor))
     writers: dict[str, ShardWriter] = {}
-    options = ImageOptions(settings.side, settings.image_format, settings.window)
-    jobs = _open_jobs(records, out, survey, features, writers)
-    with _image_results(jobs, root, options, processes) as results:
-        for done, (job, image) in enumerate(results, start=1):
-            on_progress("writing films", done, survey.films)
-            if job is None:
-                continue
-            writer = writers[job.split]
+    jobs, to_store = itertools.tee(_open_jobs(films, out, survey, features, writers))
+    store = functools.partial(_try_store, ImageOptions(settings.side, settings.image_format, settings.window))
+    paths = (root / job.record.file for job in to_store)
+    with worker_pool(processes) if processes > 1 else nullcontext() as pool:
+        images = map(store, paths) if pool is None else map_in_order(pool, store, paths, ahead=processes * _AHEAD)
+        for job, image in zip(jobs, images, strict=True):
             if isinstance(image, StoredImage):
                 rows, problem = film_rows(job.record, job.rows, job.split, image, survey, processor)
                 if not problem:
-                    writer.add(rows, len(image.data))
+                    writers[job.split].add(rows, len(image.data))
                     continue
             else:
                 problem = image
-            if settings.bad_films == "skip":
-                writer.skip(job.record.id, problem)
-            else:
+            if settings.bad_films == "stop":
                 raise ValueError(
                     f"Expected a film that can be used, got {job.record.id} ({job.record.file}): "
                     f"{problem.rstrip('.')}. Correct "
                     'it, or leave out such films with bad_films="skip" (--bad-films skip). What is done is kept.'
                 )
+            writers[job.split].skip(job.record.id, problem)
     _check_rows(list(writers.values()))
     for writer in writers.values():
         writer.close()
@@ -155,63 +142,28 @@ def _check_rows(writers: Sequence[ShardWriter]) -> None:
 
 
 def _open_jobs(
-    records: Callable[[], Iterable[FilmRecord]],
-    out: Path,
-    survey: Survey,
-    features: Any,
-    writers: dict[str, ShardWriter],
-) -> Iterator[_Job | None]:
-    """A job for each film that is in no finished shard; None for all others, and where there is nothing to ask."""
+    films: Iterable[FilmRecord], out: Path, survey: Survey, features: Any, writers: dict[str, ShardWriter]
+) -> Iterator[_Job]:
+    """A job for each film that the task asks about and that is not in a finished shard; adds missing writers."""
     settings = survey.plan.settings
-    passed: dict[str, int] = {}
-    for record in records():
-        own = settings.splits_from == "dataset"
+    own = settings.splits_from == "dataset"
+    finished: dict[str, int] = {}
+    for record in films:
         split = film_split(record, survey.patient_splits, dict(settings.shares), settings.seed, own=own)
         rows = list(task_rows(record, survey.plan))
         if not rows:
-            yield None
             continue
         if split not in writers:
             writers[split] = ShardWriter(out, split, features, settings.shard_megabytes * 1e6)
-            passed[split] = writers[split].films
-        if passed[split]:
-            passed[split] -= 1
-            yield None
-            continue
-        yield _Job(record, split, rows)
+            finished[split] = writers[split].films
+        if finished[split]:
+            finished[split] -= 1
+        else:
+            yield _Job(record, split, rows)
 
 
-@contextmanager
-def _image_results(
-    jobs: Iterator[_Job | None], root: Path, options: ImageOptions, processes: int
-) -> Iterator[Iterator[tuple[_Job | None, StoredImage | str]]]:
-    """The jobs in their order, each with its image, or with the reason why there is none."""
-    if processes == 1:
-        yield ((job, _try_store(root / job.record.file, options) if job else "") for job in jobs)
-        return
-    with worker_pool(processes) as pool:
-        yield _in_order(jobs, root, options, pool, ahead=processes * _AHEAD)
-
-
-def _in_order(
-    jobs: Iterator[_Job | None], root: Path, options: ImageOptions, pool: ProcessPoolExecutor, ahead: int
-) -> Iterator[tuple[_Job | None, StoredImage | str]]:
-    waiting: deque[tuple[_Job, Future[StoredImage | str]]] = deque()
-    for job in jobs:
-        if job is None:
-            # Nothing to wait for, but in front of it may be.
-            yield None, ""
-            continue
-        waiting.append((job, pool.submit(_try_store, root / job.record.file, options)))
-        if len(waiting) >= ahead:
-            first, future = waiting.popleft()
-            yield first, future.result()
-    while waiting:
-        first, future = waiting.popleft()
-        yield first, future.result()
-
-
-def _try_store(path: Path, options: ImageOptions) -> StoredImage | str:
+def _try_store(options: ImageOptions, path: Path) -> StoredImage | str:
+    """The stored image, or why there is none."""
     try:
         return store_image(path, options)
     except ValueError as error:
