@@ -1,4 +1,4 @@
-"""From records to a folder of parquet shards: `prepare_films`."""
+"""Prepare a dataset: from the records of a reader to a folder of parquet shards."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from grounding_rewards.data.workers import map_in_order, worker_pool
 from grounding_rewards.labels import SEVERAL, normalize_label
 
 Progress = Callable[[str, int, int | None], None]
-"""Takes the stage, the films done, and the number of all; None while that is not known."""
+"""Takes the stage, the films done, and the number of films (None if unknown)."""
 
-# Films in work per process: enough to keep all busy behind one that takes long, few enough to be held in memory.
+# Films in work per process: enough to keep all busy while one takes long, few enough for the memory.
 _AHEAD = 4
 
 
 class _Job(NamedTuple):
-    """One film that is to be written."""
+    """A film to be written."""
 
     record: FilmRecord
     split: str
@@ -49,24 +49,23 @@ def prepare_films(
 ) -> dict[str, Any]:
     """Write the films of a reader as parquet shards with a card.
 
-    The same films and settings give the same bytes, whatever the number of processes and however often the work was
-    interrupted: finished shards are kept, the rest is done anew. The films are gone through twice, first without their
-    images.
+    The same films and settings give the same bytes, whatever the number of processes and interruptions: finished
+    shards are kept, the rest is written again. The films are read twice, first without their images.
 
     Args:
-        read: Gives all films, each time it is called, in the same order.
-        root: What the files of the records are relative to.
-        out: The folder to write; new, empty, or one that this call left unfinished.
+        read: Returns all films, on every call in the same order.
+        root: The folder that file names are relative to.
+        out: The folder to write: new, empty, or left unfinished by the same call.
         settings: What to write.
-        processes: That read, shrink and encode images; 1 works in this process.
+        processes: Number of processes that read, shrink and encode images; 1 works in this process.
         on_progress: Called after every film.
 
     Returns:
-        What `manifest.json` in the folder holds.
+        The contents of `manifest.json`.
 
     Raises:
-        ValueError: As `survey_films`; the folder holds something else; or a film that cannot be used, by its id: its
-            file cannot be read, its size contradicts the record, or its boxes do not fit.
+        ValueError: As `survey_films`; the folder holds something else; or a film cannot be used, because its file
+            cannot be read, its size contradicts the record, or its boxes do not fit (the film is named).
 
     >>> import tempfile
     >>> from PIL import Image
@@ -84,7 +83,7 @@ def prepare_films(
     survey = survey_films(_counted(records(), lambda done: on_progress("reading tables", done, None)), settings)
     if finished := find_finished(out, settings, survey):
         return finished
-    # What can be wrong is found before the folder is begun, which would refuse other settings.
+    # Fail before the folder is begun: it would refuse corrected settings.
     processor = None if settings.model is None else load_processor(settings.model)
     agreement = None
     if survey.has_several_readers:
@@ -182,13 +181,13 @@ def _counted(records: Iterable[FilmRecord], on_film: Callable[[int], None]) -> I
 
 
 def normalize_record(record: FilmRecord, dataset: str | None = None) -> FilmRecord:
-    """The film with each label as the shared vocabulary has it, with its side; unknown labels stay, in lower case.
+    """The film with labels of the shared vocabulary, sides included; unknown labels are put in lower case.
 
-    Where a label holds several, as in `effusion|atelectasis`, each is looked up.
+    In a label such as `effusion|atelectasis` each part is looked up.
 
     Args:
         record: a film from a reader.
-        dataset: the reader's name, for words that mean something in this dataset alone.
+        dataset: the reader's name, for words with a meaning of their own in this dataset.
 
     Example:
         >>> film = FilmRecord("1", "1.png", [[0, 0, 9, 9], [0, 0, 5, 5]], ["Effusion", "Left Lung"])

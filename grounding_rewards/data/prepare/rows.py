@@ -1,4 +1,4 @@
-"""The columns of a prepared dataset, and the rows of one film in them."""
+"""The columns of a prepared dataset, and the rows of one film."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from grounding_rewards.data.resize import has_resized_size, resized_size
 def film_rows(
     record: FilmRecord, asked: Iterable[TaskRow], split: str, image: StoredImage, survey: Survey, processor: Any
 ) -> tuple[list[dict[str, Any]], str]:
-    """The rows of a film as they are stored, and what is wrong with it; one of them is empty.
+    """The stored rows of a film, or none and the problem of the film.
 
     Args:
         record: The film.
@@ -76,7 +76,7 @@ def film_rows(
 
 
 def _moved(boxes: Sequence[Sequence[float]], drawn_on: tuple[int, int], stored: tuple[int, int]) -> list[list[float]]:
-    """Boxes in pixels of the film that they were drawn on, to pixels of the stored image; sizes are (width, height)."""
+    """Scale boxes from the film they were drawn on to the stored image; sizes are (width, height)."""
     (from_width, from_height), (width, height) = drawn_on, stored
     return [
         [x1 * width / from_width, y1 * height / from_height, x2 * width / from_width, y2 * height / from_height]
@@ -85,7 +85,7 @@ def _moved(boxes: Sequence[Sequence[float]], drawn_on: tuple[int, int], stored: 
 
 
 def dataset_features(survey: Survey, *, with_resized: bool) -> Any:
-    """The columns as `datasets.Features`; those that the settings or the films leave out are not there."""
+    """The columns as `datasets.Features`, without those that settings or films make needless."""
     from datasets import Features, Image, List, Value
 
     settings = survey.plan.settings
