@@ -176,7 +176,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:
-    given = {field.name: getattr(arguments, field.name, None) for field in fields(PrepareSettings)}
+    given: dict[str, Any] = {field.name: getattr(arguments, field.name, None) for field in fields(PrepareSettings)}
     given |= {
         "box_format": box_format_from_option(arguments.box_format),
         "labels": None if arguments.labels is None else tuple(arguments.labels),
