@@ -4,45 +4,29 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
+import io
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
-from grounding_rewards.parsing import box_format_from_option, get_box_format
-
-_INSPECT = """\
-Read a log of completions and say what is in it: how many were read, why the others were not, and whether the numbers
-contradict the coordinate space or order of the box format.
-
-A log is a .jsonl, .json, .csv or .parquet file, or a folder of them, such as the completions/ that TRL writes with
-`log_completions: true`. A row has the completion (column completion, text, response, output or answer: a string or a
-list of messages) and, as far as known, boxes (x1, y1, x2, y2 in original pixels), width, height, resized_width,
-resized_height and box_format.
-"""
-
-_INSPECT_EXAMPLES = """\
-examples:
-  grounding-rewards inspect completions.jsonl --box-format qwen3-vl
-  grounding-rewards inspect outputs/completions --box-format qwen2.5-vl --width 1024 --height 1024
-  grounding-rewards inspect log.csv --box-format '{syntax: json, keys: [box], order: yxyx, space: norm1000}'
-  grounding-rewards inspect log.jsonl --examples 2 --json figures.json --strict
-"""
-
-#: Commands whose options are those of TRL, which takes its time to load: all words after them are handed on.
+#: Commands whose options are those of TRL, which parses them itself and is slow to load.
 _TRAINING = {
     "train": ("grounding_rewards.commands.train", "train a model with GRPO and a reward on its boxes"),
     "sft": ("grounding_rewards.commands.sft", "teach a model to write boxes, before GRPO"),
 }
 
-#: Commands that a module of their own adds and runs, and what they are for.
-_COMMANDS = {
+#: All other commands: what each is for, and its module, which has a docstring for the help, `EXAMPLES`,
+#: `add_arguments` and `run`.
+COMMANDS = {
+    "inspect": (
+        "grounding_rewards.commands.inspect",
+        "what a log of completions says, and whether its coordinate space is right",
+    ),
     "prepare": ("grounding_rewards.commands.prepare", "a downloaded dataset to a checked folder that trains"),
     "doctor": ("grounding_rewards.commands.doctor", "what is wrong with a dataset, before it costs a run"),
-    "agreement": ("grounding_rewards.data.agreement", "how well several readers of the same films agree"),
+    "agreement": ("grounding_rewards.commands.agreement", "how well several readers of the same films agree"),
     "evaluate": (
         "grounding_rewards.commands.evaluate",
         "how good a model's answers are, where, how surely, and how fragile, beside baselines",
@@ -58,13 +42,16 @@ _COMMANDS = {
     ),
 }
 
-#: Seconds after which a progress bar is shown, and for which other processes wait for the first one's word.
+# Seconds that other processes wait before they end with an error, so that the first one has printed it.
 _PATIENCE = 3.0
 
 _GOES_ON = {
     **dict.fromkeys(("prepare", "evaluate"), "; the same command goes on"),
     **dict.fromkeys(_TRAINING, "; --resume_from_checkpoint last goes on from the last checkpoint"),
 }
+
+#: The extra that brings a library; the others come with `train`.
+_EXTRAS = {"matplotlib": "eval", "PIL": "eval", "pydicom": "dicom", "highdicom": "dicom"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,13 +63,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         >>> main(["inspect", "nowhere.jsonl", "--box-format", "qwen3-vl"])
         2
     """
-    # Rewards of one's own are found beside the configuration that names them; an installed package goes first.
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    # The user's own rewards are found in the working directory; an installed package of that name goes first.
     sys.path.append(str(Path.cwd()))
-    name, command = _command(list(sys.argv[1:] if arguments is None else arguments))
+    # Spell out what the terminal's encoding cannot write.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        return command()
+        return _command(words)()
     except KeyboardInterrupt:
-        print(f"interrupted{_GOES_ON.get(name, '')}", file=sys.stderr)
+        print(f"interrupted{_GOES_ON.get(words[0], '')}", file=sys.stderr)
         return 130
     except ModuleNotFoundError as error:
         return _refuse(_how_to_install(error))
@@ -90,27 +80,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _refuse(str(error))
 
 
-def _command(words: list[str]) -> tuple[str, Callable[[], int]]:
-    """The name of the command that the words ask for, and what runs it."""
-    if words and words[0] in _TRAINING:
-        name, *others = words
-        return name, lambda: importlib.import_module(_TRAINING[name][0]).run(others)
-    options = _parser().parse_args(words)
-    return options.name, lambda: options.command(options)
+def _command(words: list[str]) -> Callable[[], int]:
+    """What runs the command that the words ask for; of all commands, only its module is imported."""
+    name = words[0] if words else None
+    if name in _TRAINING:
+        return lambda: importlib.import_module(_TRAINING[name][0]).run(words[1:])
+    parser = argparse.ArgumentParser(
+        prog="grounding-rewards", description="Rewards for vision-language models that answer with boxes."
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for other, (module, summary) in {**_TRAINING, **COMMANDS}.items():
+        command = commands.add_parser(other, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
+        if other == name:
+            asked = importlib.import_module(module)
+            command.description, command.epilog = asked.__doc__, asked.EXAMPLES
+            asked.add_arguments(command)
+    options = parser.parse_args(words)
+    return lambda: asked.run(options)
 
 
 def _refuse(message: str) -> int:
-    """Say what is wrong, once: of several processes that all found it, the first one does."""
+    """Print an error once: where several processes met it, the first one does."""
     if int(os.environ.get("RANK", 0)) == 0:
         print(f"grounding-rewards: {message}", file=sys.stderr)
     else:
-        # A launcher ends all processes when the first of them ends.
+        # A launcher ends all processes as soon as one of them ends.
         time.sleep(_PATIENCE)
     return 2
 
 
 def _how_to_install(error: ModuleNotFoundError) -> str:
-    """Which extra brings a library that is missing; an error that says so itself is left as it is.
+    """Which extra brings a missing library; an error in other words is left as it is.
 
     >>> _how_to_install(ModuleNotFoundError("No module named 'datasets'", name="datasets"))
     "Expected the library datasets for this command, got none. Install it with pip install 'grounding_rewards[train]'."
@@ -118,109 +118,10 @@ def _how_to_install(error: ModuleNotFoundError) -> str:
     if error.name is None or not str(error).startswith("No module named"):
         return str(error)
     library = error.name.partition(".")[0]
-    extra = {"faster_coco_eval": "eval", "matplotlib": "eval", "PIL": "eval", "pydicom": "dicom", "highdicom": "dicom"}
     return (
         f"Expected the library {library} for this command, got none. "
-        f"Install it with pip install 'grounding_rewards[{extra.get(library, 'train')}]'."
+        f"Install it with pip install 'grounding_rewards[{_EXTRAS.get(library, 'train')}]'."
     )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="grounding-rewards", description="Rewards for vision-language models that answer with boxes."
-    )
-    commands = parser.add_subparsers(title="commands", required=True, dest="name", metavar="COMMAND")
-    for name, (_, summary) in _TRAINING.items():
-        commands.add_parser(name, help=summary)
-    _add_inspect(commands)
-    for name, (module, summary) in _COMMANDS.items():
-        made = importlib.import_module(module)
-        command = commands.add_parser(
-            name, help=summary, description=made.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
-        made.add_arguments(command)
-        command.set_defaults(command=made.run)
-    return parser
-
-
-def _add_inspect(commands: Any) -> None:
-    parser = commands.add_parser(
-        "inspect",
-        help="what a log of completions says, and whether its coordinate space is right",
-        description=_INSPECT,
-        epilog=_INSPECT_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.set_defaults(command=_inspect)
-    parser.add_argument("log", nargs="+", type=Path, help="file or folder")
-    parser.add_argument(
-        "--box-format",
-        metavar="FORMAT",
-        help="how the model writes boxes: a name, or a mapping as in a configuration; default: the column box_format",
-    )
-    parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
-    for side in ("width", "height"):
-        parser.add_argument(f"--{side}", type=_pixels, metavar="PIXELS", help=f"{side} of films without the column")
-    for side in ("width", "height"):
-        parser.add_argument(
-            f"--resized-{side}",
-            type=_pixels,
-            metavar="PIXELS",
-            help=f"{side} of the image that the model saw, for formats in its pixels",
-        )
-    parser.add_argument(
-        "--examples", type=int, default=0, metavar="N", help="show N completions of each status and reason in full"
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, without any text of the log")
-    parser.add_argument(
-        "--strict",
-        action="store_true",
-        help="exit with 1 if numbers contradict the format, or more than a tenth of the completions is unparseable",
-    )
-
-
-def _pixels(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise argparse.ArgumentTypeError(
-            f"Expected a positive number of pixels, got {text!r}. Give the side of a film."
-        )
-    return value
-
-
-def _inspect(options: argparse.Namespace) -> int:
-    from rich.console import Console
-
-    from grounding_rewards.data.completions import read_completions
-    from grounding_rewards.report.inspection import inspect_completions, print_inspection
-
-    completions, rows = read_completions(options.log, text_column=options.text_column)
-    sizes = {side: getattr(options, side) for side in ("width", "height", "resized_width", "resized_height")}
-    box_format = None if options.box_format is None else get_box_format(box_format_from_option(options.box_format))
-    inspection = inspect_completions(completions, rows, box_format, sizes=sizes, track=_track)
-    if options.json is not None:
-        options.json.write_text(json.dumps(inspection.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    # What the terminal cannot write must not end the command.
-    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    console = Console()
-    # A log of a log is read without a terminal's edge.
-    print_inspection(inspection, console if console.is_terminal else Console(width=120), examples=options.examples)
-    return int(options.strict and inspection.is_suspect)
-
-
-def _track(items: Sequence[Any]) -> Iterator[Any]:
-    """Go through the items, with a progress bar once it takes longer than one waits without."""
-    from grounding_rewards.commands.console import late_progress
-
-    with late_progress(_PATIENCE, transient=True) as (bar, show):
-        task = bar.add_task("inspecting", total=len(items))
-        for item in items:
-            show()
-            yield item
-            bar.advance(task)
 
 
 if __name__ == "__main__":

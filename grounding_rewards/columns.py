@@ -16,12 +16,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.box_batch import BoxBatch
 from grounding_rewards.boxes import space_frame, valid_boxes
 from grounding_rewards.parsing import BoxFormat
-from grounding_rewards.rewards.base import BoxBatch
 from grounding_rewards.space_check import film_sizes
 
-_SIZES = ("width", "height", "resized_width", "resized_height")
+#: The sizes of the film, and of the image that the model saw, in pixels.
+SIZE_COLUMNS = ("width", "height", "resized_width", "resized_height")
 
 
 def frames_of_rows(formats: Sequence[BoxFormat], columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
@@ -49,7 +50,7 @@ def image_sizes(columns: Mapping[str, Any], n: int) -> dict[str, NDArray[np.floa
     >>> image_sizes({"width": [640, 512], "height": [480, 512]}, 2)["width"]
     array([640., 512.])
     """
-    given = {side: column_of(columns, side, n) for side in _SIZES}
+    given = {side: column_of(columns, side, n) for side in SIZE_COLUMNS}
     images = column_of(columns, "image", n)
     if given["width"] is None and given["height"] is None and images is not None:
         given["width"], given["height"] = zip(*map(_size_of_image, images), strict=True) if n else ([], [])

@@ -12,10 +12,11 @@ Conventions, the same for all matchers:
 from __future__ import annotations
 
 from collections.abc import Callable
-from numbers import Real
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from grounding_rewards.legal import SHARE, check_number, check_word
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -119,19 +120,15 @@ def match_batch(iou: ArrayLike, iou_threshold: float = 0.5, *, matching: str = "
         array([[ 0,  1],
                [ 0, -1]])
     """
-    if matching not in MATCHERS:
-        raise ValueError(f"Expected a known word for `matching`, got {matching!r}. Use one of: {', '.join(MATCHERS)}.")
-    if not isinstance(iou_threshold, Real) or not 0 <= iou_threshold <= 1:
-        raise ValueError(
-            f"Expected a number in [0, 1] for `iou_threshold`, got {iou_threshold!r}. The usual value is 0.5."
-        )
+    check_word("matching", matching, MATCHERS)
+    threshold = check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.5.")
     matrices = np.asarray(iou, dtype=np.float64)
     if matrices.ndim != 3 or not np.isfinite(matrices).all():
         raise ValueError(
             f"Expected finite numbers of shape (b, n, m) for `iou`, got shape {matrices.shape} or NaN or infinity. "
             "Compute it with pairwise_iou(pred, gt)."
         )
-    return MATCHERS[matching](matrices, float(iou_threshold))
+    return MATCHERS[matching](matrices, threshold)
 
 
 def _pairs(iou: ArrayLike, iou_threshold: float, matching: str) -> Pairs:

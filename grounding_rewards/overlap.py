@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import as_box_array, valid_boxes
+from grounding_rewards.legal import SHARE, check_number
 
 Array = NDArray[np.float64]
 
@@ -177,10 +178,7 @@ def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float) -> NDArray[np
     array, ranks = as_box_array(boxes, "boxes"), np.asarray(scores, dtype=np.float64)
     if ranks.shape != (len(array),):
         raise ValueError(f"Expected {len(array)} numbers for `scores`, got shape {ranks.shape}. Give one for each box.")
-    if not 0 <= iou_threshold <= 1:
-        raise ValueError(
-            f"Expected a number in [0, 1] for `iou_threshold`, got {iou_threshold!r}. The usual value is 0.5."
-        )
+    check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.5.")
     left = np.argsort(np.where(np.isnan(ranks), np.inf, -ranks), kind="stable")
     kept = []
     while len(left):

@@ -126,7 +126,7 @@ class Reading(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SpaceAudit:
+class SpaceCheck:
     """Whether a model's numbers contradict the declared space and order.
 
     Attributes:
@@ -148,7 +148,7 @@ class SpaceAudit:
     message: str
 
 
-def audit_boxes(
+def check_space(
     raws: Sequence[RawBoxes],
     box_format: str | Mapping[str, Any] | BoxFormat,
     boxes: Sequence[ArrayLike] | None = None,
@@ -157,7 +157,7 @@ def audit_boxes(
     height: ArrayLike | None = None,
     resized_width: ArrayLike | None = None,
     resized_height: ArrayLike | None = None,
-) -> SpaceAudit:
+) -> SpaceCheck:
     """Compare what models wrote with the space and order that their box format declares.
 
     Args:
@@ -178,10 +178,10 @@ def audit_boxes(
         >>> gt = [[[k, 2 * k, k + 90, 2 * k + 70]] for k in range(0, 400, 20)]
         >>> texts = [f'[{{"bbox_2d": [{y1}, {x1}, {y2}, {x2}]}}]' for [[x1, y1, x2, y2]] in gt]
         >>> raws = [read_boxes(text, get_box_format("qwen3-vl")) for text in texts]
-        >>> audit = audit_boxes(raws, "qwen3-vl", gt, width=1000, height=1000)
-        >>> audit.likely, round(audit.declared_iou, 2), audit.likely_iou
+        >>> check = check_space(raws, "qwen3-vl", gt, width=1000, height=1000)
+        >>> check.likely, round(check.declared_iou, 2), check.likely_iou
         (Reading(space='norm1000', order='yxyx'), 0.08, 1.0)
-        >>> print(audit.message.replace(": ", ":\\n", 1))
+        >>> print(check.message.replace(": ", ":\\n", 1))
         Expected boxes in norm1000, order xyxy, for box format qwen3-vl, got numbers that fit norm1000, order yxyx:
         over 20 films with 20 boxes the mean IoU is 0.08, and would be 1.00. If the model writes that, declare \
 `box_format: gemini`.
@@ -198,30 +198,30 @@ def audit_boxes(
     answers = [_answer(raw, fmt, gt[k], sizes[k], k) for k, raw in enumerate(raws) if raw.coords]
     if any(len(answer.gt) for answer in answers):
         answers = [answer for answer in answers if len(answer.gt)]
-    return _audit(_some_films(answers), fmt)
+    return _compare(_some_films(answers), fmt)
 
 
-class SpaceAuditor:
+class SpaceWatcher:
     """Watches batch after batch until it has seen enough, and reports a contradiction once per box format.
 
     A copy, also an unpickled one, starts afresh: what was seen stays in the process that saw it.
 
     Example:
         >>> from grounding_rewards.parsing import read_boxes
-        >>> fmt, auditor = get_box_format("answer-list"), SpaceAuditor()
+        >>> fmt, watcher = get_box_format("answer-list"), SpaceWatcher()
         >>> for k in range(0, 400, 20):
         ...     raw = read_boxes(f"<answer>[{k}, {k}, {k + 90}, {k + 50}]</answer>", fmt)
         ...     gt = np.array([[k, k, k + 90.0, k + 50]])
-        ...     for audit in auditor.watch([raw], [fmt], [gt], film_sizes(1, 1000, 1000)):
-        ...         print(audit.films, audit.likely)
+        ...     for check in watcher.watch([raw], [fmt], [gt], film_sizes(1, 1000, 1000)):
+        ...         print(check.films, check.likely)
         4 Reading(space='norm1000', order='xyxy')
     """
 
     def __init__(self) -> None:
         self._watched: dict[str, _Watched] = {}
 
-    def __reduce__(self) -> tuple[type[SpaceAuditor], tuple[()]]:
-        return SpaceAuditor, ()
+    def __reduce__(self) -> tuple[type[SpaceWatcher], tuple[()]]:
+        return SpaceWatcher, ()
 
     def wants(self, formats: Iterable[BoxFormat]) -> bool:
         """Whether there is a format among them of which more has to be seen."""
@@ -230,7 +230,7 @@ class SpaceAuditor:
 
     def watch(
         self, raws: Sequence[RawBoxes], formats: Sequence[BoxFormat], gt: Sequence[Boxes], sizes: Array
-    ) -> list[SpaceAudit]:
+    ) -> list[SpaceCheck]:
         """Take a batch into account.
 
         Args:
@@ -248,9 +248,9 @@ class SpaceAuditor:
             if raw.coords and len(gt[k]):
                 self._watched.setdefault(fmt.name, _Watched(fmt)).add(raw, gt[k], sizes[k])
         for watched in self._watched.values():
-            audit = watched.look()
-            if audit is not None and audit.likely is not None:
-                found.append(audit)
+            check = watched.look()
+            if check is not None and check.likely is not None:
+                found.append(check)
         return found
 
 
@@ -273,16 +273,16 @@ class _Watched:
         if len(answers) < _MOST_ANSWERS_PER_FILM:
             answers.append(_answer(raw, self._fmt, gt, sizes, key))
 
-    def look(self) -> SpaceAudit | None:
+    def look(self) -> SpaceCheck | None:
         is_last = not self._room or len(self._films) == _MOST_FILMS
         if self.done or not (is_last or len(self._films) >= self._next_look):
             return None
-        audit = _audit([answer for answers in self._films.values() for answer in answers], self._fmt)
+        check = _compare([answer for answers in self._films.values() for answer in answers], self._fmt)
         self._next_look = len(self._films) + max(4, len(self._films) // 2)
-        self.done = is_last or audit.likely is not None
+        self.done = is_last or check.likely is not None
         if self.done:
             self._films.clear()
-        return audit
+        return check
 
 
 def film_sizes(
@@ -440,7 +440,7 @@ def _padded(arrays: Sequence[Boxes]) -> Boxes:
     return stacked
 
 
-def _audit(answers: Sequence[_Answer], fmt: BoxFormat) -> SpaceAudit:
+def _compare(answers: Sequence[_Answer], fmt: BoxFormat) -> SpaceCheck:
     declared = Reading(fmt.space.name, fmt.order)
     sample = _Sample.of(answers)
     if not sample.sizes_known and fmt.space.frame not in _IN_PIXELS:
@@ -449,7 +449,7 @@ def _audit(answers: Sequence[_Answer], fmt: BoxFormat) -> SpaceAudit:
     likely, declared_iou, likely_iou = None, np.nan, np.nan
     if sample.films < _FEWEST_FILMS:
         message = f"Too little to judge {_named(declared)} by: {_counted(sample.films, boxes)}."
-        return SpaceAudit(declared, likely, declared_iou, likely_iou, sample.films, boxes, message)
+        return SpaceCheck(declared, likely, declared_iou, likely_iou, sample.films, boxes, message)
     if sample.gt.shape[1]:
         likely, declared_iou, likely_iou = _fit_to_references(sample, declared)
     if likely is not None:
@@ -468,7 +468,7 @@ def _audit(answers: Sequence[_Answer], fmt: BoxFormat) -> SpaceAudit:
             f"Expected boxes in {_named(declared)}, for box format {fmt.name}, got numbers that fit {_named(likely)}: "
             f"{evidence}. If the model writes that, declare `box_format: {_declaration(fmt, likely)}`."
         )
-    return SpaceAudit(declared, likely, declared_iou, likely_iou, sample.films, boxes, message)
+    return SpaceCheck(declared, likely, declared_iou, likely_iou, sample.films, boxes, message)
 
 
 def _named(reading: Reading) -> str:

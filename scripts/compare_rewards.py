@@ -2,18 +2,50 @@
 
     python scripts/compare_rewards.py --output docs/rewards_compared.md
 
-Runs that are finished are not repeated, so the command may be stopped and started again. Options that are not
-listed here go to scripts/demo.py and on to scripts/train_grpo.py, for example `--max_steps 50`.
+Runs that are finished (they have diff.json) are not repeated, and a finished training (it has checkpoint/README.md) is
+only measured, so the command may be stopped and started again. Options that are not listed here go to scripts/demo.py
+and on to `grounding-rewards train`, for example `--max_steps 50`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import math
 import shlex
+import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
+from typing import Any
 
-from grounding_rewards.evaluation.compare import Comparison, comparison_table, make_runs
+from grounding_rewards.metrics.estimates import format_interval, format_value
+from grounding_rewards.report.tables import markdown_table
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
+
+_HEADER = (
+    "reward",
+    "seed",
+    "sampled reward",
+    "difference, 95 % interval",
+    "greedy mean IoU",
+    "difference, 95 % interval",
+    "F1 at IoU 0.5",
+    "hallucination",
+    "unparseable",
+)
+#: The figures of the columns behind reward and seed, and which of these columns hold the difference.
+_COLUMNS = (
+    ("sampled_reward", False),
+    ("sampled_reward", True),
+    ("mean_iou", False),
+    ("mean_iou", True),
+    ("f1_50", False),
+    ("hallucination_rate", False),
+    ("sampled_unparseable_share", False),
+)
 
 _PAGE = """\
 # The rewards compared
@@ -33,12 +65,15 @@ perfect one, so R1 has the least reason to tighten them. This is one small model
 reward teaches, not which one to use on yours.
 """
 
+#: Reward, seed and folder.
+Run = tuple[str, int, Path]
+
 
 def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--rewards", nargs="+", default=["R1", "R2", "R3", "R4", "R5"])
+    parser.add_argument("--rewards", nargs="+", default=[*SPECIFICATION_REWARDS])
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1])
     parser.add_argument("--jobs", type=int, choices=(1, 2), default=1, help="runs at the same time")
     parser.add_argument("--folder", type=Path, default=Path("runs/compare"))
@@ -46,11 +81,73 @@ def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     return parser.parse_known_args()
 
 
+def make_runs(runs: Sequence[Run], options: Sequence[str], *, jobs: int = 1) -> None:
+    """Run the demo for every run that is not finished; what it prints lands in `demo.log` in the folder of the run.
+
+    Raises:
+        RuntimeError: runs failed; the others are finished first.
+    """
+    missing = [run for run in runs if not (run[2] / "diff.json").is_file()]
+    with ThreadPoolExecutor(jobs) as pool:
+        codes = list(pool.map(lambda run: make_run(run, options), missing))
+    failed = [str(path / "demo.log") for (*_, path), code in zip(missing, codes, strict=True) if code]
+    if failed:
+        raise RuntimeError(f"{len(failed)} of {len(missing)} runs failed. Read {', '.join(failed)}.")
+
+
+def make_run(run: Run, options: Sequence[str]) -> int:
+    """Run the demo once and return its exit code."""
+    reward, seed, path = run
+    path.mkdir(parents=True, exist_ok=True)
+    demo = [sys.executable, str(Path(__file__).with_name("demo.py"))]
+    asked = ["--reward", reward, "--seed", str(seed), "--output_dir", str(path)]
+    # The card is the last thing that a training writes.
+    trained = ["--trained"] if (path / "checkpoint" / "README.md").is_file() else []
+    with (path / "demo.log").open("w", encoding="utf-8") as log:
+        code = subprocess.call([*demo, *asked, *trained, *options], stdout=log, stderr=log)
+    print(f"{reward}, seed {seed}: {'failed' if code else 'done'}", flush=True)
+    return code
+
+
+def comparison_table(runs: Sequence[Run]) -> str:
+    """A Markdown table of the runs that are finished, and what the answers that need no look at a film earn."""
+    lines: list[list[str]] = []
+    # Every run is measured on the same films: the first of each reward stands for all, and rewards that agree share a
+    # line.
+    baselines: dict[tuple[str, ...], list[str]] = {}
+    seen: set[str] = set()
+    for reward, seed, path in runs:
+        if not (path / "diff.json").is_file():
+            continue
+        content = json.loads((path / "diff.json").read_text(encoding="utf-8"))
+        lines.append([reward, str(seed), *(_change(content["figures"][key], signed) for key, signed in _COLUMNS)])
+        if reward in seen:
+            continue
+        seen.add(reward)
+        for name, figures in content["baselines"].items():
+            cells = ["" if signed else format_value(_estimate(figures[key])[0]) for key, signed in _COLUMNS]
+            baselines.setdefault((name, *cells), []).append(reward)
+    last = [[", ".join(rewards), *cells] for cells, rewards in sorted(baselines.items())]
+    return markdown_table(_HEADER, [*lines, *last])
+
+
+def _change(figure: dict[str, Any], signed: bool) -> str:
+    if signed:
+        difference = _estimate(figure["difference"])
+        return f"{format_value(difference[0], signed=True)} {format_interval(difference, signed=True)}"
+    return f"{format_value(_estimate(figure['a'])[0])} → {format_value(_estimate(figure['b'])[0])}"
+
+
+def _estimate(stored: Sequence[float | None]) -> tuple[float, float, float]:
+    value, low, high = (math.nan if end is None else end for end in stored)
+    return value, low, high
+
+
 def main() -> None:
     arguments, options = parse_arguments()
-    comparison = Comparison(arguments.rewards, arguments.seeds, arguments.folder, options)
-    make_runs(comparison, jobs=arguments.jobs)
-    table = comparison_table(comparison)
+    runs = [(r, seed, arguments.folder / f"{r}-seed{seed}") for r, seed in product(arguments.rewards, arguments.seeds)]
+    make_runs(runs, options, jobs=arguments.jobs)
+    table = comparison_table(runs)
     print(table)
     if arguments.output is not None:
         command = shlex.join(["python", *sys.argv])

@@ -1,46 +1,96 @@
 """Evaluate, train with GRPO, evaluate again and show what changed: `python scripts/demo.py --reward R2`.
 
-Options that are not listed here go to scripts/train_grpo.py, for example `--max_steps 50 --seed 1`.
+These are the commands that a person would run: `grounding-rewards evaluate`, `train`, `evaluate` and `diff`, and first
+`sft` where --warm_start names its configuration. Options that are not listed here go to `grounding-rewards train`, for
+example `--max_steps 50 --seed 1`.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
-from grounding_rewards.evaluation.answers import Decoding
-from grounding_rewards.evaluation.figures import FIGURES
-from grounding_rewards.evaluation.run import Films, Launch, train_and_compare
-from grounding_rewards.report.tables import print_table
+from grounding_rewards.training.arguments import parse_grpo_arguments
+from grounding_rewards.training.rewards import spread_kwargs
+
+_GREEDY = ("mean_iou", "f1_50", "recall_50", "recall_75", "hallucination_rate", "label_accuracy")
+_SAMPLED = ("sampled_reward", "sampled_unparseable_share")
 
 
 def parse_arguments() -> tuple[argparse.Namespace, list[str]]:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("--config", default="configs/demo/grpo.yaml", help="of scripts/train_grpo.py")
-    parser.add_argument("--warm_start", help="of scripts/train_sft.py, to train supervised before")
-    parser.add_argument("--output_dir", type=Path, default=Path("runs/demo"))
-    parser.add_argument("--accelerate_config", default=Launch.accelerate_config)
-    parser.add_argument("--split", default=Films.split, help="held-out split")
-    parser.add_argument("--films", type=int, default=300, help="evaluate on the first so many held-out films")
-    parser.add_argument("--samples", type=int, default=Decoding.samples, help="sampled answers per film")
+    parser.add_argument("--config", default="configs/demo/grpo.yaml", help="of `train`; default: %(default)s")
+    parser.add_argument("--warm_start", help="configuration of `sft`, to train supervised first, on the same films")
+    parser.add_argument("--output_dir", type=Path, default=Path("runs/demo"), help="default: %(default)s")
+    parser.add_argument("--accelerate_config", default="configs/accelerate/cpu_1.yaml", help="default: %(default)s")
+    parser.add_argument("--split", default="test", help="held-out split; default: %(default)s")
+    parser.add_argument("--films", type=int, default=300, help="the first so many held-out films; default: %(default)s")
+    parser.add_argument("--samples", type=int, default=16, help="sampled answers per film; default: %(default)s")
+    parser.add_argument("--trained", action="store_true", help="only measure the training that is in --output_dir")
     return parser.parse_known_args()
 
 
+def run(*words: object, launcher: tuple[str, ...] = ()) -> None:
+    """Run a command of `grounding-rewards`; where it fails, end with its exit code."""
+    code = subprocess.call([sys.executable, *launcher, "-m", "grounding_rewards.cli", *map(str, words)])
+    if code:
+        sys.exit(code)
+
+
 def main() -> None:
-    arguments, overrides = parse_arguments()
-    launch = Launch(
-        config=arguments.config,
-        output_dir=arguments.output_dir,
-        accelerate_config=arguments.accelerate_config,
-        warm_start=arguments.warm_start,
-        overrides=tuple(overrides),
+    options, others = parse_arguments()
+    folder, warm = options.output_dir, options.output_dir / "warm_start"
+    words = ["--config", options.config, "--output_dir", str(folder), *others]
+    if options.warm_start is not None:
+        words += ["--model_name_or_path", str(warm / "checkpoint")]
+    # What is wrong is said before the first evaluation, not after it.
+    arguments, training, model = parse_grpo_arguments(words)
+    if len(arguments.reward) != 1:
+        sys.exit(f"Expected one reward for --reward, got {', '.join(arguments.reward)}. Make a run with each.")
+    [kwargs] = spread_kwargs(arguments.reward, arguments.reward_kwargs)
+    measured = [
+        *("--dataset", arguments.dataset, "--split", options.split, "--train-split", arguments.train_split),
+        *("--films", options.films, "--reward", arguments.reward[0], "--reward-kwargs", json.dumps(kwargs)),
+        *("--samples", options.samples, "--temperature", training.temperature, "--batch-size", 256),
+        *("--max-new-tokens", training.max_completion_length, "--resamples", 5000),
+    ]
+    if (given := arguments.box_format) is not None:
+        measured += ["--box-format", given if isinstance(given, str) else json.dumps(given)]
+
+    def evaluate(checkpoint: str | Path, out: Path) -> None:
+        # The answers of another checkpoint are none to go on with.
+        shutil.rmtree(out, ignore_errors=True)
+        run("evaluate", "--model", checkpoint, "--out", out, *measured)
+
+    if options.warm_start is not None and not options.trained:
+        taught = ("--dataset", arguments.dataset, "--train_split", arguments.train_split, "--output_dir", warm)
+        run("sft", "--config", options.warm_start, "--overwrite", *taught)
+    evaluate(model.model_name_or_path, folder / "before")
+    if not options.trained:
+        # An earlier run in this folder is replaced, unless it is resumed.
+        start = () if training.resume_from_checkpoint else ("--overwrite",)
+        accelerate = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", options.accelerate_config)
+        run("train", *words, *start, launcher=accelerate)
+    evaluate(folder / "checkpoint", folder / "after")
+    figures = _SAMPLED[:1] + _GREEDY[:5] + _SAMPLED[1:] + _GREEDY[5:] if options.samples else _GREEDY
+    compared = ("--figure", "mean_iou", "--figures", *figures)
+    # diff.json is written last: a run with it is finished.
+    run(
+        "diff",
+        folder / "before",
+        folder / "after",
+        *compared,
+        "--html",
+        folder / "index.html",
+        "--json",
+        folder / "diff.json",
     )
-    films = Films(split=arguments.split, count=arguments.films)
-    rows, reward = train_and_compare(launch, films, Decoding(samples=arguments.samples))
-    print_table(rows, FIGURES, title=f"{reward.__name__} on held-out films, 95 % bootstrap intervals")
-    print(f"Films, curves and figures: {(arguments.output_dir / 'index.html').resolve().as_uri()}")
 
 
 if __name__ == "__main__":

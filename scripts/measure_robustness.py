@@ -12,10 +12,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from grounding_rewards.evaluation.run import Films, load_model, prepare_task
+from grounding_rewards.commands.console import stage_progress
+from grounding_rewards.data.load import load_split
+from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.metrics.parts import RobustnessPoint
+from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness import CORRUPTIONS, Changes, robustness
+from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.report.tables import markdown_table
+from grounding_rewards.rewards.grounding import get_reward
 
 _HEADER = ("change", "strength", "robust accuracy", "attack success rate", "right answers lost", "mean IoU")
 
@@ -70,11 +75,13 @@ def replace_table(page: str, name: str, text: str) -> str:
 def main() -> None:
     arguments = parse_arguments()
     model, processor = load_model(arguments.model)
-    films = Films(count=arguments.films, train_split=None)
-    task = prepare_task(model, processor, films, reward=arguments.reward)
-    points = robustness(
-        model, processor, task.dataset, task.reward, Changes(), max_new_tokens=64, batch_size=50, progress="tiny model"
-    )
+    films = load_split("synthetic", "test", films=arguments.films)
+    films = add_columns(films, processor, box_format_for_model_type(model.config.model_type))
+    reward = get_reward(arguments.reward)
+    with stage_progress() as on_progress:
+        points = robustness(
+            model, processor, films, reward, Changes(), max_new_tokens=64, batch_size=50, on_progress=on_progress
+        )
     tables = {
         "what corruptions do": meanings(),
         "corruptions": table([point for point in points if point.family == "corruptions"]),

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from grounding_rewards.data.films import write_square_films
+from grounding_rewards.data.film_folder import write_square_films
 from grounding_rewards.models.tiny_vlm import IMAGE_SIZE
 
 

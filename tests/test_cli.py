@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from grounding_rewards.cli import main
+from grounding_rewards.cli import COMMANDS, main
 from tests.conftest import REPOSITORY
 
 LOG = REPOSITORY / "docs" / "examples" / "completions.jsonl"
@@ -103,10 +106,26 @@ def test_a_size_is_a_number_of_pixels(value, capsys):
     assert "Expected a positive number of pixels" in capsys.readouterr().err
 
 
-def test_help_shows_examples(capsys):
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_describes_and_shows_examples(name, capsys):
     with pytest.raises(SystemExit, match="0"):
-        main(["inspect", "--help"])
-    assert "grounding-rewards inspect completions.jsonl --box-format qwen3-vl" in capsys.readouterr().out
+        main([name, "--help"])
+    shown = capsys.readouterr().out
+    command = importlib.import_module(COMMANDS[name][0])
+    assert command.__doc__.splitlines()[0] in shown
+    assert command.EXAMPLES.strip() in shown
+    assert "``" not in shown
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_examples_are_legal(name):
+    command = importlib.import_module(COMMANDS[name][0])
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    examples = re.findall(rf"grounding-rewards {name} (.*)", command.EXAMPLES.replace("\\\n", ""))
+    assert examples
+    for example in examples:
+        parser.parse_args(shlex.split(example, comments=True))
 
 
 def test_yaml_without_its_library_says_what_to_do(monkeypatch, capsys):

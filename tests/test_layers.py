@@ -13,9 +13,9 @@ PACKAGE = Path(grounding_rewards.__file__).parent
 
 # From the bottom up: a room may import from itself and from rooms of lower floors, not from its neighbours.
 FLOORS = (
-    ("boxes",),
-    ("overlap", "labels"),
-    ("matching", "box_batch"),
+    ("arithmetic", "boxes", "labels", "legal", "versions"),
+    ("box_batch", "matching", "overlap"),
+    ("ignore_regions",),
     ("parsing",),
     ("space_check",),
     ("columns",),

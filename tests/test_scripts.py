@@ -1,19 +1,184 @@
-"""Scripts that make what the repository holds."""
+"""Scripts that make what the repository holds, and the demo."""
 
+from __future__ import annotations
+
+import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
-SCRIPTS = Path(__file__).resolve().parent.parent / "scripts"
+from grounding_rewards.cli import main
+from grounding_rewards.data.load import load_split
+from tests.conftest import REPOSITORY
+
+SCRIPTS = REPOSITORY / "scripts"
 
 
-@pytest.mark.parametrize("name", ["fuzz_parsing.py", "write_formats.py"])
-def test_help_teaches(name):
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["compare_rewards.py", "fuzz_parsing.py", "write_formats.py"])
+def test_help_teaches(name: str) -> None:
     done = subprocess.run([sys.executable, SCRIPTS / name, "--help"], capture_output=True, text=True, check=True)
     assert f"python scripts/{name}" in done.stdout
 
 
-def test_the_table_of_formats_is_up_to_date():
+def test_the_table_of_formats_is_up_to_date() -> None:
     subprocess.run([sys.executable, SCRIPTS / "write_formats.py", "--check"], check=True)
+
+
+def run_demo(monkeypatch: pytest.MonkeyPatch, *options: str) -> list[list[str]]:
+    """Run the demo; its commands run within this process, which has loaded torch already."""
+    called: list[list[str]] = []
+
+    def call(words: list[str]) -> int:
+        called.append(words)
+        return main(words[words.index("grounding_rewards.cli") + 1 :])
+
+    module = script("demo")
+    monkeypatch.chdir(REPOSITORY)
+    monkeypatch.setattr(module.subprocess, "call", call)
+    monkeypatch.setattr(sys, "argv", ["demo.py", *options])
+    module.main()
+    return called
+
+
+@pytest.mark.training
+def test_the_demo_leaves_a_page_a_card_and_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from datasets import DatasetDict
+
+    splits = {"train": load_split("synthetic", "train", films=8), "test": load_split("synthetic", "test", films=5)}
+    DatasetDict(splits).save_to_disk(str(tmp_path / "films"))
+    out = tmp_path / "demo"
+    few = ["--films", "4", "--samples", "2", "--output_dir", str(out), "--dataset", str(tmp_path / "films")]
+    few += ["--train_films", "8", "--per_device_train_batch_size", "4", "--num_generations", "4"]
+    few += ["--max_steps", "1", "--max_completion_length", "8", "--save_strategy", "no", "--disable_tqdm", "true"]
+    called = run_demo(monkeypatch, *few, "--reward", "R2")
+    assert called[1][1:3] == ["-m", "accelerate.commands.launch"]
+    assert {path.name for path in out.iterdir()} >= {
+        *("before", "after", "checkpoint", "index.html", "films.png", "curves.png", "diff.json", "log.jsonl"),
+    }
+    printed = capsys.readouterr().out
+    for row in ("before ", "after ", "after − before ", "constant box ", "nothing found ", "whole image "):
+        assert f"\n  {row}" in printed
+    assert (out / "index.html").as_uri() in printed
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "http://" not in page
+    assert "https://" not in page
+    assert page.count("data:image/jpeg") == 4
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "trained by GRPO with\ngrounding_rewards" in card
+    assert "R2: " in card
+    content = json.loads((out / "diff.json").read_text(encoding="utf-8"))
+    assert content["figures"]["sampled_reward"]["heading"] == "sampled reward"
+    assert content["baselines"]["nothing found"]["label_accuracy"][0] is None
+    facts = json.loads((out / "after" / "evaluation.json").read_text(encoding="utf-8"))["facts"]
+    assert "at most 8 new tokens" in facts["decoding"]
+    assert "no_box_bonus=0.2" in facts["reward"]
+
+
+def test_the_demo_refuses_several_rewards_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(REPOSITORY)
+    options = ["--output_dir", str(tmp_path / "run"), "--reward", "R1", "R2", "--reward_kwargs", "[{}, {}]"]
+    monkeypatch.setattr(sys, "argv", ["demo.py", *options])
+    with pytest.raises(SystemExit, match="Expected one reward for --reward, got R1, R2"):
+        script("demo").main()
+    assert not (tmp_path / "run").exists()
+
+
+def words_of_the_demo(monkeypatch: pytest.MonkeyPatch, *options: str) -> list[list[str]]:
+    """The commands of the demo, none of which runs."""
+    monkeypatch.setattr(sys.modules[__name__], "main", lambda words: 0)
+    called = run_demo(monkeypatch, *options)
+    return [words[words.index("grounding_rewards.cli") + 1 :] for words in called]
+
+
+def test_the_warm_start_comes_first_on_the_same_films(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ["--config", "configs/demo/real_films.yaml", "--warm_start", "configs/demo/sft_real_films.yaml"]
+    called = words_of_the_demo(monkeypatch, *options, "--output_dir", str(tmp_path), "--dataset", "mine")
+    assert [words[0] for words in called] == ["sft", "evaluate", "train", "evaluate", "diff"]
+    warm, start = tmp_path / "warm_start", str(tmp_path / "warm_start" / "checkpoint")
+    assert called[0][-6:] == ["--dataset", "mine", "--train_split", "train", "--output_dir", str(warm)]
+    assert called[1][called[1].index("--model") + 1] == start
+    assert called[2][called[2].index("--model_name_or_path") + 1] == start
+    assert called[2][-1] == "--overwrite"
+    assert all(words[words.index("--dataset") + 1] == "mine" for words in called[:4])
+
+
+@pytest.mark.parametrize(
+    ("option", "commands"),
+    [
+        (["--trained"], ["evaluate", "evaluate", "diff"]),
+        (["--resume_from_checkpoint", "last"], ["evaluate", "train", "evaluate", "diff"]),
+    ],
+)
+def test_what_is_trained_is_not_trained_again(
+    option: list[str], commands: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = words_of_the_demo(monkeypatch, "--output_dir", str(tmp_path), *option)
+    assert [words[0] for words in called] == commands
+    assert not any("--overwrite" in words for words in called)
+
+
+def finish(folder: Path, value: float) -> None:
+    """Leave what a finished run leaves."""
+    folder.mkdir(parents=True)
+    columns = {key for key, _ in script("compare_rewards")._COLUMNS}
+    ends = [value, value - 0.1, None]
+    content = {
+        "figures": {key: {"a": ends, "b": ends, "difference": [value, value - 0.1, value + 0.1]} for key in columns},
+        "baselines": {"nothing found": dict.fromkeys(columns, ends)},
+    }
+    (folder / "diff.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+def test_comparison_skips_finished_runs_and_trainings_and_reports_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = script("compare_rewards")
+    finish(tmp_path / "R1-seed0", 0.5)
+    (tmp_path / "R2-seed0" / "checkpoint").mkdir(parents=True)
+    (tmp_path / "R2-seed0" / "checkpoint" / "README.md").touch()
+    called: list[list[str]] = []
+
+    def call(command: list[str], **_: Any) -> int:
+        called.append(command)
+        return int("R3" in command)
+
+    monkeypatch.setattr(module.subprocess, "call", call)
+    runs = [(reward, 0, tmp_path / f"{reward}-seed0") for reward in ("R1", "R2", "R3")]
+    with pytest.raises(RuntimeError, match=r"1 of 2 runs failed. Read .*R3-seed0/demo.log"):
+        module.make_runs(runs, ["--max_steps", "2"])
+    assert [command[command.index("--reward") + 1] for command in called] == ["R2", "R3"]
+    assert ["--trained" in command for command in called] == [True, False]
+    assert all(command[-2:] == ["--max_steps", "2"] for command in called)
+    assert "R2, seed 0: done" in capsys.readouterr().out
+
+
+def test_comparison_table_has_a_line_per_finished_run_and_baseline(tmp_path: Path) -> None:
+    finish(tmp_path / "R1-seed0", 0.5)
+    finish(tmp_path / "R1-seed1", 0.25)
+    runs = [(reward, seed, tmp_path / f"{reward}-seed{seed}") for reward in ("R1", "R2") for seed in (0, 1)]
+    lines = script("compare_rewards").comparison_table(runs).splitlines()
+    assert len(lines) == 2 + 2 + 1
+    assert lines[2].startswith("| R1 | 0 | 0.500 → 0.500 | +0.500 [+0.400, +0.600]")
+    assert lines[4].startswith("| R1 | nothing found | 0.500 |")
+
+
+def test_baselines_that_all_rewards_score_alike_share_a_line(tmp_path: Path) -> None:
+    runs = [(reward, 0, tmp_path / f"{reward}-seed0") for reward in ("R1", "R2")]
+    for *_, folder in runs:
+        finish(folder, 0.5)
+    lines = script("compare_rewards").comparison_table(runs).splitlines()
+    assert lines[-1].startswith("| R1, R2 | nothing found | 0.500 |")

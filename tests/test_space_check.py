@@ -1,4 +1,4 @@
-"""The auditor finds real mix-ups of space and order, and is silent about models that are merely poor."""
+"""The space check finds real mix-ups of space and order, and is silent about models that are merely poor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import grounding_rewards as gr
 from grounding_rewards.boxes import SPACES
 from grounding_rewards.parsing import RawBoxes, format_boxes, get_box_format, read_boxes
-from grounding_rewards.space_check import Reading, SpaceAuditor, SpaceWarning, audit_boxes, film_sizes
+from grounding_rewards.space_check import Reading, SpaceWarning, SpaceWatcher, check_space, film_sizes
 
 SIZES = {
     # a square film, the usual radiograph, and a landscape one that reaches the model much smaller
@@ -96,12 +96,12 @@ def test_a_mix_up_is_found_and_named(written, expected_space, shapes):
         size = SIZES[shape]
         gt = truth(rng, size, 40)
         raws = read([jitter(rng, boxes, 0.08) for boxes in gt], declared(*written), size, declared(*expected_space))
-        audit = audit_boxes(raws, declared(*expected_space), gt, **size)
-        assert audit.likely == written, (shape, audit)
-        assert audit.declared == expected_space
-        assert audit.likely_iou > audit.declared_iou + 0.15
-        assert f"{audit.declared_iou:.2f}" in audit.message
-        assert f"{audit.likely_iou:.2f}" in audit.message
+        check = check_space(raws, declared(*expected_space), gt, **size)
+        assert check.likely == written, (shape, check)
+        assert check.declared == expected_space
+        assert check.likely_iou > check.declared_iou + 0.15
+        assert f"{check.declared_iou:.2f}" in check.message
+        assert f"{check.likely_iou:.2f}" in check.message
 
 
 @pytest.mark.parametrize(
@@ -119,14 +119,14 @@ def test_a_few_films_show_what_is_plain(written, expected_space, with_references
     rng, size = np.random.default_rng(6), SIZES["tall"]
     gt = truth(rng, size, 5)
     raws = read([jitter(rng, boxes, 0.03) for boxes in gt], declared(*written), size, declared(*expected_space))
-    audit = audit_boxes(raws, declared(*expected_space), gt if with_references else None, **size)
+    check = check_space(raws, declared(*expected_space), gt if with_references else None, **size)
     if with_references:
-        assert audit.likely == written, audit
+        assert check.likely == written, check
     elif expected_space[0] == "norm1":
-        assert audit.likely is not None, audit
+        assert check.likely is not None, check
     else:
         # Some pixels of every film are thousandths of it as well.
-        assert audit.likely is None, audit
+        assert check.likely is None, check
 
 
 POOR_MODELS = {
@@ -154,8 +154,8 @@ def test_a_poor_model_is_no_mix_up(model, with_references):
                 for films in (4, 10, 30):
                     gt = truth(rng, size, films, prior=prior)
                     raws = read(POOR_MODELS[model](rng, size, gt), declared(*reading), size, declared(*reading))
-                    audit = audit_boxes(raws, declared(*reading), gt if with_references else None, **size)
-                    assert audit.likely is None, audit
+                    check = check_space(raws, declared(*reading), gt if with_references else None, **size)
+                    assert check.likely is None, check
 
 
 @pytest.mark.parametrize(
@@ -176,28 +176,28 @@ def test_numbers_that_do_not_fit_on_the_films_need_no_references(written, as_dec
     # so large that pixels are beyond every other range
     size = {side: 2 * value for side, value in SIZES["tall"].items()}
     raws = read(truth(rng, size, 30), declared(*written), size, declared(*as_declared))
-    audit = audit_boxes(raws, declared(*as_declared), **(size if sized else {}))
-    assert audit.likely == written, audit.message
-    assert np.isnan(audit.likely_iou)
+    check = check_space(raws, declared(*as_declared), **(size if sized else {}))
+    assert check.likely == written, check.message
+    assert np.isnan(check.likely_iou)
 
 
 def test_a_poor_model_that_writes_beyond_the_range_is_told_so_all_the_same():
     rng, size = np.random.default_rng(3), SIZES["tall"]
     gt = truth(rng, size, 40)
     raws = read([anywhere(rng, size, 2) for _ in gt], declared("norm1000"), size, declared("norm1"))
-    audit = audit_boxes(raws, declared("norm1"), gt, **size)
-    assert audit.likely == ("norm1000", "xyxy")
-    assert audit.likely_iou < 0.25
+    check = check_space(raws, declared("norm1"), gt, **size)
+    assert check.likely == ("norm1000", "xyxy")
+    assert check.likely_iou < 0.25
 
 
 def test_samples_of_one_film_are_one_piece_of_evidence():
     rng, size = np.random.default_rng(4), SIZES["tall"]
     gt = truth(rng, size, 3) * 8
     raws = read(gt, declared("norm1000", "yxyx"), size, declared("norm1000"))
-    audit = audit_boxes(raws, declared("norm1000"), gt, **size)
-    assert audit.likely is None
-    assert audit.films == 3
-    assert audit.message.startswith("Too little to judge norm1000, order xyxy by: 3 films")
+    check = check_space(raws, declared("norm1000"), gt, **size)
+    assert check.likely is None
+    assert check.films == 3
+    assert check.message.startswith("Too little to judge norm1000, order xyxy by: 3 films")
 
 
 def test_equal_readings_are_named_by_the_most_common_that_changes_least():
@@ -210,7 +210,7 @@ def test_equal_readings_are_named_by_the_most_common_that_changes_least():
         (("pixel", "yxyx"), ("pixel", "xyxy")),
     ]:
         raws = read(gt, declared("pixel"), size, declared(*as_declared))
-        assert audit_boxes(raws, declared(*as_declared), gt, **size).likely == likely
+        assert check_space(raws, declared(*as_declared), gt, **size).likely == likely
 
 
 @pytest.mark.parametrize(
@@ -233,11 +233,11 @@ def test_the_message_says_what_to_declare(box_format, written, suggestion):
     rng, size = np.random.default_rng(6), SIZES["tall"]
     gt = truth(rng, size, 20)
     raws = read(gt, written, size, box_format)
-    audit = audit_boxes(raws, box_format, gt, **size)
-    assert audit.message.endswith(f"declare `box_format: {suggestion}`.")
+    check = check_space(raws, box_format, gt, **size)
+    assert check.message.endswith(f"declare `box_format: {suggestion}`.")
     yaml = pytest.importorskip("yaml")
     named = get_box_format(yaml.safe_load(suggestion))
-    assert (named.space.name, named.order) == audit.likely
+    assert (named.space.name, named.order) == check.likely
 
 
 @pytest.mark.parametrize("order", ["xyxy", "yxyx", "xywh", "cxcywh"])
@@ -247,10 +247,10 @@ def test_the_right_declaration_is_never_doubted(space, order):
     for size in SIZES.values():
         gt = truth(rng, size, 12)
         raws = read(gt, declared(space, order), size, declared(space, order))
-        audit = audit_boxes(raws, declared(space, order), gt, **size)
-        assert audit.likely is None
-        assert audit.declared_iou > 0.8
-        assert audit_boxes(raws, declared(space, order), **size).likely is None
+        check = check_space(raws, declared(space, order), gt, **size)
+        assert check.likely is None
+        assert check.declared_iou > 0.8
+        assert check_space(raws, declared(space, order), **size).likely is None
 
 
 def test_films_of_unknown_size_are_left_out_beside_others():
@@ -258,17 +258,17 @@ def test_films_of_unknown_size_are_left_out_beside_others():
     gt = truth(rng, size, 30)
     raws = read(gt, declared("norm1000", "yxyx"), size, declared("norm1000"))
     width = [size["width"] if k % 2 else None for k in range(30)]
-    audit = audit_boxes(raws, declared("norm1000"), gt, width=width, height=size["height"])
-    assert (audit.films, audit.likely) == (15, ("norm1000", "yxyx"))
+    check = check_space(raws, declared("norm1000"), gt, width=width, height=size["height"])
+    assert (check.films, check.likely) == (15, ("norm1000", "yxyx"))
 
 
 def test_pixels_are_compared_with_references_without_a_size():
     rng, size = np.random.default_rng(9), SIZES["tall"]
     gt = truth(rng, size, 20)
     raws = read(gt, declared("pixel", "yxyx"), size, declared("pixel"))
-    audit = audit_boxes(raws, declared("pixel"), gt)
-    assert audit.likely == ("pixel", "yxyx")
-    assert audit.likely_iou > 0.9
+    check = check_space(raws, declared("pixel"), gt)
+    assert check.likely == ("pixel", "yxyx")
+    assert check.likely_iou > 0.9
 
 
 @pytest.mark.parametrize(
@@ -282,7 +282,7 @@ def test_pixels_are_compared_with_references_without_a_size():
 def test_wrong_arguments_are_refused(arguments, message):
     raw = read_boxes("[]", get_box_format("qwen3-vl"))
     with pytest.raises(ValueError, match=message):
-        audit_boxes([raw, raw], "qwen3-vl", **arguments)
+        check_space([raw, raw], "qwen3-vl", **arguments)
 
 
 _coordinate = st.floats(-1e9, 1e9) | st.sampled_from([0.0, 1.0, 500.0, 1000.0])
@@ -303,8 +303,8 @@ def test_no_numbers_raise_or_warn(raws, space, order, referenced):
     gt = [[[k, k, k + 50.0, k + 60.0]] for k in range(len(raws))] if referenced else None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        audit = audit_boxes(raws, declared(space, order), gt, width=200, height=100)
-    assert audit.message
+        check = check_space(raws, declared(space, order), gt, width=200, height=100)
+    assert check.message
 
 
 class TestReward:
@@ -335,7 +335,7 @@ class TestReward:
         reward = gr.get_reward("R4", box_format="gemini")
         for seed in range(4):
             assert self.warned(reward, *self.batch(100, seed=seed)) == []
-        assert not reward._auditor.wants([get_box_format("gemini")])
+        assert not reward._watcher.wants([get_box_format("gemini")])
 
     def test_every_format_of_a_mixed_dataset_is_watched(self):
         texts, columns = self.batch(40)
@@ -351,7 +351,7 @@ class TestReward:
         texts, columns = self.batch(64, generations=16)
         for _ in range(4):
             self.warned(reward, texts, columns)
-        assert not reward._auditor.wants([get_box_format("gemini")])
+        assert not reward._watcher.wants([get_box_format("gemini")])
 
     def test_columns_packed_into_ground_truth_are_unpacked(self):
         texts, columns = self.batch(20)
@@ -382,13 +382,13 @@ class TestReward:
             assert len(self.warned(gr.get_reward("R4", box_format="qwen3-vl"), *self.batch(20))) == 1
 
 
-def test_an_auditor_takes_any_batch():
-    auditor, fmt = SpaceAuditor(), get_box_format("qwen3-vl")
-    assert auditor.wants([fmt])
-    assert not auditor.wants([])
-    assert auditor.watch([], [], [], film_sizes(0)) == []
+def test_a_watcher_takes_any_batch():
+    watcher, fmt = SpaceWatcher(), get_box_format("qwen3-vl")
+    assert watcher.wants([fmt])
+    assert not watcher.wants([])
+    assert watcher.watch([], [], [], film_sizes(0)) == []
     raw = read_boxes("no box", fmt)
-    assert auditor.watch([raw], [fmt], [np.zeros((0, 4))], film_sizes(1, 100, 100)) == []
+    assert watcher.watch([raw], [fmt], [np.zeros((0, 4))], film_sizes(1, 100, 100)) == []
 
 
 def test_a_reading_is_a_pair_of_names():
@@ -400,12 +400,12 @@ def test_what_hardly_matters_is_not_reported():
     rng, size = np.random.default_rng(10), SIZES["tall"]
     gt = [resize(boxes, 1.5) for boxes in truth(rng, size, 40)]
     raws = read(gt, declared("bin1024"), size, declared("norm1000"))
-    audit = audit_boxes(raws, declared("norm1000"), gt, **size)
-    assert audit.likely is None
-    assert 0.8 < audit.declared_iou < 0.95
+    check = check_space(raws, declared("norm1000"), gt, **size)
+    assert check.likely is None
+    assert 0.8 < check.declared_iou < 0.95
 
 
 def test_one_box_for_all_films_shows_no_range():
     """An untrained model that always writes the whole film as thousandths, whatever it is asked for."""
     whole = read_boxes('[{"bbox_2d": [0, 0, 1000, 1000]}]', get_box_format(declared("norm1")))
-    assert audit_boxes([whole] * 40, declared("norm1")).likely is None
+    assert check_space([whole] * 40, declared("norm1")).likely is None

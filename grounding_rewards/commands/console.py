@@ -1,33 +1,53 @@
-"""Progress bars that show themselves once something takes longer than one waits without, and where somebody looks."""
+"""What the commands share: the console they print on, progress bars, and arguments that several of them take."""
 
 from __future__ import annotations
 
+import argparse
+import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress, ProgressColumn
+
+Item = TypeVar("Item")
+
+# Seconds before a progress bar appears: a shorter one only flickers.
+_PATIENCE = 2.0
+
+
+def output_console(width: int) -> Console:
+    """A ``rich.console.Console`` on the standard output.
+
+    Args:
+        width: in characters, where the output is not a terminal: a log has no edge to fold tables at.
+    """
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=width)
 
 
 @contextmanager
 def late_progress(
-    patience: float, *columns: ProgressColumn, transient: bool = False
+    *columns: ProgressColumn, patience: float = _PATIENCE, transient: bool = False
 ) -> Iterator[tuple[Progress, Callable[[], None]]]:
-    """A progress bar on the error stream of a terminal, which is not there yet.
+    """A progress bar on the standard error, which appears only in a terminal and only when a task takes a while.
 
     Args:
-        patience: seconds after which it may be shown.
-        *columns: of the bar; rich's own without any.
+        *columns: of the bar; by default the count, the total and the time left.
+        patience: seconds before it appears.
         transient: whether it goes away at the end.
 
     Returns:
-        The bar, and what is to be called now and then: it shows the bar when it is time.
+        The bar, and a function to be called now and then, which shows it when it is time.
 
     Example:
-        >>> with late_progress(60.0) as (bar, show):
+        >>> with late_progress(patience=60.0) as (bar, show):
         ...     task = bar.add_task("counting", total=2)
         ...     bar.advance(task)
         ...     show()
@@ -38,7 +58,7 @@ def late_progress(
     from rich.progress import Progress
 
     console = Console(stderr=True)
-    bar = Progress(*columns, console=console, transient=transient)
+    bar = Progress(*(columns or count_columns()), console=console, transient=transient)
     shown_from = time.monotonic() + patience
 
     def show() -> None:
@@ -48,14 +68,103 @@ def late_progress(
     try:
         yield bar, show
     finally:
-        # It would leave an empty line where it was never shown.
+        # Stopping a bar that was never started prints an empty line.
         if bar.live.is_started:
             bar.stop()
             sys.stderr.flush()
 
 
 def count_columns() -> tuple[ProgressColumn, ...]:
-    """What is done, how many of how many, and the time that is left."""
+    """The columns of a bar: what is being done, how many of how many are done, and the time left."""
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
     return TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+
+
+def parameters_from_option(given: str | None) -> dict[str, Any]:
+    """The parameters of a reward that --reward-kwargs gives.
+
+    Raises:
+        ValueError: it is no JSON object.
+
+    Example:
+        >>> parameters_from_option('{"iou_threshold": 0.4}')
+        {'iou_threshold': 0.4}
+    """
+    try:
+        parameters = json.loads(given or "{}")
+    except json.JSONDecodeError:
+        parameters = None
+    if not isinstance(parameters, dict):
+        raise ValueError(
+            f"Expected a JSON object for --reward-kwargs, got {given!r}. Write it as '{{\"iou_threshold\": 0.4}}'."
+        )
+    return parameters
+
+
+def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
+    """Go through the items, with a progress bar where it takes a while.
+
+    Args:
+        title: what is being done.
+        items: any.
+        total: how many they are; None for their length, if they have one.
+
+    Example:
+        >>> list(track("counting", [1, 2]))
+        [1, 2]
+    """
+    with late_progress(transient=True) as (bar, show):
+        task = bar.add_task(title, total=len(items) if total is None and isinstance(items, Sized) else total)
+        for item in items:
+            show()
+            yield item
+            bar.advance(task)
+
+
+@contextmanager
+def stage_progress() -> Iterator[Callable[[str, int, int | None], None]]:
+    """A progress bar over several stages: an ``on_progress`` that takes the stage, the count and the total.
+
+    Example:
+        >>> with stage_progress() as on_progress:
+        ...     on_progress("reading films", 3, 10)
+    """
+    with late_progress() as (bar, show):
+        task = bar.add_task("", total=None)
+
+        def on_progress(stage: str, done: int, total: int | None) -> None:
+            bar.update(task, description=stage, completed=done, total=total)
+            show()
+
+        yield on_progress
+
+
+def add_sizes(parser: argparse._ActionsContainer, *, resized: bool = False) -> None:
+    """Add the options `--width` and `--height`, in pixels, for films that state none.
+
+    Args:
+        parser: of a command, or a group of its arguments.
+        resized: whether to add `--resized-width` and `--resized-height` too.
+    """
+    for side in ("width", "height"):
+        parser.add_argument(f"--{side}", type=_pixels, metavar="PIXELS", help=f"{side} of films that state none")
+    for side in ("width", "height") if resized else ():
+        parser.add_argument(
+            f"--resized-{side}",
+            type=_pixels,
+            metavar="PIXELS",
+            help=f"{side} of the image that the model saw, for formats in its pixels",
+        )
+
+
+def _pixels(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(
+            f"Expected a positive number of pixels, got {text!r}. Give the side of a film."
+        )
+    return value

@@ -1,16 +1,24 @@
-"""The command `grounding-rewards doctor`: what is wrong with a dataset, in the terminal, as JSON and as a page."""
+"""Say what is wrong with a dataset before training on it: boxes in another order or frame than x1, y1, x2, y2 in
+pixels, corners, edges, duplicates, sizes that are not the image's, labels in several spellings, films or patients in
+several splits, boxes too small to be learned, answers too long to be written, prompts that ask for another format.
+Every finding comes with its extent, three examples, why it matters and what to do.
+
+A dataset is a folder with annotations.jsonl, a folder of parquet files such as `grounding-rewards prepare` writes, a
+folder written by save_to_disk, or a dataset on the hub. Its columns: boxes (x1, y1, x2, y2 in pixels of the film),
+width, height, and as far as there are labels, reader_boxes, reader_labels, ignore_boxes, image, prompt, id, patient_id,
+box_format, resized_width and resized_height. Nothing is changed, and nothing leaves this machine.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import count_columns, late_progress
-from grounding_rewards.data.film_rows import FilmRow, open_rows
+from grounding_rewards.commands.console import output_console, track
+from grounding_rewards.data.raw_rows import open_rows
 from grounding_rewards.data.resize import load_processor
 from grounding_rewards.doctor.checks import CHECKS
 from grounding_rewards.doctor.examine import Checkup, examine
@@ -21,18 +29,6 @@ from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, re
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-DESCRIPTION = """\
-Say what is wrong with a dataset before training on it: boxes in another order or frame than x1, y1, x2, y2 in pixels,
-corners, edges, duplicates, sizes that are not the image's, labels in several spellings, films or patients in several
-splits, boxes too small to be learned, answers too long to be written, prompts that ask for another format. Every
-finding comes with its extent, three examples, why it matters and what to do.
-
-A dataset is a folder with annotations.jsonl, a folder of parquet files such as `grounding-rewards prepare` writes, a
-folder written by save_to_disk, or a dataset on the hub. Its columns: boxes (x1, y1, x2, y2 in pixels of the film),
-width, height, and as far as there are labels, reader_boxes, reader_labels, ignore_boxes, image, prompt, id, patient_id,
-box_format, resized_width and resized_height. Nothing is changed, and nothing leaves this machine.
-"""
 
 EXAMPLES = """\
 examples:
@@ -45,15 +41,11 @@ exit code:
   0  no error        1  an error was found, or with --strict a warning        2  a wrong argument or folder
 """
 
-#: Seconds after which a progress bar is shown.
-_PATIENCE = 5.0
 _COLOURS = {"error": "bold red", "warning": "bold yellow", "note": "bold blue"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments to its parser."""
-    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("dataset", help="folder, or the name of a dataset on the hub")
     parser.add_argument("--split", action="append", default=[], metavar="NAME", help="only this split; may be repeated")
     parser.add_argument(
@@ -93,8 +85,6 @@ def run(arguments: argparse.Namespace) -> int:
         ValueError: the dataset, a split, the box format or the model cannot be found.
         OSError: a file cannot be read or written.
     """
-    from rich.console import Console
-
     model = Model(
         None if arguments.box_format is None else get_box_format(box_format_from_option(arguments.box_format)),
         None if arguments.model is None else load_processor(arguments.model),
@@ -102,17 +92,13 @@ def run(arguments: argparse.Namespace) -> int:
     )
     source = open_rows(arguments.dataset, arguments.split)
     thumbnails = LONGEST_SIDE if arguments.out is not None and not arguments.no_films else 0
-    checkup = examine(source, model, thumbnails=thumbnails, seed=arguments.seed, track=_track)
+    checkup = examine(source, model, thumbnails=thumbnails, seed=arguments.seed, track=partial(track, "examining"))
     if arguments.json is not None:
         text = json.dumps(checkup.as_json(), indent=2, ensure_ascii=False)
         arguments.json.write_text(text + "\n", encoding="utf-8")
     if arguments.out is not None:
         arguments.out.write_text(render_doctor_page(checkup), encoding="utf-8", errors="replace")
-    # What the terminal cannot write must not end the command.
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    console = Console()
-    print_checkup(checkup, console if console.is_terminal else Console(width=120))
+    print_checkup(checkup, output_console(120))
     return int(checkup.count("error") > 0 or (arguments.strict and checkup.count("warning") > 0))
 
 
@@ -172,13 +158,3 @@ def _tokens(text: str) -> int:
             f"Expected a number of tokens from 1 up, got {text!r}. Give max_completion_length."
         )
     return int(text)
-
-
-def _track(rows: Iterable[FilmRow], total: int | None) -> Iterator[FilmRow]:
-    """Go through the rows, with a progress bar once it takes longer than one waits without."""
-    with late_progress(_PATIENCE, *count_columns(), transient=True) as (bar, show):
-        task = bar.add_task("examining", total=total)
-        for row in rows:
-            show()
-            yield row
-            bar.advance(task)

@@ -6,10 +6,10 @@ Several rows with one id are several answers to one film, the first of which is 
 
 The folder --out then holds
 
-  report.html        figures with 95 % intervals, curves, and films with boxes beside what was said
+  report.html        figures with 95 % intervals, curves, and films with their boxes and the answers
   evaluation.json    all figures
   films.jsonl        every film with its answer, for `grounding-rewards diff` and `export`
-  completions.jsonl  what the model said; the same command goes on where it was stopped
+  completions.jsonl  the answers of the model; the same command goes on where it was stopped
   samples.jsonl      its sampled answers, with --samples
   figures/           the diagrams as PNG and PDF
 
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,10 +29,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.commands.score import parameters_from_option
-from grounding_rewards.data.versions import package_versions
+from grounding_rewards.commands.console import (
+    add_sizes,
+    count_columns,
+    late_progress,
+    output_console,
+    parameters_from_option,
+    stage_progress,
+)
 from grounding_rewards.exchange.names import model_name
-from grounding_rewards.parsing import box_format_from_option
+from grounding_rewards.metrics.bootstrap import RESAMPLES
+from grounding_rewards.parsing import box_format_for_model_type, box_format_from_option
+from grounding_rewards.rewards.average_precision import INTERPOLATIONS
+from grounding_rewards.versions import package_versions
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -42,7 +52,7 @@ if TYPE_CHECKING:
     from grounding_rewards.metrics.parts import RobustnessPoint
     from grounding_rewards.rewards.grounding import GroundingReward
 
-_EXAMPLES = """\
+EXAMPLES = """\
 examples:
   grounding-rewards evaluate --model runs/r4/checkpoint --dataset data/vindr --split test --out runs/r4/evaluation
   grounding-rewards evaluate --completions log.jsonl --dataset data/vindr --box-format qwen3-vl --out evaluation
@@ -51,7 +61,7 @@ examples:
   accelerate launch -m grounding_rewards.cli evaluate --model runs/r4/checkpoint --dataset data/vindr --out evaluation
 """
 
-_PACKAGES = ("grounding_rewards", "numpy", "faster-coco-eval", "torch", "transformers", "vllm")
+_PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _TEMPERATURE = 1.0
 _BASELINES = (
     "constant box: the mean box of each label that at least half of the training films carry, else of the most "
@@ -70,7 +80,6 @@ class Measured(NamedTuple):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards evaluate`."""
-    parser.epilog = _EXAMPLES
     source = parser.add_argument_group("what is evaluated").add_mutually_exclusive_group(required=True)
     source.add_argument("--model", metavar="MODEL", help="folder or name of a checkpoint or of a saved adapter")
     source.add_argument("--completions", nargs="+", type=Path, metavar="LOG", help="files or folders with completions")
@@ -85,8 +94,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the constant box is its mean box of each label; `none`: that of the films themselves; default: train",
     )
     films.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
-    for side in ("width", "height"):
-        films.add_argument(f"--{side}", type=float, metavar="PIXELS", help=f"{side} of films that state none")
+    add_sizes(films)
     measures = parser.add_argument_group("how it is measured")
     measures.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
     measures.add_argument("--box-format", metavar="FORMAT", help="how the model writes boxes; default: derived from it")
@@ -103,9 +111,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     measures.add_argument(
         "--interpolation",
-        choices=("101-point", "all-point", "11-point"),
-        default="101-point",
-        help="of average precision: COCO's, VOC's since 2010, VOC's before; default: %(default)s",
+        choices=tuple(INTERPOLATIONS),
+        default="101",
+        help="of average precision: over all recalls (VOC since 2010), at 101 (COCO) or at 11 (VOC before); "
+        "default: %(default)s",
     )
     measures.add_argument(
         "--iou",
@@ -121,7 +130,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="film",
         help="sizes of boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
     )
-    measures.add_argument("--resamples", type=int, default=2_000, metavar="N", help="of the bootstrap; default: 2000")
+    measures.add_argument(
+        "--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap; default: %(default)s"
+    )
     measures.add_argument("--seed", type=int, default=0, help="of bootstrap, samples and attacks; default: 0")
     generation = parser.add_argument_group("how a model is asked")
     generation.add_argument("--samples", type=int, default=0, metavar="K", help="sampled answers beside the greedy one")
@@ -161,17 +172,35 @@ def run(options: argparse.Namespace) -> int:
     if asked is None:
         # One of several processes, whose part of the films is done.
         return 0
-    with _steps() as told:
-        measured = _measure(options, asked, training, told)
-        told("drawing")
+    with _step_status() as on_progress:
+        measured = _measure(options, asked, training, on_progress)
+        on_progress("drawing")
         _write(options, asked, measured)
     _print(options, measured)
     return 0
 
 
 @contextmanager
-def _steps() -> Iterator[Callable[[str], None]]:
-    """Says in the terminal what is being done; a log has no use for it."""
+def _generation_progress(title: str) -> Iterator[Callable[[int, int, int], None]]:
+    """A bar over films with the rates of films and tokens."""
+    from rich.progress import TextColumn
+
+    with late_progress(*count_columns(), TextColumn("{task.fields[rates]}"), patience=0.0) as (bar, show):
+        task = bar.add_task(title, total=None, rates="")
+        started = time.monotonic()
+
+        def on_progress(films: int, total: int, tokens: int) -> None:
+            seconds = time.monotonic() - started
+            rates = f"{films / seconds:.1f} films/s, {tokens / seconds:.0f} tokens/s"
+            bar.update(task, completed=films, total=total, rates=rates)
+            show()
+
+        yield on_progress
+
+
+@contextmanager
+def _step_status() -> Iterator[Callable[[str], None]]:
+    """A line in the terminal that names the current step; nothing is written to a log."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -227,10 +256,11 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _ask_model(options: argparse.Namespace) -> _Asked | None:
-    from grounding_rewards.data.answer_logs import Answers, light_rows, load_dataset_image
+    from grounding_rewards.data.answer_logs import Answers
+    from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
+    from grounding_rewards.data.model_columns import add_columns
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
-    from grounding_rewards.evaluation.answers import reads_special_tokens
-    from grounding_rewards.evaluation.run import Films, prepare_task
+    from grounding_rewards.models.generate import reads_special_tokens
     from grounding_rewards.models.load import choose_backend, load_model, process_state
     from grounding_rewards.models.resumable import generate_to_file
     from grounding_rewards.models.robustness import corrupt
@@ -240,96 +270,89 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     state = process_state()
     model, processor = load_model(options.model, backend=backend)
     notes = set_image_size(processor, options.max_image_pixels)
-    task = prepare_task(
-        model,
-        processor,
-        Films(options.dataset, options.split, options.films, None),
-        reward=options.reward,
-        reward_kwargs=parameters_from_option(options.reward_kwargs),
-        box_format=box_format_from_option(options.box_format),
-    )
-    image_size = largest_image(task.dataset, processor)
+    reward = _reward(options)
+    dataset = load_split(options.dataset, options.split, films=options.films)
+    box_format = None
+    if reward.box_format is None and "box_format" not in dataset.column_names:
+        box_format = box_format_for_model_type(model.config.model_type)
+    dataset = add_columns(dataset, processor, box_format)
+    image_size = largest_image(dataset, processor)
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
     with state.main_process_first():
-        shown = fit_images(task.dataset, processor)
-    light = light_rows(task.dataset)
+        shown = fit_images(dataset, processor)
+    light = light_rows(dataset)
     _refuse_lost_labels(options.labels, light)
     if "corruptions" in (options.robustness or ()):
-        # A film of a kind that cannot be changed is told before hours of generation.
-        corrupt(shown[0]["image"], task.dataset[0]["boxes"], "noise", 1)
+        # Refuse a film that cannot be changed now, not after hours of generation.
+        corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
-    generate = partial(
-        generate_to_file,
-        model,
-        processor,
-        shown,
-        max_new_tokens=options.max_new_tokens,
-        batch_size=options.batch_size,
-        seed=options.seed,
-        skip_special_tokens=not reads_special_tokens(task.dataset, task.reward),
-        backend=backend,
-    )
-    texts = generate(options.out / "completions.jsonl", progress=f"{name}, greedy answers")
+    skip_special_tokens = not reads_special_tokens(dataset, reward)
+    share = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
+
+    def generate(file: str, title: str, **sampling: Any) -> list[list[str]]:
+        with _generation_progress(f"{name}, {title}{share}") as on_progress:
+            return generate_to_file(
+                model,
+                processor,
+                shown,
+                options.out / file,
+                max_new_tokens=options.max_new_tokens,
+                batch_size=options.batch_size,
+                seed=options.seed,
+                skip_special_tokens=skip_special_tokens,
+                backend=backend,
+                on_progress=on_progress if state.is_main_process else None,
+                **sampling,
+            )
+
+    texts = generate("completions.jsonl", "greedy answers")
     if options.samples:
-        sampled = generate(
-            options.out / "samples.jsonl",
-            samples=options.samples,
-            temperature=options.temperature,
-            progress=f"{name}, {options.samples} samples",
-        )
+        title = f"{options.samples} samples"
+        sampled = generate("samples.jsonl", title, samples=options.samples, temperature=options.temperature)
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
     if not state.is_main_process:
         return None
-    answers = Answers(light, texts, partial(load_dataset_image, task.dataset))
-    robustness = _change_films(options, model, processor, shown, task.reward) if options.robustness else []
+    answers = Answers(light, texts, partial(load_dataset_image, dataset))
     facts = {
         "model": options.model,
         "image size": image_size.removeprefix("Image size: ").rstrip("."),
         "decoding": f"greedy, at most {options.max_new_tokens} new tokens, {backend}"
         + (f"; {options.samples} samples at temperature {options.temperature:g}" if options.samples else ""),
     }
-    if robustness:
-        facts["robustness"] = _how_changed(options, len(answers.rows))
-    return _Asked(name, answers, task.reward, robustness, facts)
-
-
-def _how_changed(options: argparse.Namespace, films: int) -> str:
-    """On how many films, and how strong the attack was: ε is on the axis of its diagram."""
-    from grounding_rewards.models.robustness import Changes
-
-    said = [f"the first {min(options.robustness_films, films)} films"]
-    if "corruptions" in options.robustness:
-        said.append("corruptions of strengths 1 to 5")
-    if "pgd" in options.robustness:
-        said.append(f"projected gradient, {Changes().steps} steps of 2.5·ε/{Changes().steps}, against the gold answer")
-    return f"{', '.join(said)}, seed {options.seed}"
+    robustness: list[RobustnessPoint] = []
+    if options.robustness:
+        robustness, facts["robustness"] = _change_films(options, model, processor, shown, reward)
+    return _Asked(name, answers, reward, robustness, facts)
 
 
 def _change_films(
     options: argparse.Namespace, model: Any, processor: Any, dataset: Dataset, reward: GroundingReward
-) -> list[RobustnessPoint]:
+) -> tuple[list[RobustnessPoint], str]:
+    """What changed films do to the model, and how they were changed."""
     from grounding_rewards.models.robustness import Changes, robustness
 
     films = dataset.select(range(min(options.robustness_films, dataset.num_rows)))
-    return robustness(
-        model,
-        processor,
-        films,
-        reward,
-        Changes(tuple(options.robustness), seed=options.seed),
-        max_new_tokens=options.max_new_tokens,
-        batch_size=options.batch_size,
-        resamples=options.resamples,
-        progress="changed films",
-    )
+    changes = Changes(tuple(options.robustness), seed=options.seed)
+    with stage_progress() as on_progress:
+        points = robustness(
+            model,
+            processor,
+            films,
+            reward,
+            changes,
+            max_new_tokens=options.max_new_tokens,
+            batch_size=options.batch_size,
+            resamples=options.resamples,
+            on_progress=on_progress,
+        )
+    return points, f"the first {films.num_rows} films, {changes}"
 
 
 def _read_log(options: argparse.Namespace) -> _Asked:
     from grounding_rewards.data.answer_logs import read_log
     from grounding_rewards.data.load import load_split
-    from grounding_rewards.rewards.grounding import get_reward
 
     dataset = None if options.dataset is None else load_split(options.dataset, options.split, films=options.films)
     answers = read_log(
@@ -339,19 +362,26 @@ def _read_log(options: argparse.Namespace) -> _Asked:
         sizes={"width": options.width, "height": options.height},
     )
     _refuse_lost_labels(options.labels, answers.rows)
-    box_format = box_format_from_option(options.box_format)
-    reward = get_reward(options.reward, **{"box_format": box_format, **parameters_from_option(options.reward_kwargs)})
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
-    return _Asked(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
+    return _Asked(
+        name, answers, _reward(options), [], {"completions": ", ".join(path.name for path in options.completions)}
+    )
+
+
+def _reward(options: argparse.Namespace) -> GroundingReward:
+    from grounding_rewards.rewards.grounding import get_reward
+
+    box_format = box_format_from_option(options.box_format)
+    return get_reward(options.reward, **{"box_format": box_format, **parameters_from_option(options.reward_kwargs)})
 
 
 def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
-    from grounding_rewards.data.answer_logs import load_rows
+    from grounding_rewards.data.load import light_rows, load_split
 
     if options.dataset is None or options.train_split == _NO_SPLIT:
         return None
     try:
-        return load_rows(options.dataset, options.train_split)
+        return light_rows(load_split(options.dataset, options.train_split))
     except ValueError as error:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 
@@ -387,29 +417,27 @@ def _measure(
     options: argparse.Namespace,
     asked: _Asked,
     training: Sequence[Mapping[str, Any]] | None,
-    told: Callable[[str], None],
+    on_progress: Callable[[str], None],
 ) -> Measured:
-    from grounding_rewards.data.answer_logs import readers_agreement
+    from grounding_rewards.data.prepare.manifest import readers_agreement
     from grounding_rewards.metrics.answers import baseline_systems, read_answers
     from grounding_rewards.metrics.evaluation import evaluate
 
     films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
-    told("answering without a look at the films")
+    on_progress("answering without a look at the films")
     baselines = baseline_systems(asked.answers.rows, training, asked.reward)
     evaluation = evaluate(
         {asked.name: films, **baselines},
         _measures(options, asked.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=asked.robustness,
-        told=told,
+        on_progress=on_progress,
     )
-    facts = {**asked.facts, **_facts(options, asked, films, evaluation)}
+    facts = {**asked.facts, **_facts(options, asked, films)}
     return Measured(replace(evaluation, facts=facts), films)
 
 
-def _facts(
-    options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredFilm], evaluation: Evaluation
-) -> dict[str, Any]:
+def _facts(options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredFilm]) -> dict[str, Any]:
     patients = {film.patient for film in films if film.patient is not None}
     unknown = sum(film.patient is None for film in films)
     versions = {name: found for name, found in package_versions(_PACKAGES).items() if found is not None}
@@ -422,10 +450,10 @@ def _facts(
         "films without a finding": sum(film.is_normal for film in films),
         "reference boxes": sum(len(film.gt) for film in films),
         "reward": repr(asked.reward),
-        "box format": _name_of_format(options, asked),
+        "box format": _name_of_format(asked),
         "labels": options.labels,
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
-        "average precision": f"{options.interpolation}, {evaluation.average_precision_by}",
+        "interpolation of average precision": options.interpolation,
         "baselines": _BASELINES,
         "intervals": f"95 % percentile bootstrap over {'patients' if patients else 'films'}, "
         f"{options.resamples} resamples, seed {options.seed}",
@@ -433,7 +461,7 @@ def _facts(
     }
 
 
-def _name_of_format(options: argparse.Namespace, asked: _Asked) -> str:
+def _name_of_format(asked: _Asked) -> str:
     given = asked.reward.box_format
     if given is not None:
         return given if isinstance(given, str) else given.name
@@ -450,28 +478,15 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
     page = EvaluationPage(
         title=asked.name if options.dataset is None else f"{asked.name} on {Path(options.dataset).name}",
         subtitle=_subtitle(found.facts),
+        evaluation=found,
         films=films,
         reward=asked.reward.name,
         load_image=asked.answers.load_image,
-        headline=found.headline,
-        headings=found.headings,
-        definitions=found.definitions,
-        lower_is_better=found.lower_is_better,
-        unranked=found.unranked,
-        per_label=[group.row for group in found.per_label],
-        per_size=[group.row for group in found.per_size],
-        pr_curves=found.pr_curves,
-        froc_curves=found.froc_curves,
-        calibration=found.calibration,
-        ious=found.ious,
-        confusion=found.confusion,
-        robustness=found.robustness,
-        facts={key: str(value) for key, value in found.facts.items() if value != ""},
     )
     options.out.mkdir(parents=True, exist_ok=True)
     write_answered(options.out / "films.jsonl", films)
     write_evaluation(options.out / "evaluation.json", found)
-    write_diagrams(page, options.out / "figures")
+    write_diagrams(found, options.out / "figures")
     (options.out / "report.html").write_text(render_evaluation_page(page), encoding="utf-8")
 
 
@@ -486,11 +501,7 @@ def _subtitle(facts: Mapping[str, Any]) -> str:
 
 
 def _print(options: argparse.Namespace, measured: Measured) -> None:
-    from rich.console import Console
-
-    console = Console()
-    # A log has no terminal's edge.
-    console = console if console.is_terminal else Console(width=160)
+    console = output_console(160)
     console.print(figure_table(measured.evaluation))
     if measured.evaluation.robustness:
         console.print(robustness_table(measured.evaluation.robustness))
@@ -503,7 +514,7 @@ def figure_table(evaluation: Evaluation) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from grounding_rewards.report.tables import format_interval, format_value
+    from grounding_rewards.metrics.estimates import format_interval, format_value
 
     table = Table(
         title=_subtitle(evaluation.facts),
@@ -528,7 +539,7 @@ def robustness_table(points: Sequence[RobustnessPoint]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
-    from grounding_rewards.report.tables import format_interval, format_value
+    from grounding_rewards.metrics.estimates import format_interval, format_value
 
     headings = ("robust accuracy", "attack success rate", "right answers lost", "mean IoU")
     table = Table(title="Changed films", title_justify="left", box=box.SIMPLE_HEAD)

@@ -8,12 +8,6 @@
   model-card    a model-index block and a table of the figures, for the README.md of a model
 
 OUT is a new or empty folder; for model-card a file.
-
-examples:
-  grounding-rewards export runs/eval --to coco --out exports/coco
-  grounding-rewards export runs/eval --to fiftyone --images data/films --out exports/fiftyone
-  grounding-rewards export runs/eval --to dicom-sr --dicom data/vindr/test --out exports/reports
-  grounding-rewards export runs/eval --to model-card --name my-model --out MODEL_CARD.md
 """
 
 from __future__ import annotations
@@ -29,6 +23,14 @@ from grounding_rewards.exchange.dicom_sr import write_dicom_sr
 from grounding_rewards.exchange.label_studio import LOCAL_FILES, write_label_studio
 from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
+
+EXAMPLES = """\
+examples:
+  grounding-rewards export runs/eval --to coco --out exports/coco
+  grounding-rewards export runs/eval --to fiftyone --images data/films --out exports/fiftyone
+  grounding-rewards export runs/eval --to dicom-sr --dicom data/vindr/test --out exports/reports
+  grounding-rewards export runs/eval --to model-card --name my-model --out MODEL_CARD.md
+"""
 
 #: Options of single formats, and the formats that take them.
 _OPTIONS = {

@@ -1,30 +1,25 @@
-"""`grounding-rewards prepare`: one command from a downloaded dataset to a folder that trains."""
+"""Turn a downloaded dataset into a folder of parquet shards with prompts, images and boxes, which trains as it is and
+streams: splits that keep a patient on one side, prompts that state the format of the answer, images of one size, a card
+with counts, licence and checksums. An interrupted run goes on when the same command is given again.
+"""
 
 from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import count_columns, late_progress
+from grounding_rewards.commands.console import stage_progress
 from grounding_rewards.data.policies import POLICIES
 from grounding_rewards.data.prepare.manifest import verify_films
-from grounding_rewards.data.prepare.pipeline import Progress, prepare_films
+from grounding_rewards.data.prepare.pipeline import prepare_films
 from grounding_rewards.data.prepare.settings import BAD_FILMS, IMAGE_FORMATS, SHARES, SPLITS_FROM, PrepareSettings
 from grounding_rewards.data.prompts import TASKS
 from grounding_rewards.data.readers import get_reader, list_datasets
 from grounding_rewards.data.readers.options import reader_options
 from grounding_rewards.parsing.formats import box_format_from_option
-
-DESCRIPTION = """\
-Turn a downloaded dataset into a folder of parquet shards with prompts, images and boxes, which trains as it is and
-streams: splits that keep a patient on one side, prompts that state the format of the answer, images of one size, a card
-with counts, licence and checksums. An interrupted run goes on when the same command is given again.
-"""
 
 EXAMPLES = """\
 examples:
@@ -54,14 +49,9 @@ then:
   grounding-rewards train --dataset data/vindr ...
 """
 
-# A bar for less than this is a flicker.
-_PATIENCE = 1.0
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `prepare` to a parser of its own."""
-    parser.description, parser.epilog = DESCRIPTION, EXAMPLES
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("dataset", nargs="?", metavar="DATASET", help=f"one of: {', '.join(list_datasets())}")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write, or to go on")
     parser.add_argument("--verify", action="store_true", help="only check the files of --out; 1 if one is wrong")
@@ -167,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
     reader = get_reader(settings.dataset)
     options = reader_options(reader, arguments.option)
     read = functools.partial(reader, str(arguments.root), split=arguments.split, **options)
-    with _progress_bar() as progress:
+    with stage_progress() as progress:
         manifest = prepare_films(
             read, arguments.root, arguments.out, settings, processes=arguments.processes, on_progress=progress
         )
@@ -225,16 +215,3 @@ def _print_summary(out: Path, manifest: dict[str, Any]) -> None:
     if note := manifest["source"]["note"]:
         print(f"mind: {note}")
     print(f"card: {out / 'README.md'}")
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Progress]:
-    """A bar on the error stream, once it takes longer than a moment and where somebody looks."""
-    with late_progress(_PATIENCE, *count_columns()) as (bar, show):
-        task = bar.add_task("", total=None)
-
-        def told(stage: str, done: int, of: int | None) -> None:
-            bar.update(task, description=stage, completed=done, total=of)
-            show()
-
-        yield told

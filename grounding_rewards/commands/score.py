@@ -1,6 +1,6 @@
 """Score a file of completions without a model: text in, every component of every reward out.
 
-The file is .jsonl, .csv (both also .gz), .parquet or .json. A row has the completion (column completion, text,
+The file is .jsonl, .json or .csv (also .gz), or .parquet. A row has the completion (column completion, text,
 response, output or answer) and what it is scored against: boxes (x1, y1, x2, y2 in original pixels), and, as far as
 the box format and the rewards need them, width, height, resized_width, resized_height, labels, ignore_boxes,
 reader_boxes and box_format. `grounding-rewards evaluate` writes such files.
@@ -13,16 +13,14 @@ appears once it is complete.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from grounding_rewards.commands.console import late_progress
-from grounding_rewards.parsing.formats import box_format_from_option
+from grounding_rewards.commands.console import late_progress, parameters_from_option
+from grounding_rewards.parsing import box_format_from_option
 
 EXAMPLES = """\
 examples:
@@ -31,13 +29,9 @@ examples:
   grounding-rewards score log.csv.gz --rewards R4 --reward-kwargs '{"iou_threshold": 0.4}' --out scored.parquet
 """
 
-# A bar for less than this is a flicker.
-_PATIENCE = 1.0
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards score`."""
-    parser.epilog = EXAMPLES
     parser.add_argument("completions", type=Path, help="file with completions")
     parser.add_argument("--rewards", nargs="+", required=True, metavar="REWARD", help="R1 ... R5, or a dotted path")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .parquet or .jsonl file to write")
@@ -54,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Score the file, and print means and the rate."""
+    """Score the file, and print the means and how fast it went."""
     from grounding_rewards.data.score_file import score_file
     from grounding_rewards.rewards.grounding import get_reward
 
@@ -62,14 +56,14 @@ def run(options: argparse.Namespace) -> int:
     parameters = parameters_from_option(options.reward_kwargs)
     rewards = [get_reward(name, box_format=box_format, **parameters) for name in options.rewards]
     started = time.perf_counter()
-    with _progress_bar() as told:
+    with _progress_bar() as on_progress:
         summary = score_file(
             options.completions,
             options.out,
             rewards,
             text_column=options.text_column,
             processes=options.processes,
-            told=told,
+            on_progress=on_progress,
         )
     seconds = time.perf_counter() - started
     for warning in summary.warnings:
@@ -80,40 +74,19 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def parameters_from_option(given: str | None) -> dict[str, Any]:
-    """The parameters of a reward that --reward-kwargs gives.
-
-    Raises:
-        ValueError: it is no JSON object.
-
-    Example:
-        >>> parameters_from_option('{"iou_threshold": 0.4}')
-        {'iou_threshold': 0.4}
-    """
-    try:
-        parameters = json.loads(given or "{}")
-    except json.JSONDecodeError:
-        parameters = None
-    if not isinstance(parameters, dict):
-        raise ValueError(
-            f"Expected a JSON object for --reward-kwargs, got {given!r}. Write it as '{{\"iou_threshold\": 0.4}}'."
-        )
-    return parameters
-
-
 @contextmanager
 def _progress_bar() -> Iterator[Callable[[int], None]]:
-    """How many completions are done, on the error stream, once it takes a moment and where somebody looks."""
+    """Show how many completions are done, on the error stream of a terminal, once it takes a moment."""
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with late_progress(_PATIENCE, *columns) as (bar, show):
+    with late_progress(*columns) as (bar, show):
         task = bar.add_task("scoring")
         started = time.monotonic()
 
-        def told(done: int) -> None:
+        def on_progress(done: int) -> None:
             seconds = time.monotonic() - started
             bar.update(task, description=f"{done} completions, {done / max(seconds, 1e-9):.0f} a second")
             show()
 
-        yield told
+        yield on_progress

@@ -6,8 +6,8 @@ Definitions:
 * Within a pair and a label, the boxes of one reader are assigned to those of the other so that the total IoU is
   greatest.
 * F1@τ = 2·hits / (boxes of one + boxes of the other), a hit being an assigned pair of boxes with IoU ≥ τ. Both sums
-  run over all pairs of readers, and for all labels together also over the labels. So a box counts as missed in a pair
-  with a reader who drew nothing, and two readers who both drew nothing count nothing.
+  run over all pairs of readers, and for all labels together also over the labels. So a box counts as missed against a
+  reader who drew nothing, and two readers who both drew nothing add nothing.
 * The mean IoU is over assigned pairs of boxes that overlap at all.
 * A finding is a label on a film, drawn by at least one reader; the shares say by how many.
 * The intervals are 95 % percentile intervals over films, drawn with replacement.
@@ -15,38 +15,33 @@ Definitions:
 
 from __future__ import annotations
 
-import argparse
-import functools
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import combinations
 from numbers import Real
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.data.policies import film_readers
+from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.matching import hungarian_match
+from grounding_rewards.metrics.bootstrap import percentile_interval, resampled_sums
+from grounding_rewards.metrics.estimates import Estimate, finite_or_none
 from grounding_rewards.overlap import pairwise_iou
+
+EXAMPLES = """\
+examples:
+  grounding-rewards agreement vindr-cxr --root physionet.org/files/vindr-cxr/1.0.0
+  grounding-rewards agreement vindr-cxr --root vindr-cxr --split train --iou 0.3 0.5 --json agreement.json
+"""
 
 Array = NDArray[np.float64]
 
 IOU_THRESHOLDS = (0.4, 0.5)
+# Fewer than for an evaluation: a dataset has tens of thousands of films.
 _RESAMPLES = 1_000
-# Films drawn times this many resamplings are in memory at once.
-_CHUNK = 50
-
-
-class Estimate(NamedTuple):
-    """A figure and the ends of its 95 % interval; NaN where there is nothing to measure."""
-
-    value: float
-    low: float
-    high: float
 
 
 class LabelAgreement(NamedTuple):
@@ -70,7 +65,7 @@ class Agreement(NamedTuple):
     """How well the readers of a dataset agree.
 
     films: films that at least two people read; the others are in `single`.
-    single: films that one person read, or of which the dataset doesn't say who did.
+    single: films that one person read, or whose readers the dataset does not name.
     pairs: pairs of readers of one film.
     overall: all labels together.
     labels: each label, the one with most findings first.
@@ -103,8 +98,8 @@ def measure_agreement(
     """Compare every pair of readers of every film; the top of this module has the definitions.
 
     Args:
-        records: films with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, those who
-            drew are taken for all who read, and a reader who drew nothing is missed.
+        records: films with `readers` and `read_by`, of which only counts are kept. Where `read_by` is empty, only those
+            who drew are known, and a reader who drew nothing is not counted.
         iou_thresholds: τ, each in (0, 1].
         resamples: for the intervals.
         seed: of the resampling.
@@ -122,7 +117,7 @@ def measure_agreement(
         (0.333, 0.8, (1, 1, 0))
     """
     thresholds = _as_thresholds(iou_thresholds)
-    films = single = pairs = drawn = most = 0
+    films = single = pairs = most = 0
     numbers: dict[str, list[int]] = defaultdict(list)
     sums: dict[str, list[Array]] = defaultdict(list)
     drawn_by: dict[str, Counter[int]] = defaultdict(Counter)
@@ -131,137 +126,52 @@ def measure_agreement(
         if len(readers) < 2:
             single += 1
             continue
-        films += 1
         most = max(most, len(readers))
         pairs += len(readers) * (len(readers) - 1) // 2
         for label, sets in _by_label(record, readers).items():
-            numbers[label].append(drawn)
+            numbers[label].append(films)
             sums[label].append(np.sum([_pair_sums(*two, thresholds) for two in combinations(sets, 2)], axis=0))
             drawn_by[label][sum(bool(one) for one in sets)] += 1
-        drawn += bool(record.boxes)
+        films += 1
     if not films:
         raise ValueError(
             f"Expected films that at least two people read for `records`, got {single} with one reader or none. "
             "Agreement can be measured only where several readers' boxes are kept apart."
         )
     order = sorted(numbers, key=lambda label: (-len(numbers[label]), label))
-    tables = [(np.array(numbers[label]), np.array(sums[label])) for label in order]
-    total = np.zeros((drawn, 3 + len(thresholds)))
-    for rows, table in tables:
-        total[rows] += table
-    tables.insert(0, (np.arange(drawn), total))
-    together = sum(drawn_by.values(), Counter[int]())
-    intervals = _intervals(tables, films, drawn, resamples, seed)
+    # All labels together come first.
+    table = np.zeros((films, 1 + len(order), 3 + len(thresholds)))
+    for k, label in enumerate(order, 1):
+        table[numbers[label], k] = sums[label]
+    table[:, 0] = table[:, 1:].sum(axis=1)
+    values = _figures(table.sum(axis=0))
+    drawn = resampled_sums(table.reshape(films, -1), resamples=resamples, seed=seed)
+    resampled = _figures(drawn.reshape(resamples, *table.shape[1:]))
     found = []
-    labels: list[str | None] = [None, *order]
-    for which, (_, table), (low, high) in zip(labels, tables, intervals, strict=True):
-        counter = together if which is None else drawn_by[which]
-        estimates = [Estimate(*map(float, ends)) for ends in zip(_figures(table.sum(axis=0)), low, high, strict=True)]
+    for k, which in enumerate([None, *order]):
+        counter = sum(drawn_by.values(), Counter[int]()) if which is None else drawn_by[which]
+        mean_iou, *f1 = (
+            Estimate(float(value), *percentile_interval(resampled[:, k, i])) for i, value in enumerate(values[k])
+        )
         found.append(
             LabelAgreement(
                 which,
                 counter.total(),
                 tuple(counter[number] for number in range(1, most + 1)),
-                dict(zip(thresholds, estimates[1:], strict=True)),
-                estimates[0],
+                dict(zip(thresholds, f1, strict=True)),
+                mean_iou,
             )
         )
     return Agreement(films, single, pairs, found[0], tuple(found[1:]))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `grounding-rewards agreement`."""
-    parser.add_argument("dataset", help="name of a reader, such as vindr-cxr")
-    parser.add_argument("--root", required=True, metavar="FOLDER", help="folder of the dataset")
-    parser.add_argument("--split", metavar="NAME", help="one split; default: all")
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the reader, may be repeated; a wrong name lists the right ones",
-    )
-    parser.add_argument(
-        "--iou",
-        type=float,
-        nargs="+",
-        default=list(IOU_THRESHOLDS),
-        metavar="IOU",
-        help="thresholds from which two boxes agree; default: %(default)s",
-    )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Print how well the readers of a dataset agree."""
-    from rich.console import Console
-
-    from grounding_rewards.data.readers import get_reader
-    from grounding_rewards.data.readers.options import reader_options
-
-    reader = get_reader(arguments.dataset)
-    read = functools.partial(reader, arguments.root, split=arguments.split)
-    films = read(**reader_options(reader, arguments.option))
-    agreement = measure_agreement(films, iou_thresholds=arguments.iou)
-    if arguments.json is not None:
-        arguments.json.write_text(
-            json.dumps(agreement.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
-    console = Console()
-    # A log has no terminal's edge.
-    (console if console.is_terminal else Console(width=140)).print(agreement_table(agreement, arguments.dataset))
-    return 0
-
-
-def agreement_table(agreement: Agreement, dataset: str) -> Any:
-    """The figures as a ``rich.table.Table``, a row per label."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    alone = f", {agreement.single} more with one reader left out" if agreement.single else ""
-    table = Table(
-        title=f"{dataset}: {agreement.pairs} pairs of readers on {agreement.films} films{alone}",
-        caption="A model that does better than this against one reader has learned that reader, not the finding.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    table.add_column("")
-    table.add_column("findings", justify="right")
-    for number in range(1, len(agreement.overall.drawn_by) + 1):
-        table.add_column(f"by {number}", justify="right")
-    for threshold in agreement.overall.f1:
-        table.add_column(f"F1@{threshold:g}", justify="right")
-    table.add_column("mean IoU", justify="right")
-    for row in (agreement.overall, *agreement.labels):
-        shares = [f"{number / row.findings:.0%}" if row.findings else "–" for number in row.drawn_by]
-        cells = [
-            Text.assemble(f"{one.value:.3f}", (f" [{one.low:.3f}, {one.high:.3f}]", "dim"))
-            if one.value == one.value
-            else "–"
-            for one in (*row.f1.values(), row.mean_iou)
-        ]
-        name = "all labels" if row.label is None else row.label
-        table.add_row(Text(name), str(row.findings), *shares, *cells, style="bold" if row.label is None else None)
-    return table
-
-
 def _by_label(record: FilmRecord, readers: Sequence[str]) -> dict[str, list[list[list[float]]]]:
     """For every label that somebody drew, the boxes of every reader."""
-    if not len(record.boxes) == len(record.labels) == len(record.readers):
-        raise ValueError(
-            f"Expected a label and a reader per box on film {record.id}, got {len(record.labels)} and "
-            f"{len(record.readers)} for {len(record.boxes)} boxes. Give one of each for each box."
-        )
+    check_readers(record)
     number = {name: i for i, name in enumerate(readers)}
     sets: dict[str, list[list[list[float]]]] = {}
-    for drawn, label, reader in zip(record.boxes, record.labels, record.readers, strict=True):
-        if reader not in number:
-            raise ValueError(
-                f"Expected `read_by` to name everybody who drew on film {record.id}, got a box of {reader!r}. Add them."
-            )
-        sets.setdefault(label, [[] for _ in readers])[number[reader]].append(drawn)
+    for box, label, reader in zip(record.boxes, record.labels, record.readers, strict=True):
+        sets.setdefault(label, [[] for _ in readers])[number[reader]].append(box)
     return sets
 
 
@@ -282,32 +192,6 @@ def _figures(sums: Array) -> Array:
     return np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator > 0)
 
 
-# evaluation.bootstrap has the same for evaluations; this keeps memory flat over many films and figures.
-def _intervals(
-    tables: Sequence[tuple[NDArray[np.int64], Array]], films: int, drawn: int, resamples: int, seed: int
-) -> list[tuple[Array, Array]]:
-    """The ends of the intervals of the figures of every table, which has the sums of some of the films with boxes."""
-    rng = np.random.default_rng(seed)
-    # Films without boxes add nothing, so they share one cell.
-    share = np.append(np.full(drawn, 1 / films), max(0.0, 1 - drawn / films))
-    figures: list[list[Array]] = [[] for _ in tables]
-    for start in range(0, resamples, _CHUNK):
-        counts = rng.multinomial(films, share, size=min(_CHUNK, resamples - start)).astype(np.float64)
-        for collected, (rows, table) in zip(figures, tables, strict=True):
-            collected.append(_figures(counts[:, rows] @ table))
-    return [_ends(np.concatenate(collected)) for collected in figures]
-
-
-def _ends(values: Array) -> tuple[Array, Array]:
-    """The 2.5th and 97.5th percentile of every column; resamplings with nothing to measure are left out."""
-    ends = np.full((2, values.shape[1]), np.nan)
-    for column in range(values.shape[1]):
-        measured = values[~np.isnan(values[:, column]), column]
-        if measured.size:
-            ends[:, column] = np.quantile(measured, [0.025, 0.975])
-    return ends[0], ends[1]
-
-
 def _as_thresholds(given: Sequence[float]) -> tuple[float, ...]:
     for value in given:
         if not isinstance(value, Real) or not 0 < value <= 1:
@@ -316,13 +200,10 @@ def _as_thresholds(given: Sequence[float]) -> tuple[float, ...]:
 
 
 def _as_json(row: LabelAgreement) -> dict[str, Any]:
-    def ends(estimate: Estimate) -> list[float | None]:
-        return [None if value != value else value for value in estimate]
-
     return {
         "label": row.label,
         "findings": row.findings,
         "drawn_by": list(row.drawn_by),
-        "f1": {f"{threshold:g}": ends(estimate) for threshold, estimate in row.f1.items()},
-        "mean_iou": ends(row.mean_iou),
+        "f1": {f"{threshold:g}": list(map(finite_or_none, estimate)) for threshold, estimate in row.f1.items()},
+        "mean_iou": list(map(finite_or_none, row.mean_iou)),
     }

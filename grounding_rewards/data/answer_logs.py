@@ -1,4 +1,4 @@
-"""What an evaluation is given: films, and for each of them what was said, from a model or from a log of completions."""
+"""Answers to evaluate: films, and the completions for each, from a model or from a log."""
 
 from __future__ import annotations
 
@@ -8,67 +8,31 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.completions import read_completions
-from grounding_rewards.data.dicom import read_dicom
-from grounding_rewards.data.load import load_split
-from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
+from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.data.completion_logs import read_completions
+from grounding_rewards.data.images import open_film
+from grounding_rewards.data.load import light_rows, load_dataset_image
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from PIL.Image import Image
 
-_HEAVY = ("prompt", "image")
 _IMAGE_COLUMNS = ("image_path", "image", "file")
-_SIZES = ("width", "height", "resized_width", "resized_height")
 
 
 @dataclass(frozen=True)
 class Answers:
-    """n films and what was said about each.
+    """n films and the completions for each.
 
     Attributes:
         rows: one a film, without prompt and image.
-        texts: for each film one answer or several, the first of which is judged.
+        texts: for each film one completion or several, the first of which is judged.
         load_image: the k-th film as an image, or None.
     """
 
     rows: list[dict[str, Any]]
     texts: list[list[Any]]
     load_image: Callable[[int], Image | None]
-
-
-def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
-    """The rows of a dataset without prompt and image, with the column `image_path` where its images are files.
-
-    Example:
-        >>> from grounding_rewards.data.load import load_split
-        >>> sorted(light_rows(load_split("synthetic", "test", films=1))[0])
-        ['boxes', 'height', 'id', 'labels', 'width']
-    """
-    rows: list[dict[str, Any]] = dataset.remove_columns(
-        [name for name in _HEAVY if name in dataset.column_names]
-    ).to_list()
-    for row, path in zip(rows, _image_paths(dataset), strict=True):
-        if path is not None:
-            row["image_path"] = path
-    return rows
-
-
-def _image_paths(dataset: Dataset) -> list[str | None]:
-    from datasets import Image
-
-    feature = dataset.features.get("image")
-    if not isinstance(feature, Image):
-        return [None] * dataset.num_rows
-    stored = dataset.select_columns("image").cast_column("image", Image(decode=False))["image"]
-    # Images inside a parquet file keep the name of a file that is not there.
-    paths = [image["path"] if image is not None and image["bytes"] is None else None for image in stored]
-    return [path if path and Path(path).is_file() else None for path in paths]
-
-
-def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
-    """The k-th film of a dataset, None where it has no images."""
-    return dataset[k]["image"] if "image" in dataset.column_names else None
 
 
 def read_log(
@@ -78,11 +42,11 @@ def read_log(
     text_column: str | None = None,
     sizes: Mapping[str, float | None] | None = None,
 ) -> Answers:
-    """Read a log of completions, beside the films that they are about.
+    """Read a log of completions together with the films that they answer.
 
     Args:
-        paths: files or folders, see :func:`grounding_rewards.data.completions.read_completions`. Several rows with one
-            `id` are several answers to one film, the first of which is judged.
+        paths: files or folders, as :func:`grounding_rewards.data.completion_logs.read_completions` takes them. Several
+            rows with one `id` are several answers to one film, the first of which is judged.
         dataset: the films; without it the rows of the log have `boxes`, `width` and `height`. Films and rows belong
             together by `id`, or, where the log has none, by their order.
         text_column: the column with the completions.
@@ -93,9 +57,9 @@ def read_log(
     """
     completions, rows = read_completions(paths, text_column=text_column)
     known = {name: value for name, value in (sizes or {}).items() if value is not None}
-    unknown = sorted(known.keys() - set(_SIZES))
+    unknown = sorted(known.keys() - set(SIZE_COLUMNS))
     if unknown:
-        raise ValueError(f"Expected {', '.join(_SIZES)} for `sizes`, got {unknown[0]!r}. Name one of them.")
+        raise ValueError(f"Expected {', '.join(SIZE_COLUMNS)} for `sizes`, got {unknown[0]!r}. Name one of them.")
     if all(row.get("id") is not None for row in rows):
         texts: dict[str, list[Any]] = {}
         first: dict[str, dict[str, Any]] = {}
@@ -152,7 +116,7 @@ def _by_name(
 
 
 def _with_formats(films: list[dict[str, Any]], logged: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The films, with what the log alone knows: the box format, and the size of the image that the model saw."""
+    """The films with what only the log knows: the box format, and the size of the image that the model saw."""
     names = ("box_format", "resized_width", "resized_height")
     return [
         {**film, **{name: row[name] for name in names if row.get(name) is not None}}
@@ -168,46 +132,17 @@ def _alone(
     for row in rows:
         found = _find_image(row, folders)
         films.append({**sizes, **row, **({} if found is None else {"image_path": str(found)})})
-    return Answers(films, texts, partial(_open_image, [film.get("image_path") for film in films]))
+    return Answers(films, texts, partial(_open_listed, [film.get("image_path") for film in films]))
 
 
 def _find_image(row: Mapping[str, Any], folders: Sequence[Path]) -> Path | None:
     given = next((row[name] for name in _IMAGE_COLUMNS if isinstance(row.get(name), str)), None)
     if given is None:
         return None
-    # A path that is whole stays whole.
+    # An absolute path stays as it is when joined to a folder.
     return next((folder / given for folder in folders if (folder / given).is_file()), None)
 
 
-def _open_image(paths: Sequence[str | None], k: int) -> Image | None:
-    """The k-th film, None where it has no image; a DICOM film as the greys that `grounding-rewards prepare` stores."""
-    from PIL import Image
-
+def _open_listed(paths: Sequence[str | None], k: int) -> Image | None:
     path = paths[k]
-    if path is None:
-        return None
-    if Path(path).suffix.lower() in (".dcm", ".dicom"):
-        return Image.fromarray(read_dicom(path).pixels)
-    try:
-        return Image.open(path)
-    except OSError as error:
-        raise ValueError(
-            f"Expected an image in {path!r}, got {error}. Mend the file, or leave its name out of the log."
-        ) from error
-
-
-def readers_agreement(dataset: str) -> dict[str, Any] | None:
-    """How well the readers of a prepared dataset agree, as its manifest says; None where it does not.
-
-    Args:
-        dataset: folder that `grounding-rewards prepare` wrote, or any other dataset.
-    """
-    if not (Path(dataset) / MANIFEST).is_file():
-        return None
-    agreement: dict[str, Any] | None = read_manifest(Path(dataset)).get("agreement")
-    return agreement
-
-
-def load_rows(dataset: str, split: str) -> list[dict[str, Any]]:
-    """The rows of a split, without prompt and image."""
-    return light_rows(load_split(dataset, split))
+    return None if path is None else open_film(path)

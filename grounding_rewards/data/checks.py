@@ -1,8 +1,8 @@
-"""Refuse a dataset that cannot be learned from, before the first step and with every bad row named at once.
+"""Refuse a dataset that cannot be learned from: before the first step, naming every bad row at once.
 
-Two kinds of mistake cost days: boxes that do not fit the film, and boxes that fit but cannot be said in the model's
-box format. The first is geometry. For the second every row's own ground truth is written in the box format and scored:
-what the author knows to be right has to earn full marks from the very reward that will train the model.
+Two kinds of mistake cost days: boxes that do not fit the film, and boxes that the model's box format cannot express.
+The first is geometry. For the second, every row's ground truth is written in the box format and scored: it has to earn
+the full reward from the very reward that will train the model.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array, space_frame
-from grounding_rewards.data.images import image_size, stored_images
+from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.data.images import has_shape, image_size, stored_images
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
@@ -30,14 +31,11 @@ if TYPE_CHECKING:
     from grounding_rewards.rewards.grounding import GroundingReward, ScoredCompletion
 
 _REQUIRED_COLUMNS = ("prompt", "boxes")
-_GEOMETRY_COLUMNS = ("width", "height", "resized_width", "resized_height")
-# What `rows_with_sizes` adds, which no reward knows.
+# Added by `rows_with_sizes`; not columns of a reward.
 _OF_IMAGES = ("image_size", "image_error")
 _TOLERANCE = 1e-6
-# Below this part of the full reward, what the rounding of a format costs is worth a warning.
+# Warn where the rounding of a format leaves less than this part of the full reward.
 _FINE_ENOUGH = 0.9
-
-Row = Mapping[str, Any]
 
 
 def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "train_dataset") -> None:
@@ -53,23 +51,24 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
     least that it earns.
 
     Args:
-        dataset: Rows with the columns `prompt`, `boxes`, `width` and `height` (or `image`), and optionally
+        dataset: rows with the columns `prompt`, `boxes`, `width` and `height` (or `image`), and optionally
             `labels`, `ignore_boxes`, `reader_boxes`, `reader_labels`, `resized_width`, `resized_height`,
             `box_format` and `id`.
-        reward: The reward to train with; its own box format goes before the rows'.
-        name: What to call the dataset in the error.
+        reward: the reward to train with; its own box format goes before the rows'.
+        name: what to call the dataset in the error.
 
     Raises:
-        ValueError: A column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
+        ValueError: a column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
 
-    >>> from datasets import Dataset
-    >>> import grounding_rewards as gr
-    >>> film = {"prompt": "Where?", "boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
-    >>> try:
-    ...     check_dataset(Dataset.from_list([film]), gr.get_reward("R4", box_format="qwen3-vl"))
-    ... except ValueError as error:
-    ...     print(str(error).splitlines()[-1].partition(";")[0])
-    row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
+    Example:
+        >>> from datasets import Dataset
+        >>> import grounding_rewards as gr
+        >>> film = {"prompt": "?", "boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
+        >>> try:
+        ...     check_dataset(Dataset.from_list([film]), gr.get_reward("R4", box_format="qwen3-vl"))
+        ... except ValueError as error:
+        ...     print(str(error).splitlines()[-1].partition(";")[0])
+        row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
     """
     _check_columns(dataset.column_names, name, needs_format=reward.box_format is None)
     rows = _all_rows(dataset, name)
@@ -80,7 +79,7 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
         if found := [one.reader + problem for problem in _gold_problems(one.row, result, reward)]:
             problems.setdefault(one.number, []).extend(found)
     if problems:
-        raise ValueError(_message(rows, problems, f"ground truth that earns the full reward {reward.__name__}", name))
+        raise bad_rows_error(problems, _ids(rows), f"ground truth that earns the full reward {reward.__name__}", name)
     _warn_of_coarse_rows(gold, scored, reward, name, len(rows))
 
 
@@ -90,36 +89,38 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
     The part of :func:`check_dataset` that needs neither a reward nor a box format.
 
     Args:
-        dataset: As for :func:`check_dataset`.
-        name: What to call the dataset in the error.
+        dataset: as for :func:`check_dataset`.
+        name: what to call the dataset in the error.
 
     Raises:
-        ValueError: A column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
+        ValueError: a column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
 
-    >>> from datasets import Dataset
-    >>> film = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
-    >>> try:
-    ...     check_films(Dataset.from_list([film]))
-    ... except ValueError as error:
-    ...     print(str(error).splitlines()[-1])
-    row 0 (id -): box 0 is [10, 10, 50, 50], outside the film of 40 x 60
+    Example:
+        >>> from datasets import Dataset
+        >>> film = {"prompt": "Where?", "boxes": [[10, 10, 50, 50]], "labels": ["mass"], "width": 40, "height": 60}
+        >>> try:
+        ...     check_films(Dataset.from_list([film]))
+        ... except ValueError as error:
+        ...     print(str(error).splitlines()[-1])
+        row 0 (id -): box 0 is [10, 10, 50, 50], outside the film of 40 x 60
     """
     _check_columns(dataset.column_names, name, needs_format=False)
     rows = _all_rows(dataset, name)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row)))}
     if problems:
-        raise ValueError(_message(rows, problems, "sizes, boxes and labels that fit the film", name))
+        raise bad_rows_error(problems, _ids(rows), "sizes, boxes and labels that fit the film", name)
 
 
-def row_problems(row: Row, reward: GroundingReward | None = None) -> Iterator[str]:
+def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) -> Iterator[str]:
     """What is wrong with the columns and the geometry of one row, one sentence each; nothing for a sound row.
 
     Args:
-        row: One row; `image_size` holds the size of its image where the dataset has images.
-        reward: Decides the box format where the row does not; None leaves the box format aside.
+        row: one row; `image_size` holds the size of its image where the dataset has images.
+        reward: decides the box format where the row does not; None leaves the box format aside.
 
-    >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))
-    ['0 labels for 1 boxes', 'box 0 is [5, 5, 2, 9], which has no area as x1, y1, x2, y2']
+    Example:
+        >>> list(row_problems({"boxes": [[5, 5, 2, 9]], "labels": [], "width": 40, "height": 60}))
+        ['0 labels for 1 boxes', 'box 0 is [5, 5, 2, 9], which has no area as x1, y1, x2, y2']
     """
     yield from _size_problems(row)
     if broken := list(list_problems(row)):
@@ -200,24 +201,36 @@ def is_size(value: Any) -> TypeGuard[float]:
     return _is_number(value) and value > 0
 
 
-def has_shape(image: tuple[float, float], film: tuple[float, float], rounding: float = 1.0) -> bool:
-    """Whether an image is a copy of a film of this width and height, up to `rounding` pixels of both sides.
+def bad_rows_error(problems: Mapping[int, Sequence[str]], ids: Sequence[Any], expected: str, name: str) -> ValueError:
+    """The error that names every bad row of a dataset.
 
-    >>> has_shape((100, 67), (300, 200)), has_shape((200, 300), (300, 200))
-    (True, False)
+    Args:
+        problems: by number of the row, one sentence each.
+        ids: of all rows.
+        expected: what a good row has.
+        name: what to call the dataset.
+
+    Example:
+        >>> print(bad_rows_error({1: ["width is missing"]}, ["a", "b"], "sizes", "train_dataset"))
+        Expected sizes in every row for train_dataset, got 1 bad row of 2. Correct or drop them:
+        row 1 (id b): width is missing
     """
-    return abs(image[0] * film[1] - image[1] * film[0]) <= rounding * (film[0] + film[1])
+    lines = [f"row {number} (id {ids[number]}): {'; '.join(found)}" for number, found in problems.items()]
+    return ValueError(
+        f"Expected {expected} in every row for {name}, got {len(problems)} bad "
+        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. Correct or drop them:\n" + "\n".join(lines)
+    )
 
 
 class _Reference(NamedTuple):
-    """What one answer to a row should be: the row with the boxes of one reader, where it has several."""
+    """A row as one reader drew it; the row itself where it has no separate readers."""
 
     number: int
     reader: str
-    row: Row
+    row: Mapping[str, Any]
 
 
-def _references(number: int, row: Row) -> list[_Reference]:
+def _references(number: int, row: Mapping[str, Any]) -> list[_Reference]:
     if row.get("reader_boxes") is None:
         return [_Reference(number, "", row)]
     labels = row.get("reader_labels")
@@ -237,8 +250,8 @@ def _references(number: int, row: Row) -> list[_Reference]:
     ]
 
 
-def _label_problems(row: Row) -> Iterator[str]:
-    """What the labels lack for a reward that compares them."""
+def _label_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Missing or blank labels, for a reward that compares them."""
     column = "labels" if row.get("reader_boxes") is None else "reader_labels"
     labels = row.get(column)
     if labels is None:
@@ -250,23 +263,28 @@ def _label_problems(row: Row) -> Iterator[str]:
         yield f"{blank} of {len(named)} in {column} {'is' if blank == 1 else 'are'} blank, which the reward compares"
 
 
-def gold_problems(rows: Sequence[Row], reward: GroundingReward) -> list[list[str]]:
-    """What each row's own ground truth loses when it is written in the box format and scored, one sentence each.
+def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[list[str]]:
+    """What each row's ground truth loses when it is written in the box format and scored, one sentence each.
 
     Args:
-        rows: Rows without any of the problems that :func:`row_problems` names, all with the same columns.
-        reward: As for :func:`check_dataset`.
+        rows: rows without any of the problems that :func:`row_problems` names, all with the same columns.
+        reward: as for :func:`check_dataset`.
 
     Returns:
         A list per row, empty where the row's own boxes earn the full reward up to the rounding of the format.
 
-    >>> import grounding_rewards as gr
-    >>> film = {"boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
-    >>> gold_problems([film], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
-    'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
+    Example:
+        >>> import grounding_rewards as gr
+        >>> film = {"boxes": [[10.1, 10, 10.2, 50]], "labels": ["tube"], "width": 400, "height": 600}
+        >>> gold_problems([film], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
+        'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
     """
     scored = _score_gold(rows, reward)
     return [list(_gold_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
+
+
+def _ids(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [row.get("id", "-") for row in rows]
 
 
 def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
@@ -282,9 +300,10 @@ def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
     A row has `image_size` where the dataset has images, None where its own is missing, and `image_error` where that
     cannot be read. It takes `width` and `height` from the image where it has neither.
 
-    >>> from datasets import Dataset
-    >>> list(rows_with_sizes(Dataset.from_list([{"prompt": "Where?", "width": 40}])))
-    [{'width': 40}]
+    Example:
+        >>> from datasets import Dataset
+        >>> list(rows_with_sizes(Dataset.from_list([{"prompt": "Where?", "width": 40}])))
+        [{'width': 40}]
     """
     light = dataset.with_format(None).remove_columns(
         [column for column in ("prompt", "image") if column in dataset.column_names]
@@ -318,8 +337,8 @@ def _check_columns(columns: Iterable[str], name: str, *, needs_format: bool) -> 
         )
 
 
-def _size_problems(row: Row) -> Iterator[str]:
-    for column in _GEOMETRY_COLUMNS:
+def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    for column in SIZE_COLUMNS:
         value = row.get(column)
         if value is None:
             if column in ("width", "height"):
@@ -353,7 +372,7 @@ def _box_problem(box: Any, width: Any, height: Any) -> str | None:
     return None
 
 
-def _format_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
+def _format_problems(row: Mapping[str, Any], reward: GroundingReward) -> Iterator[str]:
     if reward.box_format is None and row.get("box_format") is None:
         yield "box_format is missing"
         return
@@ -371,7 +390,7 @@ def _format_problems(row: Row, reward: GroundingReward) -> Iterator[str]:
         yield f"resized_width and resized_height are missing, which the box format {box_format.name} counts in"
 
 
-def _box_format(row: Row, reward: GroundingReward) -> BoxFormat:
+def _box_format(row: Mapping[str, Any], reward: GroundingReward) -> BoxFormat:
     if reward.box_format is not None:
         return get_box_format(reward.box_format)
     if not isinstance(row["box_format"], str):
@@ -387,16 +406,16 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _score_gold(rows: Sequence[Row], reward: GroundingReward) -> list[ScoredCompletion]:
-    """What each row's own ground truth earns, written in the box format and read back."""
+def _score_gold(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> list[ScoredCompletion]:
+    """Write each row's ground truth in the box format, and score it."""
     if not rows:
         return []
     columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(chain(*rows)) if key not in _OF_IMAGES}
     return reward.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
 
 
-def _gold_problems(row: Row, scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
-    """What a row's own ground truth loses when it is written in the box format."""
+def _gold_problems(row: Mapping[str, Any], scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
+    """What a row's ground truth loses when it is written in the box format."""
     box_format = _box_format(row, reward)
     gt, read = as_box_array(row["boxes"]), as_box_array(scored.parsed.boxes)
     if len(read) != len(gt):
@@ -414,25 +433,27 @@ def _gold_problems(row: Row, scored: ScoredCompletion, reward: GroundingReward) 
                 else ""
             )
         yield earned
-    # Full marks are 1 for R1 to R5; somebody's own reward may have another maximum, but not none.
+    # The full reward is 1 for R1 to R5; a user's own reward may have another maximum, but not 0.
     elif len(gt) and full <= 0:
         yield f"its own boxes earn {full:.4g}, so that nothing could be learned from it"
-    # What is lost beyond the rounding of the coordinates is lost in the text
+    # More is lost than the rounding of the coordinates explains.
     elif scored.reward < _reward(read, gt, scored.parsed.labels, row, reward) - _TOLERANCE:
         yield f"{earned} ({scored.reason})"
 
 
-def _full_reward(row: Row, reward: GroundingReward) -> float:
+def _full_reward(row: Mapping[str, Any], reward: GroundingReward) -> float:
     return _reward(row["boxes"], row["boxes"], row.get("labels"), row, reward)
 
 
-def _reward(boxes: Any, gt: Any, labels: Sequence[str | None] | None, row: Row, reward: GroundingReward) -> float:
+def _reward(
+    boxes: Any, gt: Any, labels: Sequence[str | None] | None, row: Mapping[str, Any], reward: GroundingReward
+) -> float:
     if not reward.compares_labels:
         return reward.score(boxes, gt)
     return reward.score(boxes, gt, pred_labels=labels, gt_labels=row["labels"])
 
 
-def _loss(row: Row, box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
+def _loss(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
     """Why one box, (1, 4), is not found again."""
     size = " x ".join(f"{side:.3g}" for side in box[0, 2:] - box[0, :2])
     crop = _crop(row, box_format)
@@ -444,8 +465,8 @@ def _loss(row: Row, box: Boxes, read: Boxes, box_format: BoxFormat) -> str:
     return f"({size} pixels) {why}, IoU {pairwise_iou(read, box)[0, 0]:.2f} with itself"
 
 
-def _crop(row: Row, box_format: BoxFormat) -> Boxes | None:
-    """The part of the film, (1, 4), outside which the format has no numbers; None where it has them for all of it."""
+def _crop(row: Mapping[str, Any], box_format: BoxFormat) -> Boxes | None:
+    """The part of the film, (1, 4), that the format can express; None where it can express all of it."""
     if box_format.space.frame != "cropped":
         return None
     frame = space_frame(box_format.space, row["width"], row["height"])
@@ -455,7 +476,7 @@ def _crop(row: Row, box_format: BoxFormat) -> Boxes | None:
 def _warn_of_coarse_rows(
     gold: Sequence[_Reference], scored: Sequence[ScoredCompletion], reward: GroundingReward, name: str, rows: int
 ) -> None:
-    """Say once what the rounding of the format costs, where it costs much although every box is found again."""
+    """Warn once where the rounding of the format costs much although every box is found again."""
     coarse = [
         (result.reward / full, index, full)
         for index, (one, result) in enumerate(zip(gold, scored, strict=True))
@@ -473,15 +494,4 @@ def _warn_of_coarse_rows(
         f"(id {row.get('id', '-')}), where a box has IoU {min(scored[worst].explanation.ious):.2f} with "
         "itself.",
         stacklevel=3,
-    )
-
-
-def _message(rows: Sequence[Row], problems: Mapping[int, Sequence[str]], expected: str, name: str) -> str:
-    lines = [
-        f"row {number} (id {rows[number].get('id', '-')}): {'; '.join(found)}" for number, found in problems.items()
-    ]
-    return (
-        f"Expected {expected} in every row for {name}, "
-        f"got {len(problems)} bad {'row' if len(problems) == 1 else 'rows'} of {len(rows)}. "
-        "Correct or drop them:\n" + "\n".join(lines)
     )

@@ -1,12 +1,12 @@
-"""Radiographs in DICOM files: grey images as a reader sees them, and the few facts that training needs.
+"""Radiographs in DICOM files: grey images as a radiologist sees them, and the few facts that training needs.
 
 Stored values pass the transformations of the standard in its order: modality LUT or rescale, VOI LUT or window (of
 several the first; a LUT before a window, if a file has both), then inversion, where PresentationLUTShape says INVERSE
 or, without one, where the film is MONOCHROME1. A film without VOI LUT and window is spread from its darkest to its
 lightest pixel if it stores more than 8 bits, and shown as it is stored otherwise. Padding is black.
 
-Only the elements that are named in this file are read at all: names, numbers, dates and institutions of patients never
-reach the program. What is burned into the pixels stays there.
+Only the elements that are named in this file are read: names, numbers, dates and institutions of patients never reach
+the program. What is burned into the pixels stays there.
 
 Source: DICOM PS3.3, C.7.5.1.1.2 (padding), C.8.11.3 (DX image), C.11.1 (modality LUT), C.11.2 (VOI LUT).
 """
@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -56,18 +56,19 @@ _PIXELS = (
     "PresentationLUTShape",
     "PixelData",
 )
-_SUFFIXES = (".dcm", ".dicom")
+#: How the names of DICOM files end.
+DICOM_SUFFIXES = (".dcm", ".dicom")
 _DTYPES: Mapping[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16}
 
-# What pydicom, highdicom and the decoders raise on broken files, NotImplementedError and KeyError among them.
+# What pydicom, highdicom and the decoders raise on broken files; KeyError and NotImplementedError are subclasses.
 _READING_ERRORS = (ArithmeticError, LookupError, OSError, EOFError, RuntimeError, AttributeError, TypeError, ValueError)
 
-# The value representation CS; anything else in these elements was typed by hand and may name somebody.
+# A code string (CS); anything else in these elements was typed by hand and may name a person.
 _CODE = re.compile(r"[A-Z0-9_ ]{1,16}")
 
 
 class DicomFacts(NamedTuple):
-    """What is kept of a header, and all that is kept.
+    """Everything that is kept of a header.
 
     rows, columns: size of the film in pixels.
     spacing: millimetres between the centres of neighbouring rows, and of neighbouring columns; None where unknown.
@@ -104,31 +105,42 @@ class DicomFilm(NamedTuple):
 
 
 class DicomFile(NamedTuple):
-    """Where a film lies, relative to its folder, and its size in pixels."""
+    """Where a film is, relative to its folder, and its size in pixels."""
 
     file: str
     width: int
     height: int
 
 
+def is_dicom(path: str | PurePath) -> bool:
+    """Whether the name of a file ends as those of DICOM files do.
+
+    Example:
+        >>> is_dicom("film.DCM"), is_dicom("film.png")
+        (True, False)
+    """
+    return PurePath(path).suffix.lower() in DICOM_SUFFIXES
+
+
 def read_dicom(path: str | Path, *, bits: int = 8) -> DicomFilm:
     """Read a radiograph as a grey image that is ready for a model.
 
     Args:
-        path: A DICOM file with one grey frame.
+        path: a DICOM file with one grey frame.
         bits: 8 or 16, of the pixels that are returned.
 
     Raises:
-        ValueError: Not a DICOM file, several frames, colour, more than 16 bits, a window or table that cannot be
+        ValueError: not a DICOM file, several frames, colour, more than 16 bits, a window or table that cannot be
             applied, or pixels that cannot be decoded; the file is named.
-        ImportError: The extra `dicom` is not installed.
+        ImportError: the extra `dicom` is not installed.
 
-    >>> import tempfile
-    >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     film = read_dicom(write_dicom(draw_radiograph(3), folder))
-    >>> film.pixels.shape == (film.facts.rows, film.facts.columns), str(film.pixels.dtype), film.facts.modality
-    (True, 'uint8', 'DX')
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     film = read_dicom(write_dicom(draw_radiograph(3), folder))
+        >>> film.pixels.shape == (film.facts.rows, film.facts.columns), str(film.pixels.dtype), film.facts.modality
+        (True, 'uint8', 'DX')
     """
     if bits not in _DTYPES:
         raise ValueError(f"Expected 8 or 16 for bits, got {bits!r}. Ask for one of these.")
@@ -143,18 +155,19 @@ def dicom_facts(path: str | Path) -> DicomFacts:
     """The facts of a film without reading its pixels.
 
     Args:
-        path: A DICOM file.
+        path: a DICOM file.
 
     Raises:
-        ValueError: Not a DICOM file, or one without a size; the file is named.
-        ImportError: The extra `dicom` is not installed.
+        ValueError: not a DICOM file, or one without a size; the file is named.
+        ImportError: the extra `dicom` is not installed.
 
-    >>> import tempfile
-    >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     facts = dicom_facts(write_dicom(draw_radiograph(3, "pa-256"), folder))
-    >>> facts.view_position, facts.body_part, max(facts.rows, facts.columns)
-    ('PA', 'CHEST', 256)
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     facts = dicom_facts(write_dicom(draw_radiograph(3, "pa-256"), folder))
+        >>> facts.view_position, facts.body_part, max(facts.rows, facts.columns)
+        ('PA', 'CHEST', 256)
     """
     with _naming(path):
         return _facts(_read(path, _FACTS, pixels=False))
@@ -167,27 +180,28 @@ def dicom_folder(root: str | Path) -> Iterator[tuple[str, DicomFile]]:
     (`train/<image_id>.dicom`).
 
     Args:
-        root: Searched with its subfolders for names that end in .dcm or .dicom.
+        root: searched with its subfolders for names that end in .dcm or .dicom.
 
     Yields:
         `(id, DicomFile)`, in the order of the paths.
 
     Raises:
-        ValueError: No such file under the folder, the same id twice, or a file that cannot be read.
-        ImportError: The extra `dicom` is not installed.
+        ValueError: no such file under the folder, the same id twice, or a file that cannot be read.
+        ImportError: the extra `dicom` is not installed.
 
-    >>> import tempfile
-    >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = write_dicom(draw_radiograph(3, "pa-256"), folder)
-    ...     dict(dicom_folder(folder))
-    {'pa-256-0-3': DicomFile(file='pa-256-0-3.dcm', width=211, height=256)}
+    Example:
+        >>> import tempfile
+        >>> from grounding_rewards.data.synthetic import draw_radiograph, write_dicom
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = write_dicom(draw_radiograph(3, "pa-256"), folder)
+        ...     dict(dicom_folder(folder))
+        {'pa-256-0-3': DicomFile(file='pa-256-0-3.dcm', width=211, height=256)}
     """
     root = Path(root)
-    paths = sorted(path for path in root.rglob("*") if path.suffix.lower() in _SUFFIXES)
+    paths = sorted(path for path in root.rglob("*") if is_dicom(path))
     if not paths:
         raise ValueError(
-            f"Expected files that end in {' or '.join(_SUFFIXES)} for root, got none under {str(root)!r}. "
+            f"Expected files that end in {' or '.join(DICOM_SUFFIXES)} for root, got none under {str(root)!r}. "
             "Check the path."
         )
     seen: dict[str, Path] = {}
@@ -202,12 +216,12 @@ def dicom_folder(root: str | Path) -> Iterator[tuple[str, DicomFile]]:
 
 
 class _RefusedError(Exception):
-    """What was expected, what was there instead, and what to do; without the file."""
+    """Arguments: what was expected, what was there instead, and what to do. The file is added by `_naming`."""
 
 
 @contextmanager
 def _naming(path: str | Path) -> Iterator[None]:
-    """Every error names the file."""
+    """Raise every error as a ValueError that names the file."""
     try:
         yield
     except _RefusedError as error:
@@ -257,7 +271,7 @@ def _facts(dataset: FileDataset) -> DicomFacts:
 
 
 def _code(dataset: FileDataset, keyword: str) -> str | None:
-    # Undecoded: pydicom would print a value that breaks the rules of a code string
+    # Not decoded by pydicom, which would print a value that is no code string.
     element = dataset.get_item(keyword)
     value = b"" if element is None else element.value
     text = value.decode("ascii", "replace") if isinstance(value, bytes) else str(value)
@@ -285,8 +299,8 @@ def _check_grey_frame(dataset: FileDataset) -> None:
 
 
 def _greys(dataset: FileDataset, stored: np.ndarray, dtype: type[np.unsignedinteger]) -> np.ndarray:
-    """Stored values to grey over the whole range of a type; both `(rows, columns)`."""
-    # Every step maps a stored value to one grey value, so it is done once per value and looked up per pixel
+    """Stored values to greys over the whole range of a type; both `(rows, columns)`."""
+    # A grey depends on the stored value alone: it is computed once per value and looked up per pixel.
     lowest = int(stored.min())
     offsets = stored - lowest
     values = np.flatnonzero(np.bincount(offsets.ravel())) + lowest

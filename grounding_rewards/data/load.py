@@ -1,14 +1,17 @@
-"""One argument names any dataset: drawn films, a folder of films, a prepared or saved dataset or a name on the hub."""
+"""Load any dataset by one name: drawn films, a folder of films, a prepared or saved dataset, a dataset on the hub."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.data.film_folder import ANNOTATIONS, load_films
+from grounding_rewards.data.images import stored_images
 from grounding_rewards.data.prepare.manifest import MANIFEST, split_files
 
 if TYPE_CHECKING:
     from datasets import Dataset
+    from PIL.Image import Image
 
 SYNTHETIC = "synthetic"
 """The name of the films that `grounding_rewards.data.synthetic` draws."""
@@ -23,17 +26,18 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
         dataset: `"synthetic"`, or `"synthetic:<preset>"` for drawn radiographs; a folder that
             `grounding-rewards prepare` wrote; a folder with `annotations.jsonl`; a folder written by
             `Dataset.save_to_disk` or `DatasetDict.save_to_disk`; or the name of a dataset on the hub.
-        split: Name of the split, for example `"train"`.
-        films: Take the first so many films; None takes all (of drawn films, 1024).
+        split: name of the split, for example `"train"`.
+        films: take the first so many films; None takes all (of drawn films, 1024).
 
     Returns:
         A map-style dataset.
 
     Raises:
-        ValueError: The dataset cannot be found, or it has no such split; one that has no splits has none of any name.
+        ValueError: the dataset cannot be found, or it has no split of this name.
 
-    >>> load_split("synthetic", "test", films=3).num_rows
-    3
+    Example:
+        >>> load_split("synthetic", "test", films=3).num_rows
+        3
     """
     name, _, preset = dataset.partition(":")
     if name == SYNTHETIC:
@@ -45,14 +49,36 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
     return loaded if films is None else loaded.select(range(min(films, loaded.num_rows)))
 
 
+def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
+    """The rows of a dataset without prompt and image, with the column `image_path` where its images are files.
+
+    Example:
+        >>> sorted(light_rows(load_split("synthetic", "test", films=1))[0])
+        ['boxes', 'height', 'id', 'labels', 'width']
+    """
+    from datasets import Image
+
+    heavy = [name for name in ("prompt", "image") if name in dataset.column_names]
+    rows: list[dict[str, Any]] = dataset.remove_columns(heavy).to_list()
+    if isinstance(dataset.features.get("image"), Image):
+        for row, image in zip(rows, stored_images(dataset), strict=True):
+            # Images stored in a parquet file keep the name of a file that may be elsewhere.
+            if image is not None and image["bytes"] is None and image["path"] and Path(image["path"]).is_file():
+                row["image_path"] = image["path"]
+    return rows
+
+
+def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
+    """The k-th film of a dataset, None where it has no images."""
+    return dataset[k]["image"] if "image" in dataset.column_names else None
+
+
 def _load_folder(folder: Path, split: str) -> Dataset:
     from datasets import DatasetDict, load_from_disk
 
     if (folder / MANIFEST).is_file():
         return _load_prepared(folder, split)
-    if (folder / "annotations.jsonl").is_file():
-        from grounding_rewards.data.films import load_films
-
+    if (folder / ANNOTATIONS).is_file():
         return load_films(folder, split)
     try:
         loaded = load_from_disk(str(folder))
@@ -72,7 +98,7 @@ def _load_folder(folder: Path, split: str) -> Dataset:
 
 
 def _only_split(dataset: Dataset, folder: Path, split: str) -> Dataset:
-    """A dataset that was saved without others: the split that it says it is, and no other one."""
+    """A dataset that was saved alone: it is the split that it names, and no other."""
     own = None if dataset.split is None else str(dataset.split)
     if own != split:
         raise ValueError(

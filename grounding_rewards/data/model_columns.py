@@ -1,9 +1,10 @@
-"""The columns that rewards need and the author of a dataset cannot know: the model's box format and resized sizes."""
+"""The columns that depend on the model and not on the dataset: its box format and resized sizes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.data.checks import bad_rows_error
 from grounding_rewards.data.images import image_sizes
 from grounding_rewards.data.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import get_box_format
@@ -18,10 +19,10 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
     """Add the columns `box_format`, `resized_width` and `resized_height`.
 
     Args:
-        dataset: Rows with `image`, or with `width` and `height`.
-        processor: Decides the resized sizes; the columns stay as they are where it is not of the Qwen2-VL
+        dataset: rows with `image`, or with `width` and `height`.
+        processor: decides the resized sizes; the columns stay as they are where it is not of the Qwen2-VL
             kind.
-        box_format: Name for the `box_format` column; None leaves the column as it is.
+        box_format: name for the `box_format` column; None leaves the column as it is.
 
     Returns:
         The dataset with the columns `box_format`, `resized_width` and `resized_height`, those that exist
@@ -30,10 +31,11 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
     Raises:
         ValueError: an unknown box format, or films that the processor cannot resize (number, `id` and reason of each).
 
-    >>> from datasets import Dataset
-    >>> films = Dataset.from_dict({"width": [512], "height": [400]})
-    >>> add_columns(films, "a processor of another kind", "qwen3-vl")[0]
-    {'width': 512, 'height': 400, 'box_format': 'qwen3-vl'}
+    Example:
+        >>> from datasets import Dataset
+        >>> films = Dataset.from_dict({"width": [512], "height": [400]})
+        >>> add_columns(films, "a processor of another kind", "qwen3-vl")[0]
+        {'width': 512, 'height': 400, 'box_format': 'qwen3-vl'}
     """
     if box_format is not None:
         get_box_format(box_format)
@@ -46,19 +48,16 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
 
 
 def _resized_sizes(dataset: Dataset, processor: Any) -> list[tuple[int, int]]:
-    sizes, problems = [], []
+    sizes: list[tuple[int, int]] = []
+    problems: dict[int, list[str]] = {}
     for number, size in enumerate(_fed_sizes(dataset)):
         try:
             sizes.append(_resized_size(processor, size))
         except ValueError as error:
-            name = dataset["id"][number] if "id" in dataset.column_names else "-"
-            problems.append(f"row {number} (id {name}): {error}")
+            problems[number] = [str(error)]
     if problems:
-        raise ValueError(
-            "Expected a film that the processor can resize in every row for dataset, got "
-            f"{len(problems)} bad {'row' if len(problems) == 1 else 'rows'} of {dataset.num_rows}. "
-            "Correct or drop them:\n" + "\n".join(problems)
-        )
+        ids = dataset["id"] if "id" in dataset.column_names else ["-"] * dataset.num_rows
+        raise bad_rows_error(problems, ids, "a film that the processor can resize", "dataset")
     return sizes
 
 
@@ -70,7 +69,7 @@ def _resized_size(processor: Any, size: tuple[int | None, int | None] | None) ->
 
 
 def _fed_sizes(dataset: Dataset) -> Iterable[tuple[int | None, int | None] | None]:
-    """The sizes in which the processor gets the films, smaller perhaps than the boxes were drawn on."""
+    """The sizes of the images that the processor gets, perhaps smaller than the films that boxes were drawn on."""
     if "image" in dataset.column_names:
         return image_sizes(dataset)
     return zip(dataset["width"], dataset["height"], strict=True)

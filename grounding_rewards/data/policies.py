@@ -1,12 +1,12 @@
-"""Several readers' boxes on one film become one reference.
+"""Merge several readers' boxes on one film into one reference.
 
 Conventions, the same for all policies:
 
 * Boxes are compared within one label and one phrase only. Bring the labels to one spelling first.
 * Two boxes agree from the IoU threshold up (``>=``), but boxes that do not overlap never agree.
-* The order of the readers and of their boxes changes nothing but the order of what is kept.
-* A film that one person read is taken as it is under every policy. A film that fewer people read than must agree needs
-  all of them.
+* The order of the readers and of their boxes changes only the order of what is kept.
+* A film that one person read is taken as it is under every policy. Where fewer people read a film than must agree, all
+  of them must.
 * Who read the film is `read_by`, those who drew nothing included; where the dataset doesn't say, those who drew.
 """
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from math import fsum
-from numbers import Real
 from typing import NamedTuple
 
 import numpy as np
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.legal import SHARE, check_number, check_word
 from grounding_rewards.matching import hungarian_match
 from grounding_rewards.overlap import pairwise_iou
 
@@ -47,14 +47,14 @@ class Reference(NamedTuple):
     reader_labels: list[list[str]]
 
 
-class _Row(NamedTuple):
+class _Drawn(NamedTuple):
     box: list[float]
     label: str
     phrase: str | None
 
     @property
     def kind(self) -> tuple[str, str | None]:
-        """What two boxes must have in common to be compared."""
+        """Boxes are compared only if they have this in common."""
         return self.label, self.phrase
 
 
@@ -70,8 +70,8 @@ def reference_boxes(
     majority   of each group of boxes on which at least `min_readers` readers agree, the drawn box that overlaps best,
                on average, with the boxes of the others; see :func:`agreed_boxes`.
     consensus  weighted box fusion: each group of boxes becomes its mean; see :func:`fused_boxes`.
-    any-of     each reader's set of its own, of which a reward takes the best. `boxes` is the set of the reader who
-               agrees best with the others, by F1 at the threshold, so that a single answer can be written.
+    any-of     the set of each reader, of which a reward takes the best. `boxes` is the set of the reader who agrees
+               best with the others, by F1 at the threshold, so that a single answer can be written.
     ignore     as `majority`; the boxes with which too few others agree become `ignore_boxes`.
     ========== ========================================================================================================
 
@@ -103,17 +103,13 @@ def reference_boxes(
         >>> reference_boxes(film, "any-of").reader_boxes
         [[[0.0, 0.0, 10.0, 10.0]], [[0.0, 0.0, 10.0, 8.0], [50.0, 50.0, 60.0, 60.0]], []]
     """
-    if policy not in POLICIES:
-        raise ValueError(f"Expected a known word for `policy`, got {policy!r}. Use one of: {', '.join(POLICIES)}.")
-    if not isinstance(iou_threshold, Real) or not 0 <= iou_threshold <= 1:
-        raise ValueError(
-            f"Expected a number in [0, 1] for `iou_threshold`, got {iou_threshold!r}. The usual value is 0.5."
-        )
+    check_word("policy", policy, POLICIES)
+    check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.5.")
     if min_readers is not None and (not isinstance(min_readers, int) or min_readers < 1):
         raise ValueError(
             f"Expected a whole number from 1 up for `min_readers`, got {min_readers!r}. Two of three readers are usual."
         )
-    _check(record)
+    check_readers(record)
     return POLICIES[policy](record, float(iou_threshold), min_readers)
 
 
@@ -127,12 +123,41 @@ def film_readers(record: FilmRecord) -> list[str]:
     return list(record.read_by) or sorted(set(record.readers))
 
 
+def check_readers(record: FilmRecord) -> None:
+    """Refuse a film on which labels, phrases or readers do not fit the boxes.
+
+    Raises:
+        ValueError: they are not as many as the boxes, or `read_by` lacks somebody who drew a box.
+
+    Example:
+        >>> check_readers(FilmRecord("1", "1.png", [[0, 0, 9, 9]], ["mass"], readers=("R1",), read_by=("R1", "R2")))
+    """
+    n = len(record.boxes)
+    for name in ("labels", "phrases", "readers"):
+        given = getattr(record, name)
+        if len(given) != n and (given or name == "labels"):
+            raise ValueError(
+                f"Expected one of `{name}` per box on film {record.id}, got {len(given)} for {n} boxes. "
+                "Give one for each box, in their order."
+            )
+    if n and len(record.read_by) > 1 and not record.readers:
+        raise ValueError(
+            f"Expected who drew each box in `readers` on film {record.id}, got none although {len(record.read_by)} "
+            "people read it. Name one of them for each box."
+        )
+    unknown = sorted(set(record.readers) - set(record.read_by)) if record.read_by else []
+    if unknown:
+        raise ValueError(
+            f"Expected `read_by` to name everybody who drew on film {record.id}, got a box of {unknown[0]!r}. Add them."
+        )
+
+
 def agreed_boxes(
     boxes: Array, readers: NDArray[np.int64], *, min_readers: int = 2, iou_threshold: float = 0.5
 ) -> tuple[list[int], list[int]]:
     """Boxes of one label on which several readers agree.
 
-    Of all boxes, the one with which most readers agree is kept; among equals the one with the greatest mean IoU with
+    Of all boxes, the one on which most readers agree is kept; among equals the one with the greatest mean IoU with
     the closest box of each of these readers, and then the first by its coordinates. It takes these closest boxes
     with it, one per reader, and the rest is treated in the same way until no box has `min_readers` readers. So the
     agreed box is one that a radiologist drew, and no box speaks for two findings.
@@ -159,7 +184,7 @@ def agreed_boxes(
         candidates = []
         for i in free:
             companions = _closest_of_others(i, free, iou, agrees, readers, boxes)
-            # The exact sum, so that the order of the boxes cannot change its last bit.
+            # An exact sum, so that the order of the boxes cannot change its last bit.
             overlap = fsum(iou[i, companions])
             candidates.append((-len(companions), -overlap, tuple(boxes[i]), readers[i], i, companions))
         number, *_, best, companions = min(candidates)
@@ -173,13 +198,13 @@ def agreed_boxes(
 def fused_boxes(
     boxes: Array, readers: NDArray[np.int64], *, min_readers: int = 1, iou_threshold: float = 0.5
 ) -> list[list[float]]:
-    """Weighted box fusion of boxes of one label that are all equally sure.
+    """Weighted box fusion of boxes of one label, all with the same confidence.
 
-    The boxes are gone through in turn; each joins the group whose mean box it overlaps most, if that IoU reaches the
-    threshold, else it founds a group. The result is the mean box of each group. With confidences the order is theirs;
-    as readers state none, boxes with the greater sum of IoUs with all others come first, then by coordinates, so that
-    the order of the readers decides nothing. The published algorithm wants an IoU above the threshold; here, as
-    everywhere in this package, it is enough to reach it.
+    The boxes are taken one by one; each joins the group whose mean box it overlaps most, if that IoU reaches the
+    threshold, else it starts a group. The result is the mean box of each group. The published algorithm takes boxes by
+    confidence; as readers state none, the box with the greatest sum of IoUs with all others comes first, ties by
+    coordinates, so that the order of the readers decides nothing. The published algorithm requires an IoU above the
+    threshold; here, as everywhere in this package, reaching it is enough.
 
     Args:
         boxes: ``(n, 4)`` xyxy.
@@ -188,7 +213,7 @@ def fused_boxes(
         iou_threshold: τ, in [0, 1]. Solovyev et al. use 0.55 for detectors; 0.1 is in use for radiologists.
 
     Returns:
-        The mean boxes, in the order in which their groups were founded.
+        The mean boxes, in the order in which their groups were started.
 
     Example:
         >>> fused_boxes(np.array([[0.0, 0, 10, 10], [0, 0, 10, 8]]), np.array([0, 1]))
@@ -238,11 +263,11 @@ def _ignore(record: FilmRecord, iou_threshold: float, min_readers: int | None) -
     if n <= 1:
         return _reference(record, _rows(record))
     needed = min(n, 2 if min_readers is None else min_readers)
-    chosen: list[_Row] = []
+    chosen: list[_Drawn] = []
     doubtful = _own_ignored(record)
     for (label, phrase), boxes, readers in _by_kind(record):
         kept, rest = agreed_boxes(boxes, readers, min_readers=needed, iou_threshold=iou_threshold)
-        chosen += [_Row(boxes[i].tolist(), label, phrase) for i in kept]
+        chosen += [_Drawn(boxes[i].tolist(), label, phrase) for i in kept]
         doubtful += [boxes[i].tolist() for i in rest]
     return _reference(record, chosen)._replace(ignore_boxes=doubtful)
 
@@ -253,7 +278,7 @@ def _consensus(record: FilmRecord, iou_threshold: float, min_readers: int | None
         return _reference(record, _rows(record))
     needed = min(n, 1 if min_readers is None else min_readers)
     chosen = [
-        _Row(box, label, phrase)
+        _Drawn(box, label, phrase)
         for (label, phrase), boxes, readers in _by_kind(record)
         for box in fused_boxes(boxes, readers, min_readers=needed, iou_threshold=iou_threshold)
     ]
@@ -267,7 +292,7 @@ def _any_of(record: FilmRecord, iou_threshold: float, min_readers: int | None) -
     else:
         sets = [[row for row, reader in zip(rows, record.readers, strict=True) if reader == name] for name in names]
         agreement = [_mean_f1(one, sets[:i] + sets[i + 1 :], iou_threshold) for i, one in enumerate(sets)]
-        # Among equals the first by name, so that the order of the readers decides nothing.
+        # Ties go to the first reader by name, so that the order of the readers decides nothing.
         best = min(range(len(names)), key=lambda i: (-agreement[i], names[i]))
     return _reference(record, sets[best])._replace(
         reader_boxes=[[row.box for row in one] for one in sets],
@@ -284,7 +309,7 @@ POLICIES: dict[str, Callable[[FilmRecord, float, int | None], Reference]] = {
 }
 
 
-def _mean_f1(one: list[_Row], others: list[list[_Row]], iou_threshold: float) -> float:
+def _mean_f1(one: list[_Drawn], others: list[list[_Drawn]], iou_threshold: float) -> float:
     """Mean F1 of one reader's boxes with those of each other; 1 where both drew nothing."""
     scores = []
     for other in others:
@@ -297,15 +322,15 @@ def _mean_f1(one: list[_Row], others: list[list[_Row]], iou_threshold: float) ->
     return fsum(scores) / len(scores)
 
 
-def _rows(record: FilmRecord) -> list[_Row]:
+def _rows(record: FilmRecord) -> list[_Drawn]:
     phrases: Iterable[str | None] = record.phrases or [None] * len(record.boxes)
     return [
-        _Row([float(value) for value in box], label, phrase)
+        _Drawn([float(value) for value in box], label, phrase)
         for box, label, phrase in zip(record.boxes, record.labels, phrases, strict=True)
     ]
 
 
-def _reference(record: FilmRecord, rows: list[_Row]) -> Reference:
+def _reference(record: FilmRecord, rows: list[_Drawn]) -> Reference:
     return Reference(
         boxes=[row.box for row in rows],
         labels=[row.label for row in rows],
@@ -321,7 +346,7 @@ def _own_ignored(record: FilmRecord) -> list[list[float]]:
 
 
 def _by_kind(record: FilmRecord) -> list[tuple[tuple[str, str | None], Array, NDArray[np.int64]]]:
-    """``(n, 4)`` boxes of one label and phrase, and who drew each as a number; in the order of the words."""
+    """For each label and phrase, sorted: ``(n, 4)`` boxes, and the number of the reader who drew each."""
     number = {name: i for i, name in enumerate(sorted(film_readers(record)))}
     grouped: dict[tuple[str, str | None], list[tuple[list[float], int]]] = defaultdict(list)
     for row, reader in zip(_rows(record), record.readers, strict=True):
@@ -330,24 +355,3 @@ def _by_kind(record: FilmRecord) -> list[tuple[tuple[str, str | None], Array, ND
         (kind, as_box_array([box for box, _ in drawn]), np.array([reader for _, reader in drawn]))
         for kind, drawn in sorted(grouped.items(), key=lambda item: (item[0][0], item[0][1] or ""))
     ]
-
-
-def _check(record: FilmRecord) -> None:
-    n = len(record.boxes)
-    for name in ("labels", "phrases", "readers"):
-        given = getattr(record, name)
-        if len(given) != n and (given or name == "labels"):
-            raise ValueError(
-                f"Expected one of `{name}` per box on film {record.id}, got {len(given)} for {n} boxes. "
-                "Give one for each box, in their order."
-            )
-    if n and len(record.read_by) > 1 and not record.readers:
-        raise ValueError(
-            f"Expected who drew each box in `readers` on film {record.id}, got none although {len(record.read_by)} "
-            "people read it. Name one of them for each box."
-        )
-    unknown = sorted(set(record.readers) - set(record.read_by)) if record.read_by else []
-    if unknown:
-        raise ValueError(
-            f"Expected `read_by` to name everybody who drew on film {record.id}, got a box of {unknown[0]!r}. Add them."
-        )

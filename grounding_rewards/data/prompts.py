@@ -1,4 +1,4 @@
-"""What the model is asked, and the answer that earns the full reward."""
+"""Prompts, and the answers to them that earn the full reward."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _WORDINGS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
-# What stands for the numbers of a box, which the parser knows for placeholders.
+# Placeholders for the numbers of a box; the parser does not read them as boxes.
 _PLACEHOLDERS: Mapping[str, tuple[str, str, str, str]] = {
     "xyxy": ("x1", "y1", "x2", "y2"),
     "yxyx": ("y1", "x1", "y2", "x2"),
@@ -51,16 +51,17 @@ _FRAMES: Mapping[str, str] = {
 def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
     """The conversational prompt that asks for boxes around everything named in `labels`.
 
-    The format is left to the model: a cold start teaches it, and the published models know their own.
+    The prompt does not state a format: a cold start teaches it, and published models know their own.
 
     Args:
-        labels: What to look for, at least one name.
+        labels: what to look for, at least one name.
 
     Raises:
-        ValueError: No labels.
+        ValueError: no labels.
 
-    >>> prompt_messages(["effusion", "mass"])[0]["content"][1]["text"]
-    'Locate every effusion, mass in this chest film and report the boxes in JSON format.'
+    Example:
+        >>> prompt_messages(["effusion", "mass"])[0]["content"][1]["text"]
+        'Locate every effusion, mass in this chest film and report the boxes in JSON format.'
     """
     if not labels:
         raise ValueError("Expected at least one name for labels, got none. Name what the model should look for.")
@@ -71,13 +72,14 @@ def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
 def prompt_order(labels: Iterable[str]) -> tuple[str, ...]:
     """The order in which prompts name labels: alphabetical, so that it does not depend on the order of a file.
 
-    A model that was trained on one order is another model on another.
+    A model that was trained on one order answers differently to another.
 
     Args:
-        labels: Names, some of them several times.
+        labels: names, some of them several times.
 
-    >>> prompt_order(["mass", "Effusion", "mass"])
-    ('Effusion', 'mass')
+    Example:
+        >>> prompt_order(["mass", "Effusion", "mass"])
+        ('Effusion', 'mass')
     """
     return tuple(sorted(set(labels), key=lambda label: (label.casefold(), label)))
 
@@ -86,10 +88,11 @@ def wordings(task: str) -> int:
     """How many ways there are to ask for a task.
 
     Raises:
-        ValueError: Unknown task.
+        ValueError: unknown task.
 
-    >>> wordings("detection")
-    4
+    Example:
+        >>> wordings("detection")
+        4
     """
     return len(_task_wordings(task))
 
@@ -103,24 +106,25 @@ def task_prompt(
 ) -> list[dict[str, Any]]:
     """The conversational prompt of a task, which states the format of the answer.
 
-    Whoever copies it as an answer earns nothing: its example holds placeholders, not numbers.
+    A model that copies the prompt earns nothing: its example holds placeholders, not numbers.
 
     Args:
-        task: One of `TASKS`.
-        what: For `detection` the names of all findings to look for, else one finding or one phrase.
-        box_format: The format of the answer: its name, or what else `get_box_format` takes.
-        wording: Which of the `wordings(task)` ways to ask.
+        task: one of `TASKS`.
+        what: for `detection` the names of all findings to look for, else one finding or one phrase.
+        box_format: the format of the answer: its name, or what else `get_box_format` takes.
+        wording: which of the `wordings(task)` ways to ask.
 
     Raises:
-        ValueError: Unknown task, wording or box format, or nothing to look for.
+        ValueError: unknown task, wording or box format, or nothing to look for.
 
-    >>> print(task_prompt("finding", "mass", "kimi-vl", wording=1)[0]["content"][1]["text"])
-    Does the image show mass? Mark each one with a box.
-    If there is nothing to mark, answer with []
-    Coordinates are fractions of the width and the height of the image, from 0 to 1 with 3 decimals, x from the left \
-and y from the top.
-    Otherwise answer with one entry for each finding, in this format, its name in place of finding:
-    [{"bbox_2d": [x1, y1, x2, y2], "label": "finding"}]
+    Example:
+        >>> print(task_prompt("finding", "mass", "kimi-vl", wording=1)[0]["content"][1]["text"])
+        Does the image show mass? Mark each one with a box.
+        If there is nothing to mark, answer with []
+        Coordinates are fractions of the width and the height of the image, from 0 to 1 with 3 decimals, x from the \
+left and y from the top.
+        Otherwise answer with one entry for each finding, in this format, its name in place of finding:
+        [{"bbox_2d": [x1, y1, x2, y2], "label": "finding"}]
     """
     templates = _task_wordings(task)
     if not 0 <= wording < len(templates):
@@ -133,18 +137,19 @@ and y from the top.
 
 
 def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
-    """What a model must be told to answer in a format that it does not know.
+    """The part of a prompt that states the format of the answer.
 
-    The example stands last, so that in formats with answer tags the last answer of the text is no negative.
+    The example comes last, so that in formats with answer tags the last answer in the text is not the negative.
 
     Args:
-        box_format: Its name, or what else `get_box_format` takes.
+        box_format: its name, or what else `get_box_format` takes.
 
     Raises:
-        ValueError: Unknown box format.
+        ValueError: unknown box format.
 
-    >>> print(format_instruction("answer-list").splitlines()[-1])
-    <answer>[x1, y1, x2, y2]</answer>
+    Example:
+        >>> print(format_instruction("answer-list").splitlines()[-1])
+        <answer>[x1, y1, x2, y2]</answer>
     """
     fmt = get_box_format(box_format)
     negative = f"answer with {fmt.layout.negative}" if fmt.layout.negative else "leave the answer empty"
@@ -155,13 +160,14 @@ def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
 
 
 def format_example(fmt: BoxFormat, values: Sequence[str]) -> str:
-    """An answer with one box, whose numbers are these four words.
+    """An answer with one box, with four words in place of its numbers.
 
-    >>> format_example(get_box_format("paligemma"), ["y1", "x1", "y2", "x2"])
-    '<locy1><locx1><locy2><locx2> finding'
+    Example:
+        >>> format_example(get_box_format("paligemma"), ["y1", "x1", "y2", "x2"])
+        '<locy1><locx1><locy2><locx2> finding'
     """
     layout = fmt.layout
-    # Widths such as {0:0>4} are for numbers; a placeholder stays as it is.
+    # Without widths such as {0:0>4}, which are for numbers.
     box = re.sub(r"\{(\d)[^}]*\}", lambda slot: values[int(slot[1])], layout.box)
     label = '"finding"' if fmt.syntax.keyed else "finding"
     return layout.answer.format(items=layout.item.format(key=fmt.keys[0], label=label, boxes=box))
@@ -198,21 +204,22 @@ def _coordinates(fmt: BoxFormat) -> str:
 
 
 def _joint(fmt: BoxFormat) -> str:
-    """What stands between two entries, where that is not the comma of a list."""
+    """Names the separator of two entries, where it is not the comma of a list."""
     between = fmt.layout.between_items.strip()
     return f' and "{between}" between two' if between and not fmt.syntax.keyed else ""
 
 
 def gold_answer(row: Mapping[str, Any], box_format: str | Mapping[str, Any] | BoxFormat) -> str:
-    """The row's own boxes, written as a model of this box format would write them.
+    """The reference boxes of a row, written as a model of this box format would write them.
 
     Args:
         row: `boxes`, `width` and `height`; `labels`, `resized_width` and `resized_height` where there are.
-        box_format: Its name, or what else `get_box_format` takes.
+        box_format: its name, or what else `get_box_format` takes.
 
-    >>> row = {"boxes": [[8, 16, 24, 32]], "labels": ["mass"], "width": 112, "height": 112}
-    >>> gold_answer(row, "answer-list")
-    '<answer>[0.071, 0.143, 0.214, 0.286]</answer>'
+    Example:
+        >>> row = {"boxes": [[8, 16, 24, 32]], "labels": ["mass"], "width": 112, "height": 112}
+        >>> gold_answer(row, "answer-list")
+        '<answer>[0.071, 0.143, 0.214, 0.286]</answer>'
     """
     return format_boxes(
         row["boxes"],

@@ -4,8 +4,8 @@ Qwen2-VL, Qwen2.5-VL and Qwen3-VL take films of any shape, but only after their 
 both sides to whole patches and brought the area between two limits. Boxes in resized pixels (Qwen2.5-VL)
 mean nothing without that size, and it depends on how *this* processor is configured.
 
-A limit of one's own is kept in the processor, which is saved with the model: whoever loads it later, for a cold start,
-for GRPO or to evaluate, feeds films of the same size.
+A limit that the user sets is kept in the processor, which is saved with the model: whoever loads it later, for a cold
+start, for GRPO or to evaluate, feeds films of the same size.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grounding_rewards.data.images import image_sizes, shrunken_size
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: The attribute of an image processor that holds a limit of one's own; it is written into the processor's file.
+#: The attribute of an image processor that holds the user's limit; it is saved with the processor.
 LIMIT = "max_image_pixels"
 
 _MAX_ASPECT_RATIO = 200
@@ -51,10 +51,11 @@ def has_resized_size(processor: Any) -> bool:
     """Whether `resized_size` knows how this processor resizes: an image processor of the Qwen2-VL kind.
 
     Args:
-        processor: A `transformers` processor, image processor or tokenizer.
+        processor: a `transformers` processor, image processor or tokenizer.
 
-    >>> has_resized_size("a tokenizer")
-    False
+    Example:
+        >>> has_resized_size("a tokenizer")
+        False
     """
     image_processor = getattr(processor, "image_processor", processor)
     return type(image_processor).__name__.startswith("Qwen2VLImageProcessor")
@@ -67,23 +68,24 @@ def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     `transformers/models/qwen2_vl/image_processing_qwen2_vl.py`.
 
     Args:
-        processor: The processor (or image processor) of a Qwen2-VL, Qwen2.5-VL or Qwen3-VL model; its pixel
+        processor: the processor (or image processor) of a Qwen2-VL, Qwen2.5-VL or Qwen3-VL model; its pixel
             limits, patch size and merge size are read from it.
-        width: Width of the film in pixels, as it is handed to the processor.
-        height: Height of the film in pixels.
+        width: width of the film in pixels, as it is handed to the processor.
+        height: height of the film in pixels.
 
     Returns:
         `(resized_width, resized_height)` in pixels.
 
     Raises:
-        ValueError: Another kind of processor, a size below one pixel, or one side more than 200 times the
+        ValueError: another kind of processor, a size below one pixel, or one side more than 200 times the
             other.
 
-    >>> class Qwen2VLImageProcessor:
-    ...     size = {"shortest_edge": 56 * 56, "longest_edge": 1280 * 28 * 28}
-    ...     patch_size, merge_size, do_resize = 14, 2, True
-    >>> resized_size(Qwen2VLImageProcessor(), width=2544, height=3056)
-    (896, 1092)
+    Example:
+        >>> class Qwen2VLImageProcessor:
+        ...     size = {"shortest_edge": 56 * 56, "longest_edge": 1280 * 28 * 28}
+        ...     patch_size, merge_size, do_resize = 14, 2, True
+        >>> resized_size(Qwen2VLImageProcessor(), width=2544, height=3056)
+        (896, 1092)
     """
     if not has_resized_size(processor):
         raise ValueError(
@@ -127,17 +129,18 @@ def limit_image_pixels(processor: Any, max_pixels: int) -> None:
     it too. For all others it is a note in the processor that :func:`fit_images` follows.
 
     Args:
-        processor: A `transformers` processor or image processor; it is changed.
-        max_pixels: Largest area of a film in pixels.
+        processor: a `transformers` processor or image processor; it is changed.
+        max_pixels: largest area of a film in pixels.
 
     Raises:
-        ValueError: Fewer pixels than one token of the model covers, or a processor without an image processor.
+        ValueError: fewer pixels than one token of the model covers, or a processor without an image processor.
 
-    >>> from types import SimpleNamespace
-    >>> processor = SimpleNamespace(image_processor=SimpleNamespace())
-    >>> limit_image_pixels(processor, 1003520)
-    >>> image_pixel_limit(processor)
-    1003520
+    Example:
+        >>> from types import SimpleNamespace
+        >>> processor = SimpleNamespace(image_processor=SimpleNamespace())
+        >>> limit_image_pixels(processor, 1003520)
+        >>> image_pixel_limit(processor)
+        1003520
     """
     image_processor = getattr(processor, "image_processor", processor)
     if not hasattr(image_processor, "__dict__") or hasattr(image_processor, "convert_tokens_to_ids"):
@@ -147,7 +150,7 @@ def limit_image_pixels(processor: Any, max_pixels: int) -> None:
     least = 1
     if has_resized_size(processor):
         least = (image_processor.patch_size * image_processor.merge_size) ** 2
-        # The class may own the sizes, and other processors share them.
+        # A copy, because the sizes may belong to the class.
         size = copy.copy(image_processor.size)
         size["longest_edge"] = max_pixels
         size["shortest_edge"] = min(size["shortest_edge"], max_pixels)
@@ -165,27 +168,29 @@ def image_pixel_limit(processor: Any) -> int | None:
     """The limit that :func:`limit_image_pixels` once gave this processor; None where it never did.
 
     Args:
-        processor: A `transformers` processor or image processor.
+        processor: a `transformers` processor or image processor.
 
-    >>> image_pixel_limit("a processor as its makers left it") is None
-    True
+    Example:
+        >>> image_pixel_limit("a processor as its makers left it") is None
+        True
     """
     return getattr(getattr(processor, "image_processor", processor), LIMIT, None)
 
 
 def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
-    """Put the image size of a command into the processor that it loaded; says so where the model comes with another.
+    """Apply the image size of a command to the processor that it loaded, and report where the model had another.
 
     Args:
-        processor: As it was loaded; it is changed.
-        max_image_pixels: Largest film in pixels; None keeps what the processor says.
+        processor: as it was loaded; it is changed.
+        max_image_pixels: largest film in pixels; None keeps what the processor says.
 
     Raises:
-        ValueError: The processor cannot be limited so.
+        ValueError: the processor cannot be limited.
 
-    >>> from types import SimpleNamespace
-    >>> set_image_size(SimpleNamespace(max_image_pixels=50176), 100352)
-    ['The model was saved with max_image_pixels 50176; here the largest film has 100352 pixels.']
+    Example:
+        >>> from types import SimpleNamespace
+        >>> set_image_size(SimpleNamespace(max_image_pixels=50176), 100352)
+        ['The model was saved with max_image_pixels 50176; here the largest film has 100352 pixels.']
     """
     saved = image_pixel_limit(processor)
     if max_image_pixels is None or max_image_pixels == saved:
@@ -200,13 +205,14 @@ def fitted_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     """Width and height that :func:`fit_images` brings a film to.
 
     Args:
-        processor: A `transformers` processor or image processor.
-        width: Width of the film in pixels.
-        height: Height of the film in pixels.
+        processor: a `transformers` processor or image processor.
+        width: width of the film in pixels.
+        height: height of the film in pixels.
 
-    >>> from types import SimpleNamespace
-    >>> fitted_size(SimpleNamespace(max_image_pixels=80_000), 2000, 1000)
-    (400, 200)
+    Example:
+        >>> from types import SimpleNamespace
+        >>> fitted_size(SimpleNamespace(max_image_pixels=80_000), 2000, 1000)
+        (400, 200)
     """
     limit = image_pixel_limit(processor)
     if limit is None or width * height <= limit:
@@ -214,7 +220,7 @@ def fitted_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     if not has_resized_size(processor):
         return shrunken_size(width, height, limit)
     resized = resized_size(processor, width, height)
-    # A narrow film may fall below the smallest area on its way through whole tokens; the processor enlarges it again.
+    # Rounded to whole tokens, a narrow film may fall below the smallest area; the processor would enlarge it again.
     return resized if resized_size(processor, *resized) == resized else (width, height)
 
 
@@ -225,12 +231,13 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
     a server that generates with a processor of its own gets films that it leaves as they are.
 
     Args:
-        dataset: Rows, with or without a column `image`.
-        processor: A `transformers` processor or image processor.
+        dataset: rows, with or without a column `image`.
+        processor: a `transformers` processor or image processor.
 
-    >>> from datasets import Dataset
-    >>> fit_images(Dataset.from_dict({"width": [2000]}), "a processor as its makers left it")[0]
-    {'width': 2000}
+    Example:
+        >>> from datasets import Dataset
+        >>> fit_images(Dataset.from_dict({"width": [2000]}), "a processor as its makers left it")[0]
+        {'width': 2000}
     """
     from PIL.Image import Resampling
 
@@ -250,15 +257,16 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
 
 
 def largest_image(dataset: Dataset, processor: Any) -> str:
-    """One line that says how large films are when the model sees them, for the start of a command.
+    """How large films are when the model sees them, one line for the start of a command.
 
     Args:
-        dataset: Rows, with or without a column `image`.
-        processor: A `transformers` processor or image processor.
+        dataset: rows, with or without a column `image`.
+        processor: a `transformers` processor or image processor.
 
-    >>> from datasets import Dataset
-    >>> largest_image(Dataset.from_dict({"width": [2000]}), "a processor as its makers left it")
-    'Image size: as the processor of the model says.'
+    Example:
+        >>> from datasets import Dataset
+        >>> largest_image(Dataset.from_dict({"width": [2000]}), "a processor as its makers left it")
+        'Image size: as the processor of the model says.'
     """
     limit = image_pixel_limit(processor)
     if not has_resized_size(processor):
@@ -269,18 +277,18 @@ def largest_image(dataset: Dataset, processor: Any) -> str:
         )
     image_processor = getattr(processor, "image_processor", processor)
     by = "the model's own limit" if limit is None else "max_image_pixels"
-    said = f"Image size: at most {image_processor.size['longest_edge']} pixels ({by})"
+    line = f"Image size: at most {image_processor.size['longest_edge']} pixels ({by})"
     fed = list(image_sizes(dataset)) if "image" in dataset.column_names else []
-    # The films themselves may be larger than the images that were made of them.
+    # The images may be smaller copies of the films.
     plain = dataset.with_format(None)
     sized = {"width", "height"} <= set(plain.column_names)
     own = list(zip(plain["width"], plain["height"], strict=True)) if sized else [size or (0, 0) for size in fed]
     seen = [(resized_size(processor, *size), film) for size, film in zip(fed, own, strict=True) if size is not None]
     if not seen:
-        return f"{said}."
+        return f"{line}."
     (width, height), film = max(seen, key=lambda pair: math.prod(pair[0]))
     side = image_processor.patch_size * image_processor.merge_size
     return (
-        f"{said}; the largest film, {film[0]} x {film[1]}, is seen as {width} x {height}, "
+        f"{line}; the largest film, {film[0]} x {film[1]}, is seen as {width} x {height}, "
         f"{width * height // side**2} image tokens."
     )

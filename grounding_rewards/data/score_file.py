@@ -1,4 +1,4 @@
-"""Score a file of completions without a model: block by block, by several processes, in flat memory."""
+"""Score a file of completions without a model: block by block, in several processes, in constant memory."""
 
 from __future__ import annotations
 
@@ -14,21 +14,22 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.data.completion_blocks import Block, find_text_column, read_blocks
+from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.data.completion_logs import Block, find_text_column, read_blocks
 from grounding_rewards.data.workers import map_in_order, worker_pool
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
 from grounding_rewards.space_check import SpaceWarning
 
-#: What a reward may read of a row beside the text.
+#: The columns of a row that rewards read, beside the text.
 _COLUMNS = (
     *("boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "ground_truth", "box_format"),
-    *("width", "height", "resized_width", "resized_height"),
+    *SIZE_COLUMNS,
 )
 _OUTPUTS = (".parquet", ".jsonl")
-# Blocks that wait for each worker, so that none waits for the reader.
+# Blocks read ahead for each worker, so that none has to wait.
 _AHEAD = 4
-# Rows that are written to a parquet file at once: small groups of rows are slow to read.
+# Rows of a row group of a parquet file: small groups are slow to read.
 _ROW_GROUP = 1 << 16
 
 
@@ -40,7 +41,7 @@ class ScoreSummary:
         completions: how many.
         means: of each reward.
         statuses: how many completions have each of `STATUSES`.
-        warnings: what contradicts the declared space or order of the box format.
+        warnings: where the numbers contradict the declared space or order of the box format.
     """
 
     completions: int
@@ -56,7 +57,7 @@ def score_file(
     *,
     text_column: str | None = None,
     processes: int = 1,
-    told: Callable[[int], None] | None = None,
+    on_progress: Callable[[int], None] | None = None,
 ) -> ScoreSummary:
     """Score every completion of a file and write what came out, in the order of the file.
 
@@ -66,16 +67,16 @@ def score_file(
     complete.
 
     Args:
-        path: what :func:`grounding_rewards.data.completion_blocks.read_blocks` takes; its rows have the columns that
+        path: what :func:`grounding_rewards.data.completion_logs.read_blocks` takes; its rows have the columns that
             rewards read: ``boxes``, and ``width``, ``height`` and so on as the box format needs them.
         out: a file that ends in .parquet or .jsonl, another one than that; its folder is made.
         rewards: what to score by, all with the same box format.
         text_column: the column with the completions; without it the first known one that the first block has.
-        processes: how many score; the reading and writing is done by this one.
-        told: called with the number of completions that are done, after each block.
+        processes: that score; this one reads and writes.
+        on_progress: called with the number of completions that are done, after each block.
 
     Raises:
-        ValueError: the file, a row of it (its number is said) or an argument is wrong, or there is no row.
+        ValueError: the file, a row of it (named by number) or an argument is wrong, or there is no row.
 
     Example:
         >>> import tempfile
@@ -95,7 +96,7 @@ def score_file(
     if out.exists() and path.exists() and out.samefile(path):
         raise ValueError(
             f"Expected another file than the completions for `out`, got {str(out)!r} for both. Give it another name: "
-            "what the model said would be lost."
+            "the completions would be lost."
         )
     check_alike(rewards)
     blocks = read_blocks(path)
@@ -108,7 +109,7 @@ def score_file(
     unfinished = out.with_name(out.name + ".unfinished")
     try:
         with _scored(scorer, chain([first], blocks), processes) as scored:
-            writer(unfinished, (total.add(one, told) for one in scored), [reward.__name__ for reward in rewards])
+            writer(unfinished, (total.add(one, on_progress) for one in scored), [reward.__name__ for reward in rewards])
         os.replace(unfinished, out)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -116,7 +117,7 @@ def score_file(
 
 
 class _Scored(NamedTuple):
-    """What came of a block: its rows as they are written, and what is added up."""
+    """A scored block: its rows as they will be written, and what is added up over blocks."""
 
     content: Any
     completions: int
@@ -132,16 +133,16 @@ class _Total:
         self.statuses: Counter[str] = Counter()
         self.warnings: dict[str, str] = {}
 
-    def add(self, one: _Scored, told: Callable[[int], None] | None) -> Any:
-        """Count a block and give back what is to be written of it."""
+    def add(self, one: _Scored, on_progress: Callable[[int], None] | None) -> Any:
+        """Add up a block, and return what is to be written of it."""
         self.completions += one.completions
         self.sums = [a + b for a, b in zip(self.sums or [0.0] * len(one.sums), one.sums, strict=True)]
         self.statuses += one.statuses
         for warning in one.warnings:
-            # Every worker finds it out for itself, from other films.
+            # Every worker warns for itself, with other numbers.
             self.warnings.setdefault(re.sub(r"[\d.]+", "", warning), warning)
-        if told is not None:
-            told(self.completions)
+        if on_progress is not None:
+            on_progress(self.completions)
         return one.content
 
     def summary(self, names: Sequence[str]) -> ScoreSummary:
@@ -156,7 +157,7 @@ class _Total:
 
 @dataclass(frozen=True)
 class _Scorer:
-    """Scores a block; a copy of it is in every worker."""
+    """Scores blocks; every worker has a copy."""
 
     rewards: tuple[GroundingReward, ...]
     text_column: str
@@ -197,7 +198,7 @@ class _Scorer:
         return score_columns(self.rewards, [row[self.text_column] for row in rows], **columns)
 
     def _name_the_row(self, block: Block, numbered: Sequence[tuple[int, dict[str, Any]]]) -> None:
-        """Raise the error of the first row that is wrong by itself, with its number."""
+        """Raise the error of the first bad row, with its number."""
         for number, row in numbered:
             try:
                 self._score([row])
@@ -218,7 +219,7 @@ _OWN: list[_Scorer] = []
 
 
 def _take(scorer: _Scorer) -> None:
-    """Keep the scorer in this worker: sent with every block, it would forget what it knows of the box format."""
+    """Keep the scorer in this worker: one sent with every block would forget what its space check has seen."""
     _OWN[:] = [scorer]
 
 
@@ -228,7 +229,7 @@ def _score_block(block: Block) -> _Scored:
 
 def _as_lines(columns: dict[str, list[Any]]) -> bytes:
     names = list(columns)
-    # ASCII: an id may hold half a character, which UTF-8 has no place for.
+    # ASCII, because an id may hold a lone surrogate, which UTF-8 cannot encode.
     lines = [json.dumps(dict(zip(names, values, strict=True))) for values in zip(*columns.values(), strict=True)]
     return "".join(f"{line}\n" for line in lines).encode("ascii")
 

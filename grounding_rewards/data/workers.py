@@ -26,7 +26,7 @@ def worker_pool(
     """
     import multiprocessing
 
-    # Threads of a progress bar and of pyarrow would not survive a fork.
+    # The threads of a progress bar and of pyarrow do not survive a fork.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(processes, context, initializer=_start, initargs=(initializer, initargs))
     try:
@@ -38,9 +38,9 @@ def worker_pool(
 def map_in_order(
     pool: Executor, function: Callable[[Given], Made], items: Iterable[Given], *, ahead: int
 ) -> Iterator[Made]:
-    """Like ``map``, by a pool, with at most ``ahead`` items that are taken and not yet given back.
+    """Like ``map``, in a pool, with at most ``ahead`` items taken and not yet returned.
 
-    ``Executor.map`` takes all items at once, so that they are all in memory.
+    ``Executor.map`` takes all items at once, which keeps them all in memory.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -64,7 +64,7 @@ def _start(initializer: Callable[..., object] | None, initargs: tuple[Any, ...])
 
 
 def _end_with_parent() -> None:
-    """Let a worker end when the process that started it is killed, instead of waiting for work for ever."""
+    """End a worker when the process that started it is killed, instead of waiting for work for ever."""
     import signal
     import threading
     from multiprocessing import parent_process
@@ -75,6 +75,6 @@ def _end_with_parent() -> None:
             parent.join()
             os._exit(1)
 
-    # Ctrl-C reaches the workers too; the process that started them ends them.
+    # Ctrl-C reaches the workers too, but the process that started them ends them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=watch, daemon=True).start()

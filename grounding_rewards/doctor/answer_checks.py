@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import Any
 
 from grounding_rewards.data.checks import gold_problems
-from grounding_rewards.data.film_rows import Drawing, FilmRow
 from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.data.raw_rows import Drawing, FilmRow
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Case, Examiner, trusted_size
 from grounding_rewards.doctor.findings import Check, Finding, Problem

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from grounding_rewards.data.film_rows import Drawing, FilmRow
+from grounding_rewards.data.raw_rows import Drawing, FilmRow
 from grounding_rewards.doctor.box_defects import BoxFit, box_defect
 from grounding_rewards.doctor.case import Case, Examiner, group, trusted_size
 from grounding_rewards.doctor.findings import EXAMPLES, Check, Example, Finding, Problem

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from grounding_rewards.data.checks import has_shape
-from grounding_rewards.data.film_rows import IGNORED, Drawing, FilmRow, RowSource
+from grounding_rewards.data.images import has_shape
+from grounding_rewards.data.raw_rows import IGNORED, Drawing, FilmRow, RowSource
 from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis
 from grounding_rewards.doctor.findings import EXAMPLES, Check, Example, FilmPicture, Finding, Problem
 from grounding_rewards.doctor.histograms import Figures

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from grounding_rewards.data.film_rows import FilmRow, RowSource
+from grounding_rewards.data.raw_rows import FilmRow, RowSource
 from grounding_rewards.doctor.case import Case
 from grounding_rewards.doctor.checks import CHECKS, STAGES
 from grounding_rewards.doctor.findings import SEVERITIES, FilmPicture, Finding
@@ -72,7 +72,7 @@ def examine(
     """Make all of :data:`~grounding_rewards.doctor.checks.CHECKS` in one pass over the rows.
 
     Args:
-        source: the rows, see :func:`grounding_rewards.data.film_rows.open_rows`.
+        source: the rows, see :func:`grounding_rewards.data.raw_rows.open_rows`.
         model: what is known of the model to be trained.
         thumbnails: longer side in pixels of the films that are kept for a page; 0 keeps none.
         seed: of the sample of films.

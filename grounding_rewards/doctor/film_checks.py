@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from grounding_rewards.data.checks import has_shape, list_problems
-from grounding_rewards.data.film_rows import FilmRow
+from grounding_rewards.data.checks import list_problems
+from grounding_rewards.data.images import has_shape
+from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.doctor.case import Bucket, Case, Examiner
 from grounding_rewards.doctor.findings import Check, Finding, Problem
 

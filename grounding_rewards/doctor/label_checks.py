@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from grounding_rewards.data.checks import is_blank, label_count_problems
-from grounding_rewards.data.film_rows import FilmRow
+from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.doctor.case import Examiner
 from grounding_rewards.doctor.findings import Check, Example, Finding, Problem
 from grounding_rewards.labels import normalize_label, vocabulary

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.film_rows import FilmRow
+from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.data.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 

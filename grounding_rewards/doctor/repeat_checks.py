@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.data.film_rows import Drawing, FilmRow
+from grounding_rewards.data.raw_rows import Drawing, FilmRow
 from grounding_rewards.doctor.box_checks import shown
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Case, Examiner

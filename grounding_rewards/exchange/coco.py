@@ -1,13 +1,13 @@
 """COCO: reference boxes and predictions as files for pycocotools and its kin, for FiftyOne and for CVAT.
 
 * Boxes are ``[x, y, width, height]`` in pixels of the film; images, annotations and categories are numbered from 1.
-* ``film_id`` and, where known, ``patient_id`` of an image tell where it comes from; other readers pass over them.
-* A region to ignore is a crowd (``iscrowd`` 1). Crowds belong to a category in COCO, so the file that results are
-  measured against has the region once for each category; those that are looked at have it once, in its own category.
-* A prediction needs a score in COCO. A box without a stated confidence gets 1: boxes of one film then rank in the order
-  in which they were written, and an AP from such a file depends on that order.
-* An invalid predicted box keeps its place as a box without area, which overlaps nothing and counts as a false positive.
-  Files that are looked at leave it out.
+* ``film_id`` and, where known, ``patient_id`` of an image say where it comes from; other tools ignore them.
+* A region to ignore is a crowd (``iscrowd`` 1). In COCO a crowd belongs to a category, so the file for metrics repeats
+  the region for every category; files for viewers have it once, in a category of its own.
+* COCO demands a score for every prediction. A box without a stated confidence gets 1: the boxes of a film then rank in
+  the order in which they were written, and an AP from such a file depends on that order.
+* An invalid predicted box becomes a box without area, which overlaps nothing and counts as a false positive. Files for
+  viewers leave it out.
 
 Source: https://cocodataset.org/#format-data and #format-results.
 """
@@ -27,18 +27,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import valid_boxes, xyxy_to_xywh
-from grounding_rewards.data.dicom import read_dicom
+from grounding_rewards.data.dicom import is_dicom, read_dicom
 from grounding_rewards.exchange.names import (
-    DICOM_SUFFIXES,
     drawable_boxes,
     file_names,
     label_names,
-    said_labels,
+    pred_labels_of,
     whole_number,
 )
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 
-#: The category of regions to ignore in files that are looked at.
+#: The category of regions to ignore in files for viewers.
 IGNORED = "region to ignore"
 
 _CVAT_ANNOTATIONS = "annotations/instances_default.json"
@@ -60,7 +59,7 @@ def coco_ground_truth(films: Sequence[AnsweredFilm]) -> dict[str, Any]:
 
 
 def coco_results(films: Sequence[AnsweredFilm]) -> list[dict[str, Any]]:
-    """The predicted boxes of all films as COCO results, which belong to :func:`coco_ground_truth` of the same films.
+    """The predicted boxes of all films as COCO results for :func:`coco_ground_truth` of the same films.
 
     Example:
         >>> film = AnsweredFilm("a", 90, 60, pred=[[10, 20, 40, 50]], pred_labels=["mass"], pred_scores=[0.5])
@@ -76,7 +75,9 @@ def coco_results(films: Sequence[AnsweredFilm]) -> list[dict[str, Any]]:
             "score": 1.0 if math.isnan(score) else float(score),
         }
         for image, film in enumerate(films, start=1)
-        for bbox, label, score in zip(_as_written(film), said_labels(film, list(number)), film.pred_scores, strict=True)
+        for bbox, label, score in zip(
+            _as_written(film), pred_labels_of(film, list(number)), film.pred_scores, strict=True
+        )
     ]
 
 
@@ -101,21 +102,17 @@ def write_fiftyone(films: Sequence[AnsweredFilm], out: Path, *, images: Path | N
         ValueError: images are missing: how many, and the first one.
     """
     paths = find_images(films, images)
-    files = [f"{name}.png" if _is_dicom(path) else name for path, name in zip(paths, file_names(films), strict=True)]
+    files = [f"{name}.png" if is_dicom(path) else name for path, name in zip(paths, file_names(films), strict=True)]
     for path, name in zip(paths, files, strict=True):
         copy = out / "data" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
-        if _is_dicom(path):
+        if is_dicom(path):
             _write_png(read_dicom(path).pixels, copy)
         else:
             shutil.copyfile(path, copy)
     names = [*label_names(films), IGNORED]
     _write(out / "labels.json", _document(films, names, _references(films, names, ignored_as=[IGNORED]), files))
     _write(out / "predictions.json", _document(films, names, _predictions(films, names), files))
-
-
-def _is_dicom(path: Path) -> bool:
-    return path.suffix.lower() in DICOM_SUFFIXES
 
 
 def _write_png(pixels: NDArray[Any], path: Path) -> None:
@@ -173,10 +170,9 @@ def find_images(films: Sequence[AnsweredFilm], folder: Path | None) -> list[Path
 def _find_image(film: AnsweredFilm, folder: Path | None) -> Path | None:
     for name in filter(None, (film.image, film.id)):
         parts = Path(name).parts
-        # A path that is whole stays whole.
         tails = [Path(name), *(Path(*parts[first:]) for first in range(1, len(parts)))]
         for path in tails[:1] if folder is None else (folder / tail for tail in tails):
-            # Unlike Path.is_file, it takes a name that no file can have for one that is not there.
+            # Path.is_file would raise for a name that no file can have.
             if os.path.isfile(path):
                 return path
     return None
@@ -220,10 +216,10 @@ def _references(
 
 
 def _predictions(films: Sequence[AnsweredFilm], names: Sequence[str]) -> Iterable[dict[str, Any]]:
-    """Predicted boxes to look at."""
+    """Predicted boxes for viewers."""
     number = _numbers(names)
     for image, film in enumerate(films, start=1):
-        labels = said_labels(film, names)
+        labels = pred_labels_of(film, names)
         boxes, which = drawable_boxes(film.pred, film.width, film.height)
         for bbox, i in zip(xyxy_to_xywh(boxes).tolist(), which, strict=True):
             annotation = _annotation(image, number[labels[i]], bbox)

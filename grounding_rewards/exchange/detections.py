@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from grounding_rewards.exchange.names import Array, said_labels
+from grounding_rewards.boxes import Boxes
+from grounding_rewards.exchange.names import pred_labels_of
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ def reference_detections(film: AnsweredFilm, names: Sequence[str]) -> Detections
 
 
 def predicted_detections(film: AnsweredFilm, names: Sequence[str]) -> Detections:
-    """The predicted boxes of a film as `supervision.Detections`, invalid ones among them, so that metrics count them.
+    """The predicted boxes of a film as `supervision.Detections`, with invalid ones, so that metrics count them.
 
     ``confidence`` is None unless the answer states one for every box.
 
@@ -51,10 +53,12 @@ def predicted_detections(film: AnsweredFilm, names: Sequence[str]) -> Detections
         True
     """
     stated = not np.isnan(film.pred_scores).any() and len(film.pred) > 0
-    return _detections(film.pred, said_labels(film, names), names, film.pred_scores if stated else None)
+    return _detections(film.pred, pred_labels_of(film, names), names, film.pred_scores if stated else None)
 
 
-def _detections(boxes: Array, labels: Sequence[str], names: Sequence[str], scores: Array | None) -> Detections:
+def _detections(
+    boxes: Boxes, labels: Sequence[str], names: Sequence[str], scores: NDArray[np.float64] | None
+) -> Detections:
     try:
         from supervision import Detections
     except ImportError as error:

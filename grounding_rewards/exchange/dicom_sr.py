@@ -3,9 +3,9 @@
 Every report is marked as research: ContentQualification RESEARCH, UNVERIFIED, PRELIMINARY, a comment that says so, and
 a device, not a person, as observer. It names the patient and the study of its film, as DICOM demands.
 
-A box becomes a closed polyline of its corners in columns and rows of the stored image, where the top left corner of
-the film is 0, 0 and its bottom right corner the number of columns and rows: just as boxes are counted here. Labels are
-codes of a private scheme, because no public one has all words that a model may say.
+A box becomes a closed polyline of its corners in columns and rows of the stored image. As here, the top left corner of
+the film is 0, 0 and the bottom right one the number of columns and rows. Labels are codes of a private scheme, because
+no public one has every word that a model may write.
 
 Source: DICOM PS3.16, TID 1500, 1410 and 1501; PS3.3, C.18.6.1.2 for the coordinates.
 """
@@ -17,14 +17,15 @@ import math
 import re
 import uuid
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-import grounding_rewards
-from grounding_rewards.data.dicom import dicom_folder
-from grounding_rewards.exchange.names import DICOM_SUFFIXES, UNLABELLED, Array, drawable_boxes
+from grounding_rewards.data.dicom import dicom_folder, is_dicom
+from grounding_rewards.exchange.names import UNLABELLED, drawable_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 if TYPE_CHECKING:
@@ -40,8 +41,9 @@ NOTICE = (
 #: The private coding scheme of labels.
 SCHEME = "99GROUNDING"
 
+_VERSION = version("grounding_rewards")
 _NOTHING = "no finding"
-# What every film should have but anonymised ones often lack; the standard allows these to be empty.
+# Elements that anonymised films often lack; the standard allows them to be empty.
 _MAY_BE_EMPTY = (
     "PatientID",
     "PatientName",
@@ -54,10 +56,10 @@ _MAY_BE_EMPTY = (
     "ReferringPhysicianName",
 )
 _NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Modality", "Rows", "Columns")
-# Lengths that the standard allows: a code's meaning and a series description have the same.
+# The longest meaning of a code, and the longest series description, that the standard allows.
 _LONGEST = 64
 _MISSING = "Expected highdicom for DICOM SR, got none. Install it with `pip install 'grounding_rewards[dicom]'`."
-# Two sizes in whole pixels of one film at two scales differ by rounding.
+# In pixels: the sizes of one film at two scales differ by rounding.
 _ROUNDING = 1.0
 
 
@@ -78,7 +80,7 @@ def findings_report(film: AnsweredFilm, source: Dataset, *, model: str) -> Compr
     """The report of one film.
 
     Args:
-        film: with its answer. Boxes are cut off at the edges of the film; what cannot be drawn is left out.
+        film: with its answer. Boxes are clipped to the film; what cannot be drawn is left out.
         source: the header of the DICOM film that the answer is about. If ``film`` is that film at another scale, boxes
             are scaled.
         model: the name of the model, for the observer.
@@ -121,7 +123,7 @@ def findings_report(film: AnsweredFilm, source: Dataset, *, model: str) -> Compr
     name = _line(model)
     groups = _groups(film, evidence, name)
     device = sr.DeviceObserverIdentifyingAttributes(
-        uid=UID.from_uuid(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name} {grounding_rewards.__version__}"))),
+        uid=UID.from_uuid(str(uuid.uuid5(uuid.NAMESPACE_URL, f"{name} {_VERSION}"))),
         name=name,
         manufacturer_name="grounding_rewards",
         model_name=name,
@@ -146,7 +148,7 @@ def findings_report(film: AnsweredFilm, source: Dataset, *, model: str) -> Compr
             instance_number=1,
             manufacturer="grounding_rewards",
             manufacturer_model_name=name,
-            software_versions=grounding_rewards.__version__,
+            software_versions=_VERSION,
             series_description=f"RESEARCH ONLY, unverified boxes: {name}"[:_LONGEST],
             content_qualification="RESEARCH",
             coding_schemes=[scheme],
@@ -200,7 +202,7 @@ def _groups(film: AnsweredFilm, source: Dataset, model: str) -> list[Any]:
     from highdicom import UID, sr
     from pydicom.sr.codedict import codes
 
-    algorithm = sr.AlgorithmIdentification(name=model, version=grounding_rewards.__version__)
+    algorithm = sr.AlgorithmIdentification(name=model, version=_VERSION)
     boxes, which = drawable_boxes(film.pred, film.width, film.height)
     if not _says_something(film):
         raise ValueError(
@@ -245,13 +247,13 @@ def _says_something(film: AnsweredFilm) -> bool:
     return film.status == "empty" or len(drawable_boxes(film.pred, film.width, film.height)[0]) > 0
 
 
-def _corners(x1: float, y1: float, x2: float, y2: float) -> Array:
+def _corners(x1: float, y1: float, x2: float, y2: float) -> NDArray[np.float64]:
     """Columns and rows of a closed rectangle."""
     return np.array([[x1, y1], [x2, y1], [x2, y2], [x1, y2], [x1, y1]])
 
 
 def _scale(film: AnsweredFilm, source: Dataset) -> list[float]:
-    """What takes pixels of the film to columns and rows of the source, along x, y, x, y."""
+    """The factors from pixels of the film to columns and rows of the source, for x, y, x, y."""
     across, down = source.Columns / film.width, source.Rows / film.height
     if abs(film.height * across - source.Rows) > max(_ROUNDING, _ROUNDING * across):
         raise ValueError(
@@ -262,7 +264,7 @@ def _scale(film: AnsweredFilm, source: Dataset) -> list[float]:
 
 
 def _coded(label: str) -> CodedConcept:
-    """A label as a code of the private scheme; one that DICOM has no place for is cut short."""
+    """A label as a code of the private scheme, shortened to what DICOM allows."""
     from highdicom.sr import CodedConcept
 
     meaning = _line(label)
@@ -276,7 +278,7 @@ def _line(text: str) -> str:
 
 
 def _completed(source: Dataset, film: str) -> Dataset:
-    """A copy of the header, with empty values where elements that may be empty are missing."""
+    """A copy of the header, with missing elements added as empty where the standard allows it."""
     missing = [name for name in _NEEDED if name not in source]
     if missing:
         raise ValueError(
@@ -293,7 +295,7 @@ def _completed(source: Dataset, film: str) -> Dataset:
 def _source_of(film: AnsweredFilm, files: Mapping[str, Path]) -> Path | None:
     image = Path(film.image) if film.image else None
     if not files:
-        return image if image is not None and image.suffix.lower() in DICOM_SUFFIXES and image.is_file() else None
+        return image if image is not None and is_dicom(image) and image.is_file() else None
     names = [film.id, Path(film.id).stem, *([image.stem] if image else [])]
     return next((files[name] for name in names if name in files), None)
 

@@ -1,6 +1,6 @@
 """Label Studio: one task per film, the reference boxes as its annotation and the answer as its prediction.
 
-Boxes are in percent of the width and height of the film, cut off at its edges; what cannot be drawn is left out. The
+Boxes are in percent of the width and height of the film, clipped to its edges; what cannot be drawn is left out. The
 image of a task is a path or URL that Label Studio can reach: ``image_root`` and the name of the file.
 
 Source: https://labelstud.io/guide/predictions and https://labelstud.io/tags/rectanglelabels.
@@ -17,13 +17,14 @@ from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
+from numpy.typing import NDArray
 
+from grounding_rewards.boxes import Boxes
 from grounding_rewards.exchange.names import (
-    Array,
     drawable_boxes,
     file_names,
     label_names,
-    said_labels,
+    pred_labels_of,
     whole_number,
 )
 from grounding_rewards.metrics.answered_film import AnsweredFilm
@@ -46,8 +47,8 @@ def label_studio_tasks(
         image_root: what goes before the name of an image.
 
     Returns:
-        One task per film. A film without reference boxes has an annotation without regions, which says in Label Studio
-        that somebody looked and found nothing.
+        One task per film. A film without reference boxes has an annotation without regions: in Label Studio somebody
+        looked and found nothing.
 
     Example:
         >>> film = AnsweredFilm("a", 200, 100, gt=[[50, 25, 100, 75]], gt_labels=["mass"], image="a.png")
@@ -99,7 +100,7 @@ def write_label_studio(
 
 
 def _address(root: str, name: str) -> str:
-    """Where an image is: an address of the web has odd signs in percent, the key of a bucket has them as they are."""
+    """The address of an image: percent-encoded for a URL, as it is for the key of a bucket."""
     return root + (quote(name) if root.startswith(("/", "http://", "https://")) else name)
 
 
@@ -108,7 +109,7 @@ def _task(film: AnsweredFilm, number: int, image: str, names: Sequence[str], mod
     prediction: dict[str, Any] = {
         "model_version": model,
         "result": _regions(
-            film, film.pred, [_in_xml(label) for label in said_labels(film, names)], film.pred_scores, f"{number}p"
+            film, film.pred, [_in_xml(label) for label in pred_labels_of(film, names)], film.pred_scores, f"{number}p"
         ),
     }
     if scores.size:
@@ -124,7 +125,7 @@ def _task(film: AnsweredFilm, number: int, image: str, names: Sequence[str], mod
 
 
 def _regions(
-    film: AnsweredFilm, boxes: Array, labels: Sequence[str], scores: Array, prefix: str
+    film: AnsweredFilm, boxes: Boxes, labels: Sequence[str], scores: NDArray[np.float64], prefix: str
 ) -> list[dict[str, Any]]:
     drawn, which = drawable_boxes(boxes, film.width, film.height)
     percent = 100 * drawn / [film.width, film.height, film.width, film.height]
@@ -152,5 +153,5 @@ def _regions(
 
 
 def _in_xml(label: str) -> str:
-    """The label without what XML has no place for, such as control characters that a model wrote."""
+    """The label without characters that XML forbids, such as control characters that a model wrote."""
     return " ".join("".join(sign if sign.isprintable() else " " for sign in label).split())

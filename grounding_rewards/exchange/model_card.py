@@ -1,8 +1,7 @@
 """A block for the card of a model on the Hugging Face Hub: the figures of an evaluation as `model-index` and a table.
 
-`model-index` has no place for intervals, so these stand in the arguments of each metric (`interval_95`), which the hub
-does not show, and in the table, which people see. Nor has it a place for what a figure is to be compared with: the
-table has the other systems of the evaluation, its baselines, beside the model.
+`model-index` has no field for intervals or baselines. Intervals are in the arguments of each metric (`interval_95`),
+which the hub does not show, and in the table below; the table also has the baselines beside the model.
 
 Source: https://huggingface.co/docs/hub/model-cards and ``huggingface_hub.EvalResult``.
 """
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from grounding_rewards.exchange.names import model_name
 
 if TYPE_CHECKING:
-    from huggingface_hub import EvalResult
+    from huggingface_hub import CardData, EvalResult
 
 _TASK = "object-detection"
 _DIGITS = 4
@@ -98,7 +97,7 @@ def model_index(
 
 
 def evaluated_model(evaluation: Mapping[str, Any]) -> str:
-    """What the model of an evaluation is called, without the folders that it lies in; a log by the log's name.
+    """The name of the evaluated model without its folders, or that of the evaluated log.
 
     Example:
         >>> evaluated_model({"facts": {"model": "/data/runs/r4/checkpoint"}}), evaluated_model({"systems": {"log": {}}})
@@ -110,7 +109,7 @@ def evaluated_model(evaluation: Mapping[str, Any]) -> str:
 
 
 def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, system: str | None = None) -> str:
-    """The YAML block that a model card begins with, and a table of the figures with their intervals below it.
+    """The YAML metadata of a model card, and below it a table of the figures with their intervals.
 
     Args:
         evaluation: the content of `evaluation.json`.
@@ -140,30 +139,50 @@ def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, 
     model, results = model_index_to_eval_results(index)
     data = ModelCardData(model_name=model, eval_results=results)
     heading = ["## Evaluation", "", _measured_on(evaluation.get("facts", {})), ""]
-    return "\n".join(["---", data.to_yaml().strip(), "---", "", *heading, *_table(evaluation, system), ""])
+    return with_metadata(data, "\n".join([*heading, *_table(evaluation, system), ""]))
+
+
+def with_metadata(data: CardData, text: str) -> str:
+    """A model card: the metadata as a block of YAML, and the text.
+
+    Args:
+        data: metadata, a ``huggingface_hub.CardData``.
+        text: in Markdown.
+    """
+    return f"---\n{data.to_yaml().strip()}\n---\n\n{text}"
+
+
+def table_cell(text: str) -> str:
+    """Text that can stand in a cell of a table in Markdown.
+
+    Example:
+        >>> table_cell("one\\ntwo | three")
+        'one two \\\\| three'
+    """
+    return " ".join(text.split()).replace("|", "\\|")
 
 
 def _table(evaluation: Mapping[str, Any], system: str | None) -> list[str]:
-    """The figures of a system with their intervals, and beside them those of the other systems."""
+    """The figures of a system with their intervals, beside those of the other systems."""
     systems = evaluation["systems"]
     own = next(iter(systems)) if system is None else system
     others = [name for name in systems if name != own]
     rows = [
         [
-            _in_cell(figure.heading),
+            table_cell(figure.heading),
             _value(figure.value),
             _interval(figure),
             *(_value(_number(systems[other].get(figure.key, {}).get("value"))) for other in others),
         ]
         for figure in card_figures(evaluation, system)
     ]
-    header = ["figure", "value", "95 % interval", *map(_in_cell, others)]
+    header = ["figure", "value", "95 % interval", *map(table_cell, others)]
     rule = "|:--|--:|:--|" + "--:|" * len(others)
     return [f"| {' | '.join(header)} |", rule, *(f"| {' | '.join(row)} |" for row in rows)]
 
 
 def _measured_on(facts: Mapping[str, Any]) -> str:
-    """On what and how it was measured, as far as the facts of an evaluation say."""
+    """What was measured on which films, as far as the facts of the evaluation say."""
     films, patients = facts.get("films"), facts.get("patients")
     counted = f"{films} films" + (f" of {patients} patients" if isinstance(patients, int) else "") if films else ""
     intervals = f"intervals: {facts['intervals']}" if facts.get("intervals") else ""
@@ -206,7 +225,7 @@ def _eval_result(figure: Figure, facts: Mapping[str, Any]) -> EvalResult:
 
 
 def _last_part(name: Any, otherwise: str) -> str:
-    """The name of a folder or of a repository without what goes before it: paths stay private."""
+    """The name of a folder or of a repository without its parents: paths stay private."""
     return PurePosixPath(Path(str(name)).as_posix()).name if name else otherwise
 
 
@@ -214,7 +233,3 @@ def _interval(figure: Figure) -> str:
     if figure.low is None or figure.high is None:
         return "–"
     return f"{figure.low:.{_DIGITS}f} to {figure.high:.{_DIGITS}f}"
-
-
-def _in_cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")

@@ -1,4 +1,4 @@
-"""What films and labels are called in other tools, which want one file name per film and a label for every box."""
+"""What films, labels and models are called in other tools, which want a file name per film and a label per box."""
 
 from __future__ import annotations
 
@@ -8,23 +8,18 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import valid_boxes
+from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-
-Array = NDArray[np.float64]
-
-#: How the names of DICOM films end.
-DICOM_SUFFIXES = (".dcm", ".dicom")
 
 #: The label of a predicted box without one.
 UNLABELLED = "unlabelled"
 
 
 def label_names(films: Iterable[AnsweredFilm]) -> list[str]:
-    """All labels: those of reference boxes by name, then those that only answers use, then :data:`UNLABELLED`.
+    """All labels: those of reference boxes in alphabetical order, then those that only predictions have.
 
-    Where the references have one label only, a predicted box without label is taken to mean that one, and
-    :data:`UNLABELLED` is not among the names.
+    :data:`UNLABELLED` comes last, where a predicted box has no label and the references have more than one: otherwise
+    the box is taken to have the only label there is.
 
     Example:
         >>> label_names([AnsweredFilm("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[1, 1, 5, 5]])])
@@ -34,19 +29,19 @@ def label_names(films: Iterable[AnsweredFilm]) -> list[str]:
         ['nodule', 'unlabelled']
     """
     films = list(films)
-    true = sorted({label for film in films for label in film.gt_labels})
-    said = {label for film in films for label in film.pred_labels}
-    names = true + sorted(label for label in said if label is not None and label not in true)
-    if None in said and len(true) != 1 and UNLABELLED not in names:
+    gt = sorted({label for film in films for label in film.gt_labels})
+    pred = {label for film in films for label in film.pred_labels}
+    names = gt + sorted(label for label in pred if label is not None and label not in gt)
+    if None in pred and len(gt) != 1 and UNLABELLED not in names:
         names.append(UNLABELLED)
     return names
 
 
-def said_labels(film: AnsweredFilm, names: Sequence[str]) -> list[str]:
+def pred_labels_of(film: AnsweredFilm, names: Sequence[str]) -> list[str]:
     """The label of every predicted box, one of ``names``, which :func:`label_names` gave for all films.
 
     Example:
-        >>> said_labels(AnsweredFilm("a", 9, 9, pred=[[1, 1, 5, 5]]), ["mass"])
+        >>> pred_labels_of(AnsweredFilm("a", 9, 9, pred=[[1, 1, 5, 5]]), ["mass"])
         ['mass']
     """
     without = UNLABELLED if UNLABELLED in names else names[0] if names else UNLABELLED
@@ -54,10 +49,10 @@ def said_labels(film: AnsweredFilm, names: Sequence[str]) -> list[str]:
 
 
 def file_names(films: Sequence[AnsweredFilm]) -> list[str]:
-    """One file name per film, no two alike.
+    """A different file name for every film.
 
-    The name of the image without its folders. Where two films would share one, or a film has no image, all are called
-    after their ids, with the ending of the image. Never an absolute path, nor one that leads out of its folder.
+    The name of the image without its folders; where two films would share one, or a film has no image, the ids of all
+    films, with the suffix of the image. Never an absolute path, nor one that leads out of its folder.
 
     Example:
         >>> file_names([AnsweredFilm("a", 9, 9, image="x/1.png"), AnsweredFilm("b", 9, 9, image="y/2.png")])
@@ -74,11 +69,11 @@ def file_names(films: Sequence[AnsweredFilm]) -> list[str]:
     return [f"{number:06d}_{name}" for number, name in enumerate(names, start=1)]
 
 
-def drawable_boxes(boxes: Array, width: float, height: float) -> tuple[Array, NDArray[np.int64]]:
-    """The boxes that can be drawn on a film, cut off at its edges, and which of them they are.
+def drawable_boxes(boxes: Boxes, width: float, height: float) -> tuple[Boxes, NDArray[np.int64]]:
+    """The boxes that can be drawn on a film, clipped to its edges, and their indices.
 
     Args:
-        boxes: ``(n, 4)`` xyxy in pixels of the film; invalid ones, and those beside the film, are left out.
+        boxes: ``(n, 4)`` xyxy in pixels of the film; invalid ones, and those outside the film, are left out.
         width: of the film in pixels.
         height: of the film in pixels.
 
@@ -89,7 +84,7 @@ def drawable_boxes(boxes: Array, width: float, height: float) -> tuple[Array, ND
         >>> drawable_boxes(np.array([[-5.0, 0, 5, 5], [20, 0, 30, 5], [5, 5, 1, 1]]), 10, 10)
         (array([[0., 0., 5., 5.]]), array([0]))
     """
-    # An infinite or undefined corner is invalid before it is cut off, and must stay so.
+    # Check before clipping: clipping would make an infinite corner finite.
     kept = valid_boxes(boxes)
     inside = np.clip(boxes, 0, [width, height, width, height])
     kept &= valid_boxes(inside)
@@ -97,7 +92,7 @@ def drawable_boxes(boxes: Array, width: float, height: float) -> tuple[Array, ND
 
 
 def model_name(model: str) -> str:
-    """What a model is called where its path does not belong: the last part, of a checkpoint the run's name too.
+    """The name of a model without its folders: the last part of its path, for a checkpoint the run's name too.
 
     Example:
         >>> model_name("Qwen/Qwen2.5-VL-3B-Instruct"), model_name("/data/runs/r4/checkpoint-50/")
@@ -108,7 +103,7 @@ def model_name(model: str) -> str:
 
 
 def whole_number(side: float) -> int | float:
-    """A side in whole pixels as an integer, as other tools have it.
+    """An integer where a side has whole pixels, as other tools expect.
 
     Example:
         >>> whole_number(640.0), whole_number(640.5)

@@ -22,6 +22,7 @@ from grounding_rewards.metrics.baselines import (
     mean_boxes,
 )
 from grounding_rewards.metrics.counts import without_duplicates
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import (
     GroundingReward,
     ScoredCompletion,
@@ -32,7 +33,7 @@ from grounding_rewards.rewards.grounding import (
 from grounding_rewards.space_check import SpaceWarning
 
 #: What every film is scored with, beside the reward that the evaluation is about.
-SIDE_BY_SIDE = ("R1", "R2", "R3", "R4", "R5")
+SIDE_BY_SIDE = SPECIFICATION_REWARDS
 
 # Columns that play no part in scoring, or are large.
 _PASSED_OVER = ("prompt", "image", "images", "completion_ids", "ground_truth")
@@ -198,7 +199,7 @@ def _side_by_side(reward: GroundingReward, texts: Sequence[Any], columns: Mappin
 
 
 def baseline_systems(
-    rows: Sequence[Row], training: Iterable[Row] | None, reward: GroundingReward, *, at_least_one: bool = True
+    rows: Sequence[Row], training: Iterable[Row] | None, reward: GroundingReward
 ) -> dict[str, list[AnsweredFilm]]:
     """The answers that need no look at the film, in every table beside a model's.
 
@@ -207,7 +208,6 @@ def baseline_systems(
         training: the films that the constant box is the mean of; without them it is the mean of these films, which
             flatters it, and its name says so. Of no films there is no constant box.
         reward: what the evaluation is about.
-        at_least_one: whether there is a constant box also where most films share no label.
 
     Returns:
         By name: the constant box (see :func:`grounding_rewards.metrics.baselines.mean_boxes`), nothing found, the
@@ -222,14 +222,16 @@ def baseline_systems(
     films = read_references(rows)
     # With the names that rows without labels are given.
     named = [{**row, "labels": film.gt_labels} for row, film in zip(rows, films, strict=True)]
-    constant = mean_boxes(named if training is None else training, at_least_one=at_least_one)
+    constant = mean_boxes(named if training is None else training, at_least_one=True)
     rewards = {**{name: get_reward(name) for name in SIDE_BY_SIDE}, reward.name: reward}
-    return {
-        CONSTANT_OF_THESE if name == CONSTANT and training is None else name: _with_boxes(
-            films, [rule(row) for row in named], rewards
-        )
-        for name, rule in baseline_rules(named, constant).items()
-    }
+    systems = {}
+    for name, rule in baseline_rules(named, constant).items():
+        answered = _with_boxes(films, [rule(row) for row in named], rewards)
+        # However often such a rule is asked, it answers the same.
+        systems[CONSTANT_OF_THESE if name == CONSTANT and training is None else name] = [
+            replace(film, sampled_rewards=(film.rewards[reward.name],), sampled_read=(True,)) for film in answered
+        ]
+    return systems
 
 
 def _with_boxes(

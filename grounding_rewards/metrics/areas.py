@@ -38,11 +38,11 @@ from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import (
     RESAMPLES,
-    Estimate,
     percentile_interval,
     resampled_sums,
     sum_by_group,
 )
+from grounding_rewards.metrics.estimates import Estimate
 
 Array = NDArray[np.float64]
 

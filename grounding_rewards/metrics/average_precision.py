@@ -19,21 +19,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import RESAMPLES, resampling_counts
+from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, blocks, percentile_interval, resampling_counts
 from grounding_rewards.metrics.cumulated import cumulated, curve_points, ratio, totals
 from grounding_rewards.metrics.parts import Curve
 from grounding_rewards.metrics.ranking import Area, RankedBoxes, group_numbers, rank_boxes, rank_one_label
-from grounding_rewards.metrics.resampled import Resampled, blocks, percentile_interval
+from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
 
 Array = NDArray[np.float64]
-
-#: Of each interpolation the recall levels at which precision is read; none means every level that is reached.
-INTERPOLATIONS: dict[str, Array | None] = {
-    "101-point": np.linspace(0.0, 1.0, 101),
-    "all-point": None,
-    "11-point": np.linspace(0.0, 1.0, 11),
-}
 
 #: The IoU thresholds of COCO's mAP, 0.5 to 0.95.
 COCO_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
@@ -43,7 +37,7 @@ def average_precision(
     films: Sequence[AnsweredFilm],
     iou_threshold: float = 0.5,
     *,
-    interpolation: str = "101-point",
+    interpolation: str = "101",
     ranking: str = "score",
     label: str | None = None,
     labels: str = "exact",
@@ -55,9 +49,9 @@ def average_precision(
     Args:
         films: with their answers.
         iou_threshold: from which a box is right, in (0, 1].
-        interpolation: precision is averaged at ``"101-point"`` recall levels as COCO does, at ``"11-point"`` levels as
-            VOC did until 2009, or over ``"all-point"`` as VOC has done since. At each level it is the best precision at
-            that recall or a higher one.
+        interpolation: precision is averaged at ``"101"`` recall levels as COCO does, at ``"11"`` as VOC did until 2009,
+            or over ``"all"`` recalls as VOC has done since, as in
+            :class:`grounding_rewards.rewards.AveragePrecisionReward`.
         ranking: ``"score"``, by stated confidence; ``"emission"`` or ``"tied"``, see
             :mod:`grounding_rewards.metrics.ranking`.
         label: of the finding; None takes all boxes together and compares no labels.
@@ -97,7 +91,7 @@ def mean_average_precision(
     films: Sequence[AnsweredFilm],
     iou_thresholds: Sequence[float] = COCO_THRESHOLDS,
     *,
-    interpolation: str = "101-point",
+    interpolation: str = "101",
     ranking: str = "score",
     labels: str = "exact",
     area: Area | None = None,
@@ -139,7 +133,7 @@ def average_precision_estimate(
     films: Sequence[AnsweredFilm],
     iou_thresholds: Sequence[float] = COCO_THRESHOLDS,
     *,
-    interpolation: str = "101-point",
+    interpolation: str = "101",
     ranking: str = "score",
     label: str | None = None,
     labels: str = "exact",
@@ -174,7 +168,7 @@ def average_precision_estimate(
         >>> hit = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 10]],
         ...                    pred_labels=["mass"], pred_scores=[0.9])
         >>> miss = AnsweredFilm("b", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
-        >>> average_precision_estimate([hit, miss] * 10, [0.5], interpolation="all-point").estimate
+        >>> average_precision_estimate([hit, miss] * 10, [0.5], interpolation="all").estimate
         Estimate(value=0.5, low=0.3, high=0.7)
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.
@@ -192,7 +186,7 @@ def average_precision_estimates(
     films: Sequence[AnsweredFilm],
     iou_thresholds: Mapping[str, Sequence[float]],
     *,
-    interpolation: str = "101-point",
+    interpolation: str = "101",
     ranking: str = "score",
     labels: str = "exact",
     area: Area | None = None,
@@ -239,7 +233,7 @@ def average_precision_by_label(
     films: Sequence[AnsweredFilm],
     iou_thresholds: Sequence[float] = COCO_THRESHOLDS,
     *,
-    interpolation: str = "101-point",
+    interpolation: str = "101",
     ranking: str = "score",
     labels: str = "exact",
     area: Area | None = None,
@@ -357,11 +351,7 @@ def _mean_of_thresholds(found: Sequence[Resampled]) -> Resampled:
 
 def _mean_ap(ranked: Sequence[RankedBoxes], weights: Array, interpolation: str) -> Array:
     """mAP at each threshold under each row of weights of the films, ``(thresholds, rows)``."""
-    if interpolation not in INTERPOLATIONS:
-        raise ValueError(
-            f"Expected a known word for `interpolation`, got {interpolation!r}. Use one of: "
-            f"{', '.join(INTERPOLATIONS)}."
-        )
+    check_word("interpolation", interpolation, INTERPOLATIONS)
     levels = INTERPOLATIONS[interpolation]
     thresholds = len(ranked[0].hit) if ranked else 1
     total, labels = np.zeros((thresholds, len(weights))), np.zeros(len(weights))
@@ -396,8 +386,7 @@ def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Arra
             parts.append((precision * np.diff(recall, axis=1, prepend=0.0)).sum(axis=1))
         else:
             # AP = 1/|L| Σ_{l ∈ L} P̃(l): the levels that each point is the first to reach
-            reached = np.searchsorted(levels, recall, side="right")
-            parts.append((precision * np.diff(reached, axis=1, prepend=0)).sum(axis=1) / len(levels))
+            parts.append((precision * newly_reached(recall, levels)).sum(axis=1) / len(levels))
     return np.concatenate(parts)
 
 
@@ -411,9 +400,7 @@ def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[t
         return
     for block in blocks(weights, int(points.ends[-1])):
         hits, boxes = cumulated(points, block)
-        # P̃(R_k) = max_{k' ≥ k} P_k'
-        best = np.maximum.accumulate(ratio(hits, boxes)[:, ::-1], axis=1)[:, ::-1]
-        yield ratio(hits, (block @ ranked.references)[:, None]), best
+        yield ratio(hits, (block @ ranked.references)[:, None]), precision_envelope(ratio(hits, boxes))
 
 
 def _at_levels(ranked: RankedBoxes, weights: Array) -> tuple[Array, Array]:

@@ -1,63 +1,39 @@
-"""Bootstrap intervals for figures that are a ratio of two sums over films.
+"""Bootstrap intervals over films, or over patients, whose films are drawn together because they are not independent.
 
-Every figure of an evaluation is written as ``Σ numerator / Σ denominator`` over films: a mean over films
-has the denominator 1, a mean over reference boxes has their number, F1 has ``2·TP`` over ``2·TP + FP +
-FN``. One resampling of the films is then one row of counts (how often each film was drawn), and all
-resamplings of all figures are matrix products. The films of one patient are drawn together, because they
-are not independent.
+Most figures of an evaluation are ``Σ numerator / Σ denominator`` over films: a mean over films has the denominator 1,
+a mean over reference boxes has their number, F1 has ``2·TP`` over ``2·TP + FP + FN``. One resampling of the films is
+then one row of counts (how often each film was drawn), and all resamplings of all figures are matrix products.
 
-The intervals are percentile intervals. Where a share is 0 or 1 on every film its interval has no width,
-although the true share may differ: with n films and no event, it can still be about 3/n.
+A figure that is no ratio of sums, such as average precision, is worked out anew on every resampling, from boxes that
+were matched once: a film that is drawn twice weighs twice. Such a figure is :class:`Resampled`. Two runs on the same
+films, with the same seed, see the same resamplings, so that their figures can be subtracted resampling by resampling.
+
+The intervals are percentile intervals. Where a share is 0 or 1 on every film its interval has no width, although the
+true share may differ: with n films and no event, it can still be about 3/n.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.metrics.estimates import Estimate
+
 Array = NDArray[np.float64]
 _Key = TypeVar("_Key")
 
+#: Resamplings of a ratio of sums.
 RESAMPLES = 5_000
+#: Resamplings at most of a figure that is worked out anew on each of them.
+RANKED_RESAMPLES = 2_000
 
 # Counts that are in memory at once: 32 MB of float64.
 _CELLS = 1 << 22
-
-
-class Estimate(NamedTuple):
-    """A figure and the ends of its 95 % interval; all three are NaN where there is nothing to measure."""
-
-    value: float
-    low: float
-    high: float
-
-
-#: Figures by key.
-Figures = dict[str, Estimate]
-
-
-def finite_or_none(value: float) -> float | None:
-    """A number as JSON has it, which knows neither NaN nor infinity.
-
-    Example:
-        >>> finite_or_none(0.5), finite_or_none(float("nan"))
-        (0.5, None)
-    """
-    return float(value) if math.isfinite(value) else None
-
-
-def estimate_as_json(estimate: Sequence[float]) -> dict[str, float | None]:
-    """A figure and the ends of its interval as plain values.
-
-    Example:
-        >>> estimate_as_json(Estimate(0.5, 0.4, float("nan")))
-        {'value': 0.5, 'low': 0.4, 'high': None}
-    """
-    return dict(zip(Estimate._fields, map(finite_or_none, estimate), strict=True))
+# Cells of the arrays of weights by boxes that are worked on at once.
+_WEIGHT_CELLS = 1 << 20
 
 
 def resampling_counts(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> Array:
@@ -227,3 +203,68 @@ def percentile_interval(values: Array) -> tuple[float, float]:
         return float("nan"), float("nan")
     low, high = np.quantile(measured, [0.025, 0.975])
     return float(low), float(high)
+
+
+class Resampled(NamedTuple):
+    """A figure on the films, and ``(resamples,)`` on each resampling of them; NaN where there is nothing to measure."""
+
+    value: float
+    resamples: Array
+
+    @property
+    def estimate(self) -> Estimate:
+        """The figure with its 95 % percentile interval.
+
+        Example:
+            >>> Resampled(0.5, np.array([0.4, 0.5, 0.6])).estimate
+            Estimate(value=0.5, low=0.405, high=0.595)
+        """
+        return Estimate(self.value, *percentile_interval(self.resamples))
+
+
+def resampled_difference(before: Resampled, after: Resampled) -> Resampled:
+    """After minus before, on the same films.
+
+    Args:
+        before: a figure of one run.
+        after: of another run on the same films in the same order, with the same groups, resamples and seed.
+
+    Raises:
+        ValueError: the two were not resampled alike.
+
+    Example:
+        >>> change = resampled_difference(Resampled(0.5, np.array([0.4, 0.6])), Resampled(0.75, np.array([0.65, 0.85])))
+        >>> change.value, change.resamples
+        (0.25, array([0.25, 0.25]))
+    """
+    if before.resamples.shape != after.resamples.shape:
+        raise ValueError(
+            f"Expected as many resamples for `after` as for `before`, got {len(after.resamples)} and "
+            f"{len(before.resamples)}. Resample both with the same films, groups, resamples and seed."
+        )
+    return Resampled(after.value - before.value, after.resamples - before.resamples)
+
+
+def mean_of_measured(values: Sequence[Array] | Array) -> Array:
+    """The mean over the first axis, of those that are numbers; NaN where none is.
+
+    Example:
+        >>> mean_of_measured([np.array([1.0, np.nan]), np.array([0.0, np.nan])])
+        array([0.5, nan])
+    """
+    stacked = np.asarray(values, dtype=np.float64)
+    measured = ~np.isnan(stacked)
+    total, n = np.where(measured, stacked, 0.0).sum(axis=0), measured.sum(axis=0)
+    return np.divide(total, n, out=np.full(np.shape(total), np.nan), where=n > 0)
+
+
+def blocks(weights: Array, width: int) -> Iterator[Array]:
+    """Cut rows of weights into blocks that are small beside as many rows of ``width`` numbers.
+
+    Example:
+        >>> [block.shape for block in blocks(np.ones((3, 2)), width=1 << 20)]
+        [(1, 2), (1, 2), (1, 2)]
+    """
+    rows = max(1, _WEIGHT_CELLS // max(width, 1))
+    for start in range(0, len(weights), rows):
+        yield weights[start : start + rows]

@@ -11,7 +11,7 @@ Definitions:
   is worse? p is exact, two-sided, from the binomial distribution with ties left out. A film on which either run has
   nothing to measure is left out: a normal film without a box has no F1, for instance.
 * Average precision and sensitivities at fixed rates are figures of all films together, which one film does not have:
-  there is an interval, of at most 1,000 resamples, and no sign test.
+  there is an interval, of at most :data:`RANKED_RESAMPLES` resamples, and no sign test.
 * Several tests find something by chance more often than one. Holm's p is for the family of tests of one table: the
   figures; every figure of every label; every figure of every size. The intervals are not adjusted.
 * By label and by size the figures are those of the reference boxes alone: a false box has no true label and size.
@@ -41,14 +41,15 @@ from grounding_rewards.boxes import box_area
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.answers import UNNAMED
 from grounding_rewards.metrics.bootstrap import (
+    RANKED_RESAMPLES,
     RESAMPLES,
-    Estimate,
-    finite_or_none,
     percentile_interval,
     ratios,
+    resampled_difference,
     resampled_sums,
     sum_by_group,
 )
+from grounding_rewards.metrics.estimates import Estimate, finite_or_none, format_interval, format_value
 from grounding_rewards.metrics.film_figures import (
     BoxGroups,
     FilmFigure,
@@ -59,8 +60,6 @@ from grounding_rewards.metrics.film_figures import (
 )
 from grounding_rewards.metrics.ranked_figures import RankedFigures
 from grounding_rewards.metrics.ranking import FILM_AREAS, Area
-from grounding_rewards.metrics.resampled import resampled_difference
-from grounding_rewards.report.tables import format_interval, format_value
 
 Array = NDArray[np.float64]
 
@@ -70,8 +69,6 @@ MAIN_FIGURE = "f1_50"
 SIZES: dict[str, Area] = dict(zip(("small", "medium", "large"), FILM_AREAS.values(), strict=True))
 
 _LEVEL = 0.05
-# Of figures that are worked out anew on every resampling; their intervals need no more.
-_RANKED_RESAMPLES = 1_000
 # The figures of a group of reference boxes.
 _OF_GROUPS = ("mean_iou", "recall_50")
 # Figures of the same boxes that are added up in another order differ by less than this.
@@ -247,7 +244,7 @@ def compare_runs(
     tables += [_group_table(first, second, groups, labels) for groups in (by_label, by_size) if groups]
     units, patients = _units(pairs)
     by_rank = _ranked_changes(
-        first, second, labels, groups=units, resamples=min(resamples, _RANKED_RESAMPLES), seed=seed
+        first, second, labels, groups=units, resamples=min(resamples, RANKED_RESAMPLES), seed=seed
     )
     sums = [sum_by_group(table.columns(), units) for table in tables]
     # One call for all tables, so that the films are drawn once.

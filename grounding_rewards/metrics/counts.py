@@ -19,17 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.box_batch import BoxBatch, pad
 from grounding_rewards.metrics.answered_film import AnsweredFilm, is_read
 from grounding_rewards.metrics.ranking import (
     Area,
     box_areas,
-    broken_boxes,
     label_name,
     with_broken_boxes,
 )
 from grounding_rewards.overlap import nms, pairwise_iou
 from grounding_rewards.rewards import MeanIoUReward
-from grounding_rewards.rewards.base import BoxBatch, Outcomes, pad
+from grounding_rewards.rewards.base import Outcomes
 from grounding_rewards.rewards.label_matching import LabelCodes
 
 Array = NDArray[np.float64]
@@ -152,7 +152,7 @@ class MatchedFilms:
 
     @cached_property
     def _pred(self) -> BoxBatch:
-        return BoxBatch.of([with_broken_boxes(film) for film in self.films], "pred")
+        return BoxBatch.of([with_broken_boxes(film).pred for film in self.films], "pred")
 
     @cached_property
     def _gt(self) -> BoxBatch:
@@ -161,7 +161,7 @@ class MatchedFilms:
     @cached_property
     def _said_and_true(self) -> tuple[list[str | None], list[str]]:
         """The labels of all predicted boxes, broken ones among them, and of all reference boxes."""
-        said = chain.from_iterable([*film.pred_labels, *[None] * broken_boxes(film)] for film in self.films)
+        said = chain.from_iterable(with_broken_boxes(film).pred_labels for film in self.films)
         return list(said), list(chain.from_iterable(film.gt_labels for film in self.films))
 
     @cached_property

@@ -11,15 +11,14 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.util import find_spec
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.data.versions import package_version
+from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
 from grounding_rewards.metrics.answers import UNNAMED
 from grounding_rewards.metrics.areas import (
@@ -32,11 +31,11 @@ from grounding_rewards.metrics.average_precision import (
     average_precision_estimate,
     precision_recall_curve,
 )
-from grounding_rewards.metrics.bootstrap import Estimate, Figures, estimate_as_json, ratio_estimates
+from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, RESAMPLES, ratio_estimates
 from grounding_rewards.metrics.calibration import calibration
-from grounding_rewards.metrics.coco import coco_figures
 from grounding_rewards.metrics.confusion import confusion
 from grounding_rewards.metrics.counts import detection_sums
+from grounding_rewards.metrics.estimates import Estimate, Figures, estimate_as_json
 from grounding_rewards.metrics.film_figures import (
     MATCHING,
     FilmFigure,
@@ -48,16 +47,11 @@ from grounding_rewards.metrics.film_figures import (
 )
 from grounding_rewards.metrics.froc import froc_curve
 from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
-from grounding_rewards.metrics.ranked_figures import AP_THRESHOLDS, KINDS, RankedFigures, compares_labels
+from grounding_rewards.metrics.ranked_figures import AP_THRESHOLDS, RankedFigures, compares_labels
 from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area, label_name
-from grounding_rewards.report.tables import Row
 
 Array = NDArray[np.float64]
 
-# COCO's own code has a cell for every film and label; beyond this many, ours, which is equal to it, does the work.
-_COCO_CELLS = 5_000_000
-
-RESAMPLES = 2_000
 #: The sizes that boxes are told apart by: parts of the film's area, or COCO's, in pixels of the film.
 SIZES: dict[str, dict[str, Area]] = {
     "film": FILM_AREAS,
@@ -84,24 +78,23 @@ class Measures:
     Attributes:
         reward: name of the reward that it is about, a key of the films' `rewards`.
         labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's label.
-        interpolation: of average precision: `101-point`, `all-point` or `11-point`.
+        interpolation: of average precision: `101`, `all` or `11`.
         iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
         sizes: of boxes: a key of :data:`SIZES`.
-        resamples: of the bootstrap.
+        resamples: of the bootstrap; of figures that go by a ranking at most :data:`RANKED_RESAMPLES`.
         seed: of the bootstrap.
     """
 
     reward: str
     labels: str = "ignore"
-    interpolation: str = "101-point"
+    interpolation: str = "101"
     iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
     sizes: str = "film"
     resamples: int = RESAMPLES
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.sizes not in SIZES:
-            raise ValueError(f"Expected a known word for `sizes`, got {self.sizes!r}. Use one of: {', '.join(SIZES)}.")
+        check_word("sizes", self.sizes, SIZES)
         for iou in self.iou_thresholds:
             if not 0 < iou <= 1:
                 raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")
@@ -115,11 +108,6 @@ class Group(NamedTuple):
     name: str
     boxes: int
     figures: Figures
-
-    @property
-    def row(self) -> Row:
-        """The group as a row of a table."""
-        return Row(f"{self.name} ({self.boxes})", self.figures)
 
 
 @dataclass(frozen=True)
@@ -139,7 +127,6 @@ class Evaluation:
         calibration: of stated confidences; None without them.
         ious: of every reference box with its partner.
         confusion: between labels.
-        average_precision_by: whose code worked average precision out.
         robustness: answers to changed films.
         facts: what someone needs who wants the same figures again.
     """
@@ -156,14 +143,8 @@ class Evaluation:
     calibration: Calibration | None
     ious: Array
     confusion: Confusion | None
-    average_precision_by: str
     robustness: tuple[RobustnessPoint, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def headline(self) -> list[Row]:
-        """The figures of all systems, as rows of a table."""
-        return [Row(name, figures) for name, figures in self.systems.items()]
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values; null where there is nothing to measure."""
@@ -195,7 +176,7 @@ def evaluate(
     agreement: Mapping[str, Any] | None = None,
     robustness: Sequence[RobustnessPoint] = (),
     facts: Mapping[str, Any] | None = None,
-    told: Callable[[str], None] = lambda step: None,
+    on_progress: Callable[[str], None] = lambda step: None,
 ) -> Evaluation:
     """Measure what was answered, beside its baselines.
 
@@ -206,7 +187,7 @@ def evaluate(
             row of the table.
         robustness: from :func:`grounding_rewards.models.robustness.run.robustness`.
         facts: what someone needs who wants the same figures again.
-        told: called with the name of each step before it is taken.
+        on_progress: called with the name of each step before it is taken.
 
     Raises:
         ValueError: a word of ``measures`` is unknown.
@@ -218,17 +199,14 @@ def evaluate(
         >>> found.systems["model"]["mean_iou"].value, found.headings["ap_50"]
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
-    name, films = next(iter(systems.items()))
+    films = next(iter(systems.values()))
     ranked = RankedFigures.of(films, measures.labels, measures.iou_thresholds)
     groups = patients_of(films)
     tables = {}
     for system, answers in systems.items():
-        told(f"measuring {system}")
+        on_progress(f"measuring {system}")
         tables[system] = _figures(answers, measures, ranked, groups)
-    told("measuring by label and size")
-    by_coco = _by_coco(films, measures, ranked) if ranked.ranking == "score" else {}
-    for key, value in by_coco.items():
-        tables[name][key] = tables[name][key]._replace(value=value)
+    on_progress("measuring by label and size")
     if agreement is not None:
         tables[READERS] = _of_readers(agreement)
     headings = {
@@ -250,7 +228,6 @@ def evaluate(
         calibration=calibration(films),
         ious=reference_ious(films, labels=measures.labels),
         confusion=confusion(films, synonyms=measures.labels == "synonyms") if compares_labels(films) else None,
-        average_precision_by=_whose(ranked, by_coco),
         robustness=tuple(robustness),
         facts=facts or {},
     )
@@ -265,13 +242,19 @@ def write_evaluation(path: Path, evaluation: Evaluation) -> None:
 def _figures(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> dict[str, Estimate]:
-    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    drawn, drawn_anew = _drawn(measures, groups)
     areas = segmentation_areas(films)
     found = ratio_estimates(film_sums(films, labels=measures.labels, areas=areas), **drawn)
-    by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn)
+    by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn_anew)
     found |= {key: one.estimate for key, one in by_rank.items()}
     segmentation = segmentation_estimates(areas, **drawn)
     return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
+
+
+def _drawn(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How ratios of sums are resampled, and how figures that are worked out anew on every resampling."""
+    drawn = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    return drawn, {**drawn, "resamples": min(measures.resamples, RANKED_RESAMPLES)}
 
 
 def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str) -> dict[str, FilmFigure]:
@@ -287,36 +270,6 @@ def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str)
     return {**{key: found[key] for key in first}, **found}
 
 
-def _by_coco(films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures) -> dict[str, float]:
-    """Average precision as COCO's own code has it, where that code is installed and knows such a figure."""
-    if measures.interpolation != "101-point" or find_spec("faster_coco_eval") is None:
-        return {}
-    if len(films) * len({label for film in films for label in film.gt_labels}) > _COCO_CELLS:
-        return {}
-    every = sorted(set(chain.from_iterable(ranked.thresholds.values())))
-    found = {}
-    for prefix, labels in ranked.average_precisions:
-        if labels == "synonyms":
-            continue
-        figures = coco_figures(films, every, {"all": COCO_AREAS["all"]}, labels=labels)
-        for key, thresholds in ranked.thresholds.items():
-            values = [figures.average_precision(iou_threshold=threshold) for threshold in thresholds]
-            found[f"{prefix}_{key}"] = float(np.mean(values))
-    return found
-
-
-def _whose(ranked: RankedFigures, by_coco: Mapping[str, float]) -> str:
-    """Whose code worked out each kind of average precision, said once where it is the same."""
-    coco = f"faster-coco-eval {package_version('faster-coco-eval')}"
-    whose = {
-        KINDS[prefix][0]: coco if any(key.startswith(f"{prefix}_") for key in by_coco) else "this package"
-        for prefix, _ in ranked.average_precisions
-    }
-    if len(set(whose.values())) == 1:
-        return f"by {next(iter(whose.values()))}"
-    return ", ".join(f"{name} by {code}" for name, code in whose.items())
-
-
 def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
     """F1 of the readers with each other, where it was measured at IoU 0.5."""
     f1 = agreement["overall"]["f1"].get("0.5")
@@ -327,7 +280,7 @@ def _by_label(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
-    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
+    drawn, drawn_anew = _drawn(measures, groups)
     compared = dict(ranked.average_precisions).get("map")
     boxes = dict(islice(label_groups(films, compared or "exact").items(), _MOST_LABELS))
     if not boxes:
@@ -339,7 +292,7 @@ def _by_label(
         by_label = {name: detection_sums(films, matching=MATCHING, labels=compared, label=name) for name in boxes}
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(
-            films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn
+            films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn_anew
         )
     found: dict[str, Figures] = defaultdict(dict)
     for (name, key), estimate in ratio_estimates(sums, **drawn).items():
@@ -353,8 +306,8 @@ def _by_label(
 def _by_size(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
-    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
-    common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn}
+    drawn, drawn_anew = _drawn(measures, groups)
+    common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn_anew}
     for name, area in SIZES[measures.sizes].items():
         sums = detection_sums(films, matching=MATCHING, labels=measures.labels, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())

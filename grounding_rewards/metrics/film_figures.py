@@ -56,6 +56,9 @@ def film_figures(films: Sequence[AnsweredFilm]) -> dict[str, FilmFigure]:
     if films and all(film.sampled_rewards for film in films):
         definition = "mean over the sampled answers to a film, then over films"
         figures["sampled_reward"] = FilmFigure("sampled reward", definition, False)
+    if films and all(film.sampled_read for film in films):
+        definition = "share of the sampled answers to a film with neither a box nor a stated negative, then over films"
+        figures["sampled_unparseable_share"] = FilmFigure("unparseable sampled answers", definition, True)
     for key, one in DETECTION_FIGURES.items():
         figures[key] = FilmFigure(one.heading, one.definition, one.lower_is_better)
     for key in ("dice", "pixel_accuracy"):
@@ -79,6 +82,8 @@ def film_sums(films: Sequence[AnsweredFilm], *, labels: str = "ignore", areas: A
     sums = {f"reward_{name}": mean_sums([[film.rewards[name]] for film in films]) for name in _rewards(films)}
     if films and all(film.sampled_rewards for film in films):
         sums["sampled_reward"] = mean_sums([film.sampled_rewards for film in films])
+    if films and all(film.sampled_read for film in films):
+        sums["sampled_unparseable_share"] = mean_sums([[not read for read in film.sampled_read] for film in films])
     sums |= detection_sums(films, matching=MATCHING, labels=labels)
     hit, false, missed, rest = (segmentation_areas(films) if areas is None else areas).T
     sums["dice"] = np.column_stack([2 * hit, 2 * hit + false + missed])

@@ -19,11 +19,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import RESAMPLES, resampling_counts
+from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, blocks, percentile_interval, resampling_counts
 from grounding_rewards.metrics.cumulated import cumulated, curve_points, ratio, totals
 from grounding_rewards.metrics.parts import Curve
 from grounding_rewards.metrics.ranking import RankedBoxes, group_numbers, rank_one_label
-from grounding_rewards.metrics.resampled import Resampled, blocks, percentile_interval
 
 Array = NDArray[np.float64]
 

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.matching import hungarian_match
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
+from grounding_rewards.overlap import pairwise_iou
 
 Array = NDArray[np.float64]
 
@@ -61,9 +62,9 @@ class FilmPairs(NamedTuple):
             >>> pair_film(AnsweredFilm("a", 9, 9, pred=[[0, 0, 4, 4]], ignore=[[0, 0, 4, 3]])).counted(0.5)
             array([False])
         """
-        counted = self.covered < iou_threshold
-        counted[self.partners[self.hits(iou_threshold)]] = True
-        return counted
+        right = np.zeros(len(self.covered), dtype=bool)
+        right[self.partners[self.hits(iou_threshold)]] = True
+        return ~is_ignored(self.covered, right, iou_threshold)
 
 
 # Every figure of a film asks for the pairs of that film before the next film comes.
@@ -80,7 +81,4 @@ def pair_film(film: AnsweredFilm) -> FilmPairs:
     ious, partners = np.zeros(len(film.gt)), np.full(len(film.gt), -1, dtype=np.int64)
     for i, j in hungarian_match(overlap, 0.0):
         ious[j], partners[j] = overlap[i, j], i
-    covered = np.zeros(len(film.pred))
-    if len(film.ignore):
-        covered = pairwise_ioa(film.ignore, film.pred).max(axis=0)
-    return FilmPairs(ious, partners, covered)
+    return FilmPairs(ious, partners, covered_share(film.pred, film.ignore))

@@ -12,12 +12,10 @@ from typing import Any, NamedTuple
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.answers import UNNAMED
 from grounding_rewards.metrics.average_precision import COCO_THRESHOLDS, average_precision_estimates
-from grounding_rewards.metrics.bootstrap import RESAMPLES
-from grounding_rewards.metrics.coco import states_confidences
+from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled
 from grounding_rewards.metrics.film_figures import FilmFigure
 from grounding_rewards.metrics.froc import FROC_RATES, sensitivity_at_false_positives
-from grounding_rewards.metrics.ranking import label_name
-from grounding_rewards.metrics.resampled import Resampled
+from grounding_rewards.metrics.ranking import label_name, states_confidences
 
 #: At which IoU thresholds average precision is measured, beside COCO's mean over 0.5 to 0.95.
 AP_THRESHOLDS = (0.3, 0.4, 0.5)
@@ -105,7 +103,7 @@ class RankedFigures(NamedTuple):
         self,
         films: Sequence[AnsweredFilm],
         *,
-        interpolation: str = "101-point",
+        interpolation: str = "101",
         groups: Sequence[Any] | None = None,
         resamples: int = RESAMPLES,
         seed: int = 0,

@@ -26,18 +26,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, compress
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.box_batch import positions
 from grounding_rewards.boxes import Boxes, valid_boxes
+from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.labels import are_synonyms, normalize_label
+from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
-from grounding_rewards.parsing import BROKEN_BOXES
-from grounding_rewards.rewards.base import positions
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.parsing import broken_boxes
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LABEL_RULES, LabelCodes
 
 Array = NDArray[np.float64]
@@ -265,7 +267,7 @@ def label_name(label: str | None, labels: str) -> str:
         >>> label_name("left lung", "synonyms")
         'left lung'
     """
-    _check_word("labels", labels, LABEL_MATCHING)
+    check_word("labels", labels, LABEL_MATCHING)
     if labels == "ignore" or not label:
         return ""
     return _finding(label) if labels == "synonyms" else LABEL_RULES[labels](label)[0]
@@ -278,24 +280,24 @@ def _finding(label: str) -> str:
     return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text
 
 
-def broken_boxes(film: AnsweredFilm) -> int:
-    """How many things stand beside complete boxes where a box belongs and are none; each counts as a false box.
+def with_broken_boxes(film: AnsweredFilm) -> AnsweredFilm:
+    """The film with an invalid box, after the others, for each of :func:`grounding_rewards.parsing.broken_boxes`.
 
     Example:
-        >>> broken_boxes(AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], rejected={"wrong_count": 2}))
-        2
+        >>> film = with_broken_boxes(AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], rejected={"wrong_count": 1}))
+        >>> film.pred.shape, film.pred_labels, film.rejected
+        ((2, 4), (None, None), {})
     """
-    return sum(film.rejected.get(reason, 0) for reason in BROKEN_BOXES) if len(film.pred) else 0
-
-
-def with_broken_boxes(film: AnsweredFilm) -> Boxes:
-    """The predicted boxes and, after them, an invalid one for each of :func:`broken_boxes`, ``(n, 4)``.
-
-    Example:
-        >>> with_broken_boxes(AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], rejected={"wrong_count": 1})).shape
-        (2, 4)
-    """
-    return np.concatenate([film.pred, np.full((broken_boxes(film), 4), np.nan)])
+    broken = broken_boxes(film.rejected, len(film.pred))
+    if not broken:
+        return film
+    return replace(
+        film,
+        pred=np.concatenate([film.pred, np.full((broken, 4), np.nan)]),
+        pred_labels=(*film.pred_labels, *[None] * broken),
+        pred_scores=np.append(film.pred_scores, np.full(broken, np.nan)),
+        rejected={},
+    )
 
 
 def box_areas(boxes: ArrayLike) -> Array:
@@ -311,6 +313,16 @@ def box_areas(boxes: ArrayLike) -> Array:
     b = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
     with np.errstate(all="ignore"):
         return np.where(valid_boxes(b), (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1]), 0.0)
+
+
+def states_confidences(films: Sequence[AnsweredFilm]) -> bool:
+    """Whether every predicted box has a confidence, so that COCO's ranking exists.
+
+    Example:
+        >>> states_confidences([AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]])])
+        False
+    """
+    return not any(np.isnan(film.pred_scores).any() for film in films)
 
 
 def group_numbers(groups: Sequence[Any] | None, films: int) -> Indices:
@@ -354,10 +366,10 @@ class _Collected(NamedTuple):
 
 
 def _collect(films: Sequence[AnsweredFilm], labels: str) -> _Collected:
-    said = [[*film.pred_labels, *[None] * broken_boxes(film)] for film in films]
+    films = [with_broken_boxes(film) for film in films]
     compared = labels != "ignore"
     gt_names = [label_name(label, labels) for film in films for label in film.gt_labels]
-    pred_names = [label_name(label, labels) for row in said for label in row]
+    pred_names = [label_name(label, labels) for film in films for label in film.pred_labels]
     if compared and not all(gt_names):
         raise ValueError(
             "Expected a label for every reference box for `films`, got a blank one. "
@@ -365,7 +377,7 @@ def _collect(films: Sequence[AnsweredFilm], labels: str) -> _Collected:
         )
     names = sorted({*gt_names, *filter(None, pred_names)}) if compared else [""]
     number = {name: i for i, name in enumerate(names)}
-    n = np.array([len(row) for row in said], dtype=np.int64)
+    n = np.array([len(film.pred) for film in films], dtype=np.int64)
     m = np.array([len(film.gt) for film in films], dtype=np.int64)
     every = np.arange(len(films))
     # Without a label a box belongs to no entry.
@@ -373,15 +385,17 @@ def _collect(films: Sequence[AnsweredFilm], labels: str) -> _Collected:
     kept = label >= 0
     codes = None
     if labels == "synonyms":
-        all_said = [one for one, keep in zip(chain.from_iterable(said), kept.tolist(), strict=True) if keep]
-        codes = LabelCodes.of(all_said, chain.from_iterable(film.gt_labels for film in films), labels)
-    scores = [np.append(film.pred_scores, np.full(broken_boxes(film), np.nan)) for film in films]
+        codes = LabelCodes.of(
+            compress(chain.from_iterable(film.pred_labels for film in films), kept),
+            chain.from_iterable(film.gt_labels for film in films),
+            labels,
+        )
     return _Collected(
         labels=names,
-        pred=_joined([with_broken_boxes(film) for film in films])[kept],
+        pred=_joined([film.pred for film in films])[kept],
         pred_entry=(np.repeat(every, n) * len(names) + label)[kept],
         place=_place_within(np.repeat(every, n))[kept],
-        scores=np.concatenate([np.zeros(0), *scores])[kept],
+        scores=np.concatenate([np.zeros(0), *(film.pred_scores for film in films)])[kept],
         gt=_joined([film.gt for film in films]),
         gt_entry=np.repeat(every, m) * len(names) + np.array([number[name] for name in gt_names], dtype=np.int64),
         regions=_joined([film.ignore for film in films]),
@@ -454,13 +468,10 @@ def _match_entries(entries: _Entries, thresholds: Array, *, most_overlap_first: 
                 said, true = entries.said[pred].reshape(b, n, 1), entries.true[gt].reshape(b, 1, m)
                 iou = np.where(entries.codes.agree(said, true), iou, 0.0)
             regions = entries.regions[positions(entries.k, entries.films[rows])].reshape(b, k, 4)
-            # A box may be a part of what the region holds: |P ∩ R| / |P|
-            share = np.swapaxes(pairwise_ioa(regions, p), 1, 2)
             order = _by_overlap(iou) if most_overlap_first else np.tile(np.arange(n), (b, 1))
-            in_order = order[..., None]
             matched = _match(
-                np.take_along_axis(iou, in_order, axis=1),
-                np.take_along_axis(share, in_order, axis=1),
+                np.take_along_axis(iou, order[..., None], axis=1),
+                np.take_along_axis(covered_share(p, regions), order, axis=1),
                 entries.wanted[gt].reshape(b, m),
                 thresholds,
             )
@@ -476,32 +487,34 @@ def _by_overlap(iou: Array) -> Indices:
 def _match(iou: Array, share: Array, wanted: Mask, thresholds: Array) -> NDArray[np.int8]:
     """COCO's matching of many entries of one shape.
 
-    A wanted reference box comes before one that does not count, and that before nothing; a region can be taken any
-    number of times. Among equal IoUs the last reference box is taken.
+    A wanted reference box comes before one that does not count and before an ignored region, of which the one with the
+    larger overlap is chosen; a region can be chosen any number of times. Among equal IoUs the last reference box is
+    taken.
 
     Args:
         iou: ``(b, n, m)``, predictions in the order in which they choose.
-        share: ``(b, n, k)`` of each prediction in each ignore region.
+        share: ``(b, n)`` of each prediction in one ignored region.
         wanted: ``(b, m)`` whether the reference box counts.
         thresholds: ``(t,)``.
 
     Returns:
         ``(b, t, n)`` what each prediction is matched with.
     """
-    b, n, m = iou.shape
-    overlap = np.concatenate([iou, share], axis=2)
-    is_region = np.arange(overlap.shape[2]) >= m
-    counts = np.concatenate([wanted, np.zeros(share.shape[::2], dtype=bool)], axis=1)[:, None, :]
-    taken = np.zeros((b, len(thresholds), overlap.shape[2]), dtype=bool)
+    b, n, _ = iou.shape
+    wanted = wanted[:, None, :]
+    taken = np.zeros((b, len(thresholds), iou.shape[2]), dtype=bool)
     matched = np.full((b, len(thresholds), n), _NOTHING, dtype=np.int8)
     for i in range(n):
-        own = overlap[:, None, i, :]
+        own, covered = iou[:, None, i], share[:, None, i]
         free = (own >= thresholds[:, None]) & ~taken
-        pool = np.where((free & counts).any(axis=2, keepdims=True), free & counts, free)
-        last_best = overlap.shape[2] - 1 - np.where(pool, own, -1.0)[..., ::-1].argmax(axis=2)
-        chosen = pool.any(axis=2, keepdims=True) & (np.arange(overlap.shape[2]) == last_best[..., None])
-        taken |= chosen & ~is_region
-        matched[..., i] = np.where((chosen & counts).any(axis=2), _WANTED, np.where(chosen.any(axis=2), _UNWANTED, 0))
+        hit = np.asarray((free & wanted).any(axis=2))
+        pool = np.where(hit[..., None], free & wanted, free)
+        best = np.where(pool, own, -1.0).max(axis=2, initial=-1.0)
+        equal = pool & (own == best[..., None])
+        chosen = equal & (equal[..., ::-1].cumsum(axis=2)[..., ::-1] == 1)
+        ignored = is_ignored(covered, hit, thresholds)
+        taken |= chosen & ~(ignored & (covered >= best))[..., None]
+        matched[..., i] = np.where(hit, _WANTED, np.where(ignored | chosen.any(axis=2), _UNWANTED, _NOTHING))
     return matched
 
 
@@ -510,14 +523,9 @@ def _check(iou_thresholds: Sequence[float], ranking: str, labels: str, max_detec
         raise ValueError(
             f"Expected numbers in (0, 1] for the IoU thresholds, got {list(iou_thresholds)!r}. The usual value is 0.5."
         )
-    _check_word("ranking", ranking, RANKINGS)
-    _check_word("labels", labels, LABEL_MATCHING)
+    check_word("ranking", ranking, RANKINGS)
+    check_word("labels", labels, LABEL_MATCHING)
     if max_detections < 1:
         raise ValueError(
             f"Expected a positive whole number for `max_detections`, got {max_detections!r}. COCO takes 100."
         )
-
-
-def _check_word(name: str, value: str, legal: Sequence[str]) -> None:
-    if value not in legal:
-        raise ValueError(f"Expected a known word for `{name}`, got {value!r}. Use one of: {', '.join(legal)}.")

@@ -30,9 +30,10 @@ import numpy as np
 
 from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import RESAMPLES, Array, Estimate, ratio_estimates
+from grounding_rewards.metrics.bootstrap import RESAMPLES, Array, ratio_estimates
+from grounding_rewards.metrics.estimates import Estimate
 from grounding_rewards.metrics.pairing import pair_film
-from grounding_rewards.parsing import BROKEN_BOXES
+from grounding_rewards.parsing import broken_boxes
 from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Key of every figure and its heading in tables.
@@ -102,7 +103,7 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
     """
     before, after = pair.before, pair.after
     if not len(before.pred) and not len(after.pred):
-        return (before.status == "empty") == (after.status == "empty") and _broken(before) == _broken(after)
+        return (before.status == "empty") == (after.status == "empty")
     old, new = valid_boxes(pair.moved), valid_boxes(after.pred)
     if (~old).sum() + _broken(before) != (~new).sum() + _broken(after):
         return False
@@ -171,7 +172,7 @@ def robustness_estimates(
 
 
 def _broken(film: AnsweredFilm) -> int:
-    return sum(film.rejected.get(reason, 0) for reason in BROKEN_BOXES)
+    return broken_boxes(film.rejected, len(film.pred))
 
 
 def _labels(film: AnsweredFilm, chosen: np.ndarray) -> list[str]:

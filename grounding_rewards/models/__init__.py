@@ -1,1 +1,1 @@
-"""Models: where they lie, before anything is loaded."""
+"""Models: load them, ask them about films, and attack them."""

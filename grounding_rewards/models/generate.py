@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
 
 import torch
-from rich.progress import track
 from transformers import GenerationConfig
 from trl.data_utils import prepare_multimodal_messages
+
+from grounding_rewards.parsing import get_box_format
+from grounding_rewards.rewards.grounding import GroundingReward
+
+#: Called after every batch with the films answered, of how many, and the tokens generated for them.
+OnProgress = Callable[[int, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class Sampling:
 
 
 class Generated(NamedTuple):
-    """The answers to some films, those of a film side by side, and how many tokens they have together."""
+    """The answers to some films, those to one film next to each other, and their total number of tokens."""
 
     texts: list[str]
     tokens: int
@@ -71,12 +76,12 @@ def generate(
     batch_size: int = 256,
     seed: int = 0,
     skip_special_tokens: bool = True,
-    progress: str | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[list[str]]:
     """Generate answers under the settings that TRL's GRPO trainer samples with: no top-k, no top-p.
 
-    Prompts are built as TRL builds them and padded on the left, so a film's answer does not depend on its
-    neighbours in the batch beyond rounding.
+    Prompts are built as TRL builds them and padded on the left. So the answer to a film depends on the others in its
+    batch only through rounding.
 
     Args:
         model: a transformers vision-language model.
@@ -86,29 +91,31 @@ def generate(
         temperature: 0 decodes greedily, which gives one answer per film.
         max_new_tokens: where an answer is cut off.
         batch_size: answers generated at the same time.
-        seed: of the sampling; the generators of the caller are left as they were.
+        seed: of the sampling; the random state of the caller is left as it was.
         skip_special_tokens: False for box formats whose syntax is made of special tokens.
-        progress: text beside a progress bar; no bar without it.
+        on_progress: called after every batch with the films answered, of how many, and the tokens generated for them.
 
     Returns:
         For each row its ``samples`` answers.
 
     Raises:
-        ValueError: ``samples`` is below 1, ``temperature`` is negative, or several greedy answers are asked
-            for.
+        ValueError: as :class:`Sampling`.
     """
     sampling = Sampling(samples, temperature, max_new_tokens, skip_special_tokens)
     films = max(1, batch_size // samples)
     answers: list[list[str]] = []
+    tokens = 0
     was_training = model.training
     model.eval()
     with torch.random.fork_rng(devices=_cuda_devices(model)):
         torch.manual_seed(seed)
-        starts = range(0, len(dataset), films)
-        for start in track(starts, description=progress or "", disable=progress is None):
+        for start in range(0, len(dataset), films):
             rows = [dataset[i] for i in range(start, min(start + films, len(dataset)))]
-            texts = _answer_batch(model, processor, rows, sampling).texts
-            answers += [texts[i : i + samples] for i in range(0, len(texts), samples)]
+            generated = _answer_batch(model, processor, rows, sampling)
+            answers += [generated.texts[i : i + samples] for i in range(0, len(generated.texts), samples)]
+            tokens += generated.tokens
+            if on_progress is not None:
+                on_progress(len(answers), len(dataset), tokens)
     model.train(was_training)
     return answers
 
@@ -123,7 +130,7 @@ def generate_batch(
         processor: its processor.
         rows: with ``prompt`` (conversational) and ``image``.
         sampling: how the answers are decoded.
-        seed: of the sampling; the generators of the caller are left as they were.
+        seed: of the sampling; the random state of the caller is left as it was.
     """
     model.eval()
     with torch.random.fork_rng(devices=_cuda_devices(model)):
@@ -132,14 +139,14 @@ def generate_batch(
 
 
 def conversations(rows: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The prompts with their images in place, as chat templates take them."""
+    """The prompts with their images in place, as chat templates expect them."""
     return [prepare_multimodal_messages(row["prompt"], images=[row["image"]]) for row in rows]
 
 
 def end_tokens(model_config: Any, generation_config: Any, tokenizer: Any) -> tuple[list[int], list[int]]:
-    """Tokens that end an answer, and tokens that must not stand in one.
+    """The tokens that end an answer, and those that must not be generated.
 
-    A generated image token would have no image to stand for; TRL forbids it as well.
+    There is no image for a generated image token; TRL forbids it as well.
     """
     ends = getattr(generation_config, "eos_token_id", None) or tokenizer.eos_token_id
     image = getattr(model_config, "image_token_id", None)
@@ -147,13 +154,19 @@ def end_tokens(model_config: Any, generation_config: Any, tokenizer: Any) -> tup
 
 
 def until_end(ids: Sequence[int], ends: Collection[int]) -> list[int]:
-    """Drop the token that ends an answer and the padding behind it.
+    """Drop the token that ends an answer and the padding after it.
 
     Example:
         >>> until_end([5, 6, 2, 0, 0], {2})
         [5, 6]
     """
     return list(takewhile(lambda token: token not in ends, ids))
+
+
+def reads_special_tokens(dataset: Any, reward: GroundingReward) -> bool:
+    """Whether special tokens carry the boxes of some answer, so that they must not be left out of its text."""
+    names = {reward.box_format} if reward.box_format is not None else set(dataset["box_format"])
+    return any(get_box_format(name).from_token_ids for name in names)
 
 
 def _cuda_devices(model: Any) -> list[Any]:

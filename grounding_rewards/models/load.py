@@ -1,4 +1,4 @@
-"""Load what answers: a checkpoint, or an adapter with the model under it, by transformers or by vLLM."""
+"""Load a checkpoint, or an adapter with its base model, with transformers or vLLM."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.legal import check_word
 from grounding_rewards.models.place import ADAPTER, adapter_config, check_place
 
 #: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.
 BACKENDS = ("transformers", "vllm", "auto")
 
 _SMALL_MODEL = 20_000_000
-# A process may wait for one that has more to generate; the libraries' minutes are too short for that.
+# How long a process waits for one that has more to generate; the default of some minutes is too short.
 _PATIENCE = timedelta(days=7)
 _PROCESSORS = ("processor_config.json", "preprocessor_config.json")
 
@@ -29,8 +30,7 @@ def choose_backend(backend: str) -> str:
         >>> choose_backend("transformers")
         'transformers'
     """
-    if backend not in BACKENDS:
-        raise ValueError(f"Expected a known word for `backend`, got {backend!r}. Use one of: {', '.join(BACKENDS)}.")
+    check_word("backend", backend, BACKENDS)
     installed = find_spec("vllm") is not None
     if backend == "vllm" and not installed:
         raise ValueError(
@@ -47,17 +47,16 @@ def choose_backend(backend: str) -> str:
 def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any, Any]:
     """A model and its processor: bfloat16 on a GPU where there is one, else float32 on the CPU.
 
-    Of several processes on one machine each takes the GPU of its own number. A small model on the CPU is given one
-    thread, for this whole Python process. An adapter is merged into the model under it where its kind can be, and
-    laid over it where not.
+    Each of several processes on one machine takes its own GPU. For a small model on the CPU the whole process is
+    limited to one thread. An adapter is merged into its base model if its kind can be merged.
 
     Args:
         path: folder or name on the hub of a checkpoint, or of an adapter that PEFT saved.
         backend: one of :data:`BACKENDS`; for vLLM the model is a ``VllmModel``, see ``vllm_backend.py``.
 
     Raises:
-        ValueError: there is no such folder or no model in it, the model under an adapter is not where the adapter says,
-            an adapter or several processes are asked of vLLM, or vLLM is not installed.
+        ValueError: there is no such folder or no model in it, the base model of an adapter is not where the adapter
+            says, vLLM is to load an adapter or to run in several processes, or it is not installed.
         OSError: there is no model of this name on the hub.
     """
     check_place(path)
@@ -70,15 +69,14 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
     dtype = torch.bfloat16 if gpu else torch.float32
     model, processor = _load_checkpoint(path, dtype) if adapter is None else _load_adapter(path, adapter, dtype)
     if not gpu and model.num_parameters() < _SMALL_MODEL:
-        # Its steps are too short to share: threads that wait for each other make it slower, and on a machine
-        # with other work to do very much slower.
+        # Its operations are too short to parallelise: several threads make it slower, on a busy machine much slower.
         torch.set_num_threads(1)
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if gpu else torch.device("cpu")
     return model.to(device), processor
 
 
 def process_state() -> Any:
-    """Accelerate's ``PartialState``: which of how many processes this is, over gloo where there is no GPU.
+    """Accelerate's ``PartialState``: the number of this process and how many there are; over gloo without a GPU.
 
     Example:
         >>> state = process_state()
@@ -91,7 +89,7 @@ def process_state() -> Any:
     state = PartialState(cpu=not torch.cuda.is_available(), timeout=_PATIENCE)
     launched = int(os.environ.get("WORLD_SIZE", 1))
     if state.num_processes != launched:
-        # Otherwise every process would do all the work, and write into the same file.
+        # Every process would do all the work, and write into the same file.
         raise RuntimeError(
             f"Expected {launched} processes, as the launcher started, got {state.num_processes}. "
             "Make no PartialState or Accelerator before the first call of process_state()."
@@ -119,7 +117,7 @@ def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tupl
             f"`base_model_name_or_path` in {ADAPTER}."
         ) from error
     model = PeftModel.from_pretrained(model, path)
-    # Kinds that change no weights, such as prompt tuning, have nothing to merge.
+    # Prompt tuning and the like change no weights and cannot be merged.
     if hasattr(model.base_model, "merge_and_unload"):
         model = model.merge_and_unload()
     # Trainers save the processor beside the adapter; PEFT alone does not.

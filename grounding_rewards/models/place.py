@@ -1,4 +1,4 @@
-"""What lies where a model is looked for: a checkpoint, an adapter, or nothing that could be loaded."""
+"""Whether a path holds a checkpoint, an adapter, or nothing that can be loaded."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NAME_ON_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 def check_place(path: str | Path, argument: str = "path") -> None:
-    """Refuse a folder that is none, or holds no model: what the libraries say of it speaks of other things.
+    """Refuse a path that is no folder with a model and no name on the hub, in plainer words than the libraries.
 
     Args:
         path: folder, or name on the hub.
-        argument: what the user calls it, for the message.
+        argument: the name of the argument, for the message.
 
     Raises:
         ValueError: it is neither a folder with a model nor a name that the hub could know.
@@ -48,7 +48,7 @@ def check_place(path: str | Path, argument: str = "path") -> None:
 
 
 def adapter_config(path: str | Path) -> dict[str, Any] | None:
-    """What PEFT wrote beside an adapter; None for a checkpoint.
+    """The configuration that PEFT wrote beside an adapter; None for a checkpoint.
 
     Args:
         path: folder, or name on the hub.

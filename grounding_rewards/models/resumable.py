@@ -1,10 +1,9 @@
-"""Answers of a model, written to a file as they come: a run that was killed goes on where it was.
+"""Generate answers into a file, so that a run that was killed can be continued.
 
-The file `completions.jsonl` is there once all answers are. Until then, `completions.settings.json` says what they are
-generated from and how, and `completions.part-0.jsonl` has those of the first process, one a line, each batch written at
-once. When the same command is given again, a line that was half written is dropped and the batches that are missing are
-generated. Batches and their seeds follow from the settings alone, so the answers are those of a run that was never
-stopped, whatever the number of processes before and after.
+`completions.jsonl` is written once all answers are there. Until then `completions.part-0.jsonl` has those of the first
+process, one a line, and `completions.settings.json` says how they are generated. When the same command is given again,
+a line that was cut off is dropped and the missing batches are generated. Batches and their seeds follow from the
+settings alone, so the answers are those of an uninterrupted run, whatever the number of processes.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -21,20 +19,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.commands.console import count_columns
 from grounding_rewards.data.resize import image_pixel_limit
 from grounding_rewards.models import vllm_backend
-from grounding_rewards.models.generate import Sampling, generate_batch
+from grounding_rewards.models.generate import OnProgress, Sampling, generate_batch
 from grounding_rewards.models.load import choose_backend, process_state
 
-#: Columns that stand beside the answer, so that the file can be scored and evaluated by itself.
+#: Columns copied beside the answer, so that the file can be scored and evaluated by itself.
 _CARRIED = (
     *("patient_id", "boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "box_format"),
     *("width", "height", "resized_width", "resized_height"),
 )
-# What of the settings is a digest, of which only that it differs can be said.
+# Settings that are digests: an error can say only that they differ.
 _DIGESTS = ("model", "dataset")
-# Values of each weight that its fingerprint is made of.
+# How many values of each weight enter the fingerprint.
 _PROBE = 16
 
 
@@ -51,28 +48,27 @@ def generate_to_file(
     seed: int = 0,
     skip_special_tokens: bool = True,
     backend: str = "transformers",
-    progress: str | None = None,
+    on_progress: OnProgress | None = None,
 ) -> list[list[str]]:
-    """Generate answers and keep them in a file; give the same command again to go on after a stop.
+    """Generate answers into a file as :func:`grounding_rewards.models.generate.generate` does, and go on after a stop.
 
     Under `accelerate launch` or `torchrun` every process generates its share of the batches, and the first one merges
-    them. A line of the file has ``id``, ``sample`` (from 0), ``completion``, and of the row what rewards
-    read and the patient.
+    them. A line of the file has ``id``, ``sample`` (from 0), ``completion``, the patient, and the columns that rewards
+    read.
 
     Args:
         model: what :func:`grounding_rewards.models.load.load_model` gave for this backend.
         processor: its processor.
-        dataset: rows with ``prompt`` (conversational), ``image`` and, as the name of the film, ``id``; without it, the
-            row's number from 0.
+        dataset: rows with ``prompt`` (conversational), ``image`` and ``id``; without ``id``, the row's number from 0.
         path: a file that ends in .jsonl.
         samples: answers per film.
         temperature: 0 decodes greedily, which gives one answer per film.
         max_new_tokens: where an answer is cut off.
-        batch_size: answers generated at the same time; another one draws other samples.
+        batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling.
         skip_special_tokens: False for box formats whose syntax is made of special tokens.
         backend: one of :data:`grounding_rewards.models.load.BACKENDS`.
-        progress: text beside a progress bar; no bar without it.
+        on_progress: as for :func:`grounding_rewards.models.generate.generate`; counts what this process generates now.
 
     Returns:
         For each row its ``samples`` answers, on every process.
@@ -92,7 +88,7 @@ def generate_to_file(
         "dataset": _digest(rows),
         "backend": backend,
         **asdict(sampling),
-        # Greedy answers depend on neither.
+        # Greedy answers do not depend on these.
         **({"seed": seed, "batch_size": batch_size} if temperature > 0 else {}),
     }
     if (limit := image_pixel_limit(processor)) is not None:
@@ -100,22 +96,21 @@ def generate_to_file(
     state = process_state()
     files.check_settings(settings)
     done = files.read()
-    films = max(1, batch_size // samples)
-    starts = enumerate(range(0, len(rows), films))
-    batches = [_Batch(k, range(start, min(start + films, len(rows)))) for k, start in starts]
+    size = max(1, batch_size // samples)
+    starts = enumerate(range(0, len(rows), size))
+    batches = [_Batch(k, range(start, min(start + size, len(rows)))) for k, start in starts]
     left = [batch for batch in batches if any(key not in done for key in files.keys_of(batch.rows))]
     unfinished = bool(left) or files.are_parts()
-    # Nobody may write before all have read.
+    # No process may write before all have read.
     state.wait_for_everyone()
     if unfinished:
         if state.is_main_process:
             files.write_settings(settings)
         state.wait_for_everyone()
         mine = left[state.process_index :: state.num_processes]
-        note = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
-        title = f"{progress}{note}" if progress is not None and state.is_main_process else None
+        films, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
         ask = vllm_backend.generate_batch if backend == "vllm" else generate_batch
-        with files.part(state.process_index) as part, _progress_bar(title, mine) as told:
+        with files.part(state.process_index) as part:
             for batch in mine:
                 asked = [dataset[i] for i in batch.rows]
                 answers = ask(model, processor, asked, sampling, seed=batch.seed(seed))
@@ -123,7 +118,9 @@ def generate_to_file(
                 answered = zip(owners, files.keys_of(batch.rows), answers.texts, strict=True)
                 part.write("".join(_line(row, key, text) for row, key, text in answered if key not in done))
                 part.flush()
-                told(len(batch.rows), answers.tokens)
+                films, tokens = films + len(batch.rows), tokens + answers.tokens
+                if on_progress is not None:
+                    on_progress(films, total, tokens)
         state.wait_for_everyone()
         if state.is_main_process:
             files.merge()
@@ -133,13 +130,13 @@ def generate_to_file(
 
 
 class _Batch(NamedTuple):
-    """Rows that are asked at once."""
+    """Rows that are answered together."""
 
     number: int
     rows: range
 
     def seed(self, seed: int) -> int:
-        """A seed of its own, so that a batch has the same answers whatever was generated before it."""
+        """The seed of this batch, so that its answers do not depend on what was generated before."""
         return int(np.random.SeedSequence([seed, self.number]).generate_state(1, np.uint32)[0])
 
 
@@ -165,7 +162,7 @@ class _Files:
         return not self.path.is_file() or bool(self._parts())
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse to go on with answers that were generated in another way."""
+        """Refuse to continue answers that were generated with other settings."""
         if not self.settings_path.is_file():
             if found := self._files():
                 raise ValueError(
@@ -193,19 +190,19 @@ class _Files:
         _replace(self.settings_path, [json.dumps(settings, indent=2) + "\n"])
 
     def read(self) -> dict[_Key, str]:
-        """The lines that are whole, by key."""
+        """The complete lines, by key."""
         lines = {}
         for path in self._files():
             with path.open(encoding="utf-8", newline="\n") as file:
                 for number, line in enumerate(file, 1):
-                    # What has no end was cut off as the process was killed.
+                    # A line without a newline was cut off when the process was killed.
                     if line.endswith("\n"):
                         lines[_key(line, number, path)] = line
         return lines
 
     @contextmanager
     def part(self, process: int) -> Iterator[Any]:
-        """The part of one process, open at its end, without a half-written line."""
+        """The part of one process, open for appending, without a line that was cut off."""
         file = self.path.with_suffix(f".part-{process}.jsonl")
         with file.open("ab+") as raw:
             raw.seek(0)
@@ -231,14 +228,14 @@ class _Files:
         return [*([self.path] if self.path.is_file() else []), *self._parts()]
 
     def _parts(self) -> list[Path]:
-        # Not by a pattern: a name may hold brackets.
+        # No glob: the name may contain brackets.
         files = self.path.parent.iterdir() if self.path.parent.is_dir() else ()
         opening = f"{self.path.stem}.part-"
         return sorted(file for file in files if file.name.startswith(opening) and file.suffix == ".jsonl")
 
 
 def _replace(path: Path, lines: Iterable[str]) -> None:
-    """Write a file that is there as a whole or not at all."""
+    """Write a file completely or not at all."""
     unfinished = path.with_name(path.name + ".unfinished")
     with unfinished.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(lines)
@@ -257,7 +254,7 @@ def _key(line: str, number: int, file: Path) -> _Key:
 
 def _line(row: Mapping[str, Any], key: _Key, text: str) -> str:
     carried = {name: row[name] for name in _CARRIED if row.get(name) is not None}
-    # ASCII, so that half a character of a text that was cut off can be written as well.
+    # ASCII escapes can hold the lone surrogates of a text that was cut off.
     return json.dumps({"id": key[0], "sample": key[1], "completion": text, **carried}) + "\n"
 
 
@@ -276,7 +273,7 @@ def _backend_of(model: Any, backend: str) -> str:
 
 
 def _light_rows(dataset: Any) -> Iterator[dict[str, Any]]:
-    """The rows without their images, which need not be decoded to say what a row is."""
+    """The rows without their images, which would have to be decoded."""
     if hasattr(dataset, "remove_columns"):
         dataset = dataset.remove_columns([name for name in ("image", "images") if name in dataset.column_names])
     for row in dataset:
@@ -303,7 +300,7 @@ def _digest(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _fingerprint(model: Any) -> str:
-    """A digest that changes with the weights: of a few values of each of them, or of the files that vLLM has read."""
+    """A digest of a few values of each weight, or of the names, sizes and times of the files that vLLM reads."""
     digest = hashlib.sha256()
     if isinstance(model, vllm_backend.VllmModel):
         digest.update(model.path.encode())
@@ -315,23 +312,3 @@ def _fingerprint(model: Any) -> str:
         probe = values[:: max(1, len(values) // _PROBE)]
         digest.update(f"{name} {tuple(weight.shape)} {probe.float().tolist()}".encode())
     return digest.hexdigest()[:16]
-
-
-@contextmanager
-def _progress_bar(title: str | None, batches: Sequence[_Batch]) -> Iterator[Callable[[int, int], None]]:
-    """A bar over films with the rates of films and tokens; without a title there is none."""
-    from rich.console import Console
-    from rich.progress import Progress, TextColumn
-
-    rates = TextColumn("{task.fields[rates]}")
-    with Progress(*count_columns(), rates, console=Console(stderr=True), disable=title is None) as bar:
-        task = bar.add_task(title or "", total=sum(len(batch.rows) for batch in batches), rates="")
-        started = time.monotonic()
-        done = np.zeros(2)
-
-        def told(more_films: int, more_tokens: int) -> None:
-            done[:] += more_films, more_tokens
-            of_films, of_tokens = done / (time.monotonic() - started)
-            bar.update(task, advance=more_films, rates=f"{of_films:.1f} films/s, {of_tokens:.0f} tokens/s")
-
-        yield told

@@ -1,4 +1,4 @@
-"""Answers by vLLM, under the same settings and from the same prompts as by transformers."""
+"""Generate answers with vLLM, from the same prompts and with the same settings as with transformers."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 
 from grounding_rewards.models.generate import Generated, Sampling, conversations, end_tokens, until_end
 
-# Added to the logit of a token that must not be generated; the most that vLLM takes.
+# Added to the logit of a token that must not be generated; the lowest value that vLLM takes.
 _NEVER = -100.0
 
 
 @dataclass(frozen=True)
 class VllmModel:
-    """A model that vLLM runs, with the configurations that a transformers model has.
+    """A model in vLLM, with the same configurations as a transformers model.
 
     Attributes:
         path: folder or name on the hub.
@@ -54,7 +54,7 @@ def generate_batch(
         processor: the model's processor, which writes the prompt and decodes the answer.
         rows: with ``prompt`` (conversational) and ``image``.
         sampling: how the answers are decoded.
-        seed: of the sampling; every film draws from a seed of its own that is made of it.
+        seed: of the sampling; every film has a seed of its own, derived from it.
     """
     ends, forbidden = end_tokens(model.config, model.generation_config, processor.tokenizer)
     parameters = vllm_parameters(sampling, ends, forbidden, films=len(rows), seed=seed)
@@ -65,11 +65,11 @@ def generate_batch(
 
 
 def vllm_prompts(processor: Any, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The prompts as vLLM takes them: token ids with one placeholder per image, and the image."""
+    """The prompts as vLLM expects them: token ids with one placeholder per image, and the image."""
     prompts = []
     for row, conversation in zip(rows, conversations(rows), strict=True):
         text = processor.apply_chat_template(conversation, add_generation_prompt=True, tokenize=False)
-        # The template has written the tokens that open a prompt.
+        # The template has already added the special tokens.
         ids = processor.tokenizer(text, add_special_tokens=False)["input_ids"]
         prompts.append({"prompt_token_ids": ids, "multi_modal_data": {"image": row["image"]}})
     return prompts
@@ -81,7 +81,7 @@ def vllm_parameters(
     """One ``vllm.SamplingParams`` for every film."""
     from vllm import SamplingParams
 
-    # With one seed for all, films with the same prompt would be given the same draws.
+    # With a common seed, films with the same prompt would get the same draws.
     seeds = np.random.SeedSequence(seed).generate_state(films, np.uint32)
     return [
         SamplingParams(

@@ -14,10 +14,9 @@ from grounding_rewards.parsing.formats import (
 )
 from grounding_rewards.parsing.pattern import regex
 from grounding_rewards.parsing.reading import format_boxes, parse_boxes, read_boxes
-from grounding_rewards.parsing.results import BROKEN_BOXES, REJECT_REASONS, STATUSES, ParsedBoxes, RawBoxes
+from grounding_rewards.parsing.results import REJECT_REASONS, STATUSES, ParsedBoxes, RawBoxes, broken_boxes
 
 __all__ = [
-    "BROKEN_BOXES",
     "REJECT_REASONS",
     "STATUSES",
     "BoxFormat",
@@ -26,6 +25,7 @@ __all__ = [
     "Syntax",
     "box_format_for_model_type",
     "box_format_from_option",
+    "broken_boxes",
     "format_boxes",
     "get_box_format",
     "list_box_formats",

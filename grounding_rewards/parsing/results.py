@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -34,8 +35,8 @@ REASON_MEANINGS = {
 }
 REJECT_REASONS = tuple(REASON_MEANINGS)
 
-#: Reasons that name something that stands where a box belongs and is none. Each counts as a false positive, so that
-#: a wrong box does not become free by being broken. What was merely cut off, or is no box at all, is not among them.
+#: Reasons that name something that stands where a box belongs and is none. What was merely cut off, or is no box at
+#: all, is not among them.
 BROKEN_BOXES = ("wrong_count", "quad", "box_3d", "not_a_number", "not_finite", "number_too_large")
 
 MAX_BOXES = 1000
@@ -47,6 +48,23 @@ MAX_TOKENS = 25_000
 MAX_GROUPS = 7000
 #: A list is read this far: a longer one is none of the shapes that have a name of their own.
 MAX_LIST = 16
+
+
+def broken_boxes(rejected: Mapping[str, int], boxes: int) -> int:
+    """How many false boxes an answer has because something stands in the place of a box and is none.
+
+    They count beside complete boxes only, so that a wrong box does not become free by being broken; an answer without
+    any complete box is judged by its status.
+
+    Args:
+        rejected: reason out of `REJECT_REASONS` -> how often.
+        boxes: number of complete boxes.
+
+    Example:
+        >>> broken_boxes({"quad": 2, "unclosed": 1}, 1), broken_boxes({"quad": 2}, 0)
+        (2, 0)
+    """
+    return sum(rejected.get(reason, 0) for reason in BROKEN_BOXES) if rejected and boxes else 0
 
 
 class RawBoxes(NamedTuple):

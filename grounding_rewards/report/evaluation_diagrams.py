@@ -1,6 +1,6 @@
-"""The diagrams of an evaluation: as files for papers, and as SVG that takes the colours of the page.
+"""The diagrams of an evaluation, drawn by matplotlib: as files for papers, and as SVG in the colours of the page.
 
-The diagrams have no headings: a paper has captions, and the page writes the same ones above and below.
+A diagram has no heading or caption inside: papers set their own, and the page writes `title` and `note` around it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
-from grounding_rewards.report.tables import Row, measured_columns
+from grounding_rewards.report.tables import ROBUSTNESS_HEADINGS, Row, group_rows, measured_columns, system_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from grounding_rewards.report.evaluation_page import EvaluationPage
-
-#: Colours that people who don't see red or green can tell apart (Okabe and Ito), with the names that they have in
-#: the page's style sheet, where a dark ground has lighter ones.
+#: A palette for colour-blind readers (Okabe and Ito). On the page each colour is a variable of the style sheet, which
+#: is lighter on a dark background.
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 _INK, _SOFT, _GRID, _GROUND = "#1b1f24", "#5b6570", "#dde1e6", "#ffffff"
 _VARIABLES = {
@@ -42,10 +41,10 @@ _VARIABLES = {
 _DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 
-#: What one diagram shows at most; a heading says so where there is more.
+#: What one diagram shows at most; its note tells how much was left out.
 MOST_CURVES, MOST_BARS, MOST_PANELS, MOST_LABELS, MOST_ROWS = 8, 30, 3, 16, 24
 _POINTS = 400
-# Letters that half of a narrow diagram holds.
+# Characters that fit into half the width of a narrow diagram.
 _HALF_WIDTH = 20
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _DPI = 300
@@ -72,7 +71,7 @@ _RC = {
     "legend.fontsize": 7.5,
     "lines.linewidth": 1.5,
     "text.parse_math": False,
-    # Text stays text, which can be searched and edited; in PDF as TrueType, which journals ask for.
+    # Keep text as text, which can be searched and edited; as TrueType in PDF, which journals require.
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
     "path.simplify": True,
@@ -81,12 +80,12 @@ _RC = {
 
 @dataclass(frozen=True)
 class Diagram:
-    """One diagram, drawn when it is asked for.
+    """One diagram, drawn on request.
 
     Attributes:
-        name: of its files.
+        name: name of its files without suffix, and its id on the page.
         title: its heading on the page.
-        note: what is shown; the caption.
+        note: its caption.
         draw: draws into an empty ``matplotlib.figure.Figure``.
         size: width and height in inches.
     """
@@ -108,18 +107,18 @@ class Diagram:
         return figure
 
     def save(self, target: Any, file_format: str) -> None:
-        """Write it to a path or an open file.
+        """Write it to a path or an open file; the same diagram always gives the same bytes.
 
         Args:
-            target: where to.
-            file_format: `png` (300 dots an inch on white), `pdf` or `svg`; the same diagram gives the same bytes.
+            target: the path or the file.
+            file_format: `png` (300 dpi on white), `pdf` or `svg`.
         """
         import matplotlib
 
         dates = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[file_format]
         ground = _GROUND if file_format == "png" else "none"
         with matplotlib.rc_context({**_RC, "svg.hashsalt": self.name}), warnings.catch_warnings():
-            # A sign that matplotlib's font lacks is a box in the files, and on the page what the reader's font has.
+            # Glyphs that matplotlib's font lacks become boxes in the files; on the page the browser's font is used.
             warnings.filterwarnings("ignore", message="Glyph")
             self.figure().savefig(target, format=file_format, dpi=_DPI, facecolor=ground, metadata=dates)
 
@@ -130,39 +129,42 @@ class Diagram:
         return themed_svg(buffer.getvalue(), prefix=self.name, label=f"{self.title}. {self.note}")
 
 
-def diagrams(page: EvaluationPage) -> list[Diagram]:
-    """The diagrams for which the page has figures, in the order in which they are shown.
+def diagrams(evaluation: Evaluation) -> list[Diagram]:
+    """The diagrams for which the evaluation has figures, in the order in which they are shown.
 
     Args:
-        page: what an evaluation shows.
+        evaluation: what was measured.
 
     Example:
-        >>> from grounding_rewards.report.evaluation_page import EvaluationPage
-        >>> page = EvaluationPage(title="", subtitle="", films=[], reward="R4", ious=np.array([0.4, 0.8]))
-        >>> [(diagram.name, diagram.title) for diagram in diagrams(page)]
-        [('iou_histogram', 'Overlap with the reference')]
+        >>> from grounding_rewards.metrics.answered_film import AnsweredFilm
+        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
+        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
+        ...                     rewards={"R4": 0.8})
+        >>> [diagram.name for diagram in diagrams(evaluate({"model": [film]}, Measures("R4", resamples=10)))]
+        ['systems', 'precision_recall', 'froc', 'iou_histogram', 'per_label', 'per_size']
     """
-    shares = {key: heading for key, heading in page.headings.items() if _is_share(page.headline, key)}
+    systems = system_rows(evaluation)
+    shares = {key: heading for key, heading in evaluation.headings.items() if _is_share(systems, key)}
     found: list[Diagram | None] = [
-        _systems(page.headline, shares),
-        _curves("precision_recall", "Precision and recall", page.pr_curves, _precision_recall),
-        _curves("froc", "Sensitivity and false positives", page.froc_curves, _froc),
-        _calibration(page.calibration),
-        _iou_histogram(page.ious),
-        _bars("per_label", "By label", page.per_label, page.headings),
-        _bars("per_size", "By size", page.per_size, page.headings),
-        _confusion(page.confusion),
-        *_robustness(page.robustness),
+        _systems(systems, shares),
+        _curves("precision_recall", "Precision and recall", evaluation.pr_curves, _precision_recall),
+        _curves("froc", "Sensitivity and false positives", evaluation.froc_curves, _froc),
+        _calibration(evaluation.calibration),
+        _iou_histogram(evaluation.ious),
+        _bars("per_label", "By label", group_rows(evaluation.per_label), evaluation.headings),
+        _bars("per_size", "By size", group_rows(evaluation.per_size), evaluation.headings),
+        _confusion(evaluation.confusion),
+        *_robustness(evaluation.robustness),
     ]
     return [diagram for diagram in found if diagram is not None]
 
 
-def write_diagrams(page: EvaluationPage, folder: Path) -> list[Path]:
+def write_diagrams(evaluation: Evaluation, folder: Path) -> list[Path]:
     """Write every diagram as PNG and as PDF.
 
     Args:
-        page: what an evaluation shows.
-        folder: where to; it is made where there is none.
+        evaluation: what was measured.
+        folder: where to write; it is created where missing.
 
     Returns:
         The files, two for each diagram.
@@ -171,16 +173,20 @@ def write_diagrams(page: EvaluationPage, folder: Path) -> list[Path]:
         OSError: a file cannot be written.
 
     Example:
+        >>> from dataclasses import replace
         >>> from tempfile import TemporaryDirectory
-        >>> from grounding_rewards.report.evaluation_page import EvaluationPage
-        >>> page = EvaluationPage(title="", subtitle="", films=[], reward="R4", ious=np.array([0.4, 0.8]))
+        >>> from grounding_rewards.metrics.answered_film import AnsweredFilm
+        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
+        >>> film = AnsweredFilm("a", 10, 10, gt=[[0, 0, 9, 9]], gt_labels=["mass"], rewards={"R4": 0.0})
+        >>> found = evaluate({"model": [film]}, Measures("R4", resamples=10))
+        >>> found = replace(found, systems={}, pr_curves=(), froc_curves=(), per_label=(), per_size=(), confusion=None)
         >>> with TemporaryDirectory() as folder:
-        ...     [path.name for path in write_diagrams(page, Path(folder))]
+        ...     [path.name for path in write_diagrams(found, Path(folder))]
         ['iou_histogram.png', 'iou_histogram.pdf']
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for diagram in diagrams(page):
+    for diagram in diagrams(evaluation):
         for file_format in ("png", "pdf"):
             path = folder / f"{diagram.name}.{file_format}"
             diagram.save(path, file_format)
@@ -189,12 +195,12 @@ def write_diagrams(page: EvaluationPage, folder: Path) -> list[Path]:
 
 
 def themed_svg(svg: str, *, prefix: str, label: str) -> str:
-    """An SVG of matplotlib for the inside of a page: its colours, its font, no style that a strict policy refuses.
+    """Make an SVG of matplotlib part of a page: in its colours and font, without styles, which its policy refuses.
 
     Args:
         svg: a whole document.
-        prefix: set before every id, so that two diagrams on one page don't share any.
-        label: what a screen reader says.
+        prefix: set before every id, so that ids of several diagrams on one page differ.
+        label: read out by screen readers.
 
     Example:
         >>> svg = '<svg xmlns="http://www.w3.org/2000/svg"><path id="a" style="fill: #0072b2"/><use href="#a"/></svg>'
@@ -203,6 +209,10 @@ def themed_svg(svg: str, *, prefix: str, label: str) -> str:
     """
     root = ElementTree.fromstring(svg)
     used = {name for one in root.iter() for value in one.attrib.values() for name in re.findall(r"#([\w.-]+)", value)}
+
+    def with_prefix(found: re.Match[str]) -> str:
+        return f"#{prefix}-{found[1]}" if found[1] in used else found[0]
+
     for parent in root.iter():
         for child in list(parent):
             if _local(child.tag) in ("metadata", "style"):
@@ -214,30 +224,22 @@ def themed_svg(svg: str, *, prefix: str, label: str) -> str:
         identity = attributes.pop("id", None)
         if identity in used:
             attributes = {"id": f"{prefix}-{identity}", **attributes}
-        attributes = {name: re.sub(r"#([\w.-]+)", _moved(prefix, used), value) for name, value in attributes.items()}
+        attributes = {name: re.sub(r"#([\w.-]+)", with_prefix, value) for name, value in attributes.items()}
         one.attrib.clear()
         one.attrib.update(attributes)
-        one.text, one.tail = _packed(one.text), _packed(one.tail)
-    kept = {name: root.attrib[name] for name in ("viewBox",) if name in root.attrib}
+        one.text, one.tail = (None if text is None or not text.strip() else text for text in (one.text, one.tail))
+    view = root.get("viewBox")
     root.attrib.clear()
-    root.attrib.update({**kept, "role": "img", "aria-label": label})
+    root.attrib.update({**({"viewBox": view} if view else {}), "role": "img", "aria-label": label})
     return ElementTree.tostring(root, encoding="unicode")
-
-
-def _moved(prefix: str, used: set[str]) -> Callable[[re.Match[str]], str]:
-    return lambda found: f"#{prefix}-{found[1]}" if found[1] in used else found[0]
 
 
 def _local(name: str) -> str:
     return name.rpartition("}")[2]
 
 
-def _packed(text: str | None) -> str | None:
-    return None if text is None or not text.strip() else text
-
-
 def _presentation(style: str) -> dict[str, str]:
-    """The declarations of a style attribute as attributes of their own, colours as variables of the page."""
+    """The declarations of a style attribute as attributes, with the colours as variables of the page."""
     attributes = {}
     for declaration in filter(str.strip, style.split(";")):
         name, _, value = (part.strip() for part in declaration.partition(":"))
@@ -262,8 +264,7 @@ def _more(shown: int, all_of_them: int, what: str) -> str:
 
 
 def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Diagram | None:
-    """Every share of the headline table with its interval, the systems below each other."""
-    rows = [row for row in rows if not row.is_difference]
+    """Every share of the table of figures with its interval, the systems below each other."""
     keys = list(measured_columns(rows, headings))
     if not keys:
         return None
@@ -291,10 +292,10 @@ def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Diagram | None
 def _points(
     axis: Axes, figures: Sequence[tuple[float, float, float] | None], at: NDArray[np.float64], number: int, name: str
 ) -> None:
-    """Values with their intervals, along x."""
+    """One system's values with their intervals, along x."""
     value, low, high = np.array([one or (math.nan,) * 3 for one in figures], dtype=np.float64).T
     colour, first = SERIES[number % len(SERIES)], number == 0
-    # An interval that is not known is no interval.
+    # An unknown interval is drawn without width.
     low, high = np.where(np.isnan(low), value, low), np.where(np.isnan(high), value, high)
     axis.hlines(at, low, high, color=colour, linewidth=1.8 if first else 1.0)
     axis.plot(
@@ -356,7 +357,7 @@ def _curves(
 
 
 def _line(axis: Axes, curve: Curve, number: int, floor: float = -math.inf) -> None:
-    """One curve with its band; a single point gets a mark and a bar. `floor` is the least x that can be shown."""
+    """One curve with its band; a single point gets a marker and a bar. `floor` is the smallest x that can be shown."""
     first = max(0, int(np.sum(curve.x <= floor)) - 1)
     keep = np.unique(np.linspace(first, len(curve.x) - 1, min(_POINTS, len(curve.x) - first)).round().astype(int))
     x, y = np.maximum(np.asarray(curve.x, dtype=np.float64)[keep], floor), np.asarray(curve.y)[keep]
@@ -454,7 +455,7 @@ def _iou_histogram(ious: NDArray[np.float64]) -> Diagram | None:
 
 
 def _bars(name: str, title: str, rows: Sequence[Row], headings: Mapping[str, str]) -> Diagram | None:
-    """A panel for each of the first figures that are shares."""
+    """A panel of bars for each of the first figures that are shares."""
     columns = measured_columns(rows, headings)
     keys = [key for key in columns if _is_share(rows, key)][:MOST_PANELS]
     shown = rows[:MOST_BARS]
@@ -480,7 +481,7 @@ def _bars(name: str, title: str, rows: Sequence[Row], headings: Mapping[str, str
 
 
 def _short(name: str, most: int = 34) -> str:
-    """A name as a diagram can hold it: not too long, and without signs that no file of XML may have."""
+    """The name, shortened to `most` characters and without characters that XML forbids."""
     name = _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", name)
     return name if len(name) <= most else name[: most - 1] + "…"
 
@@ -488,9 +489,8 @@ def _short(name: str, most: int = 34) -> str:
 def _confusion(confusion: Confusion | None) -> Diagram | None:
     if confusion is None or not np.sum(confusion.counts):
         return None
-    counts = np.asarray(confusion.counts)
-    true, said = list(confusion.true), list(confusion.said)
-    rows, columns = _commonest(counts.sum(axis=1), true), _commonest(counts.sum(axis=0), said)
+    gt, pred, counts = confusion.true, confusion.said, confusion.counts
+    rows, columns = _commonest(counts.sum(axis=1)), _commonest(counts.sum(axis=0))
     counts = counts[np.ix_(rows, columns)]
 
     def draw(figure: Figure) -> None:
@@ -499,18 +499,18 @@ def _confusion(confusion: Confusion | None) -> Diagram | None:
         axis = figure.subplots()
         shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
         for (i, j), count in np.ndenumerate(counts):
-            colour = SERIES[0] if true[rows[i]] == said[columns[j]] else SERIES[1]
+            colour = SERIES[0] if gt[rows[i]] == pred[columns[j]] else SERIES[1]
             alpha = 0.8 * float(shares[i, j])
             axis.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=colour, alpha=alpha, linewidth=0))
             if count:
                 axis.text(j, i, f"{count}", ha="center", va="center_baseline", fontsize=7)
-        axis.set_xticks(range(len(columns)), [_short(said[j], 22) for j in columns], rotation=40, ha="right")
-        axis.set_yticks(range(len(rows)), [_short(true[i], 22) for i in rows])
+        axis.set_xticks(range(len(columns)), [_short(pred[j], 22) for j in columns], rotation=40, ha="right")
+        axis.set_yticks(range(len(rows)), [_short(gt[i], 22) for i in rows])
         axis.set_xlim(-0.5, len(columns) - 0.5)
         axis.set_ylim(len(rows) - 0.5, -0.5)
         axis.tick_params(length=0)
-        axis.set_xlabel("said")
-        axis.set_ylabel("true")
+        axis.set_xlabel("predicted")
+        axis.set_ylabel("reference")
         for edge in np.arange(-0.5, len(rows) + 0.5):
             axis.axhline(edge, color=_GRID, linewidth=0.6)
         for edge in np.arange(-0.5, len(columns) + 0.5):
@@ -518,20 +518,20 @@ def _confusion(confusion: Confusion | None) -> Diagram | None:
         for spine in axis.spines.values():
             spine.set_visible(False)
 
-    left = max(len(true) - len(rows), len(said) - len(columns))
+    left = max(len(gt) - len(rows), len(pred) - len(columns))
     note = (
-        "Boxes paired by their overlap alone, then by what they are called; colour: share of the row. “nothing” to "
-        "the right: reference boxes without a partner; below: predicted boxes without one."
+        "Boxes are paired by their overlap alone, whatever their labels; colour: share of the row. “nothing” to the "
+        "right: reference boxes without a partner; below: predicted boxes without one."
         + (f" The {left} rarest labels are left out." if left else "")
     )
     size = (1.5 + 0.38 * len(columns), 1.3 + 0.27 * len(rows))
     return Diagram("confusion", "Confusion of labels", note, draw, (max(3.6, size[0]), max(2.6, size[1])))
 
 
-def _commonest(totals: NDArray[np.int64], names: Sequence[str]) -> list[int]:
-    """The labels that occur most often and, always, the last one, `nothing`, in their own order."""
+def _commonest(totals: NDArray[np.int64]) -> list[int]:
+    """The labels that occur most often, in their own order, and the last one, `nothing`."""
     labels = np.argsort(-totals[:-1], kind="stable")[:MOST_LABELS].tolist()
-    return [*sorted(labels), len(names) - 1]
+    return [*sorted(labels), len(totals) - 1]
 
 
 def _robustness(points: Sequence[RobustnessPoint]) -> Iterator[Diagram]:
@@ -545,7 +545,7 @@ def _robustness(points: Sequence[RobustnessPoint]) -> Iterator[Diagram]:
 
 
 def _by_name(points: Sequence[RobustnessPoint]) -> dict[str, list[RobustnessPoint]]:
-    """The points of each change by rising strength; each begins with the film as it is, which may be shared."""
+    """The points of each change in order of strength, beginning with the unchanged film, which changes may share."""
     strengths = Counter(point.name for point in points if point.strength > 0)
     clean = [point for point in points if point.strength == 0]
     shared = [point for point in clean if not strengths[point.name]]
@@ -568,7 +568,7 @@ def _robustness_diagram(name: str, title: str, x_label: str, names: Mapping[str,
             axis.remove()
         for index, (axis, (change, points)) in enumerate(zip(axes.flat, names.items(), strict=False)):
             x = scale * np.array([point.strength for point in points])
-            for number, (key, label) in enumerate(_ROBUSTNESS_KEYS.items()):
+            for number, (key, label) in enumerate(ROBUSTNESS_HEADINGS.items()):
                 value, low, high = np.array([getattr(point, key) for point in points], dtype=np.float64).T
                 axis.fill_between(x, low, high, color=SERIES[number], alpha=0.15, linewidth=0)
                 axis.plot(x, value, color=SERIES[number], marker=_MARKERS[number], markersize=3.2, label=label)
@@ -585,44 +585,8 @@ def _robustness_diagram(name: str, title: str, x_label: str, names: Mapping[str,
     return Diagram(name, title, note, draw, (width, 0.5 + 1.65 * rows if rows > 1 else 2.9))
 
 
-_ROBUSTNESS_KEYS = {
-    "accuracy": "robust accuracy",
-    "attack_success_rate": "attack success rate",
-    "broken_share": "right answers lost",
-    "mean_iou": "mean IoU",
-}
 _ROBUSTNESS_NOTE = (
     "Robust accuracy: share of the films with a right answer, every finding with a box and no box more. Attack success "
     "rate: share of all films with another answer than to the film as it is. Right answers lost: share of the answers "
     "that were right before."
 )
-
-
-def robustness_rows(points: Sequence[RobustnessPoint]) -> tuple[list[Row], dict[str, str]]:
-    """The points as a table: a row for each change and strength, and the headings of its columns.
-
-    Args:
-        points: of any families.
-
-    Returns:
-        The rows and the heading of each of their figures. Corruptions begin with the film as it is, which they share;
-        ε is counted in steps of grey values.
-
-    Example:
-        >>> share = (0.5, 0.4, 0.6)
-        >>> rows, headings = robustness_rows([RobustnessPoint("pgd", "pgd", 2 / 255, share, share, share)])
-        >>> [row.name for row in rows], list(headings.values())
-        (['pgd, ε 2/255'], ['robust accuracy', 'attack success rate', 'right answers lost', 'mean IoU'])
-    """
-    rows = {
-        name: Row(name, {key: getattr(point, key) for key in _ROBUSTNESS_KEYS})
-        for name, point in zip(map(_change, points), points, strict=True)
-    }
-    return list(rows.values()), dict(_ROBUSTNESS_KEYS)
-
-
-def _change(point: RobustnessPoint) -> str:
-    name = point.name.replace("_", " ")
-    if point.family == "pgd":
-        return f"{name}, ε {255 * point.strength:.3g}/255"
-    return f"{name}, strength {point.strength:g}" if point.strength else "the film as it is"

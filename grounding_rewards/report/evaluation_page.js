@@ -1,6 +1,6 @@
 "use strict";
 (() => {
-  /* Paper can't be unfolded. */
+  /* Unfold every table for printing. */
   const folded = () => document.querySelectorAll("details:not([open])");
   let opened = [];
   addEventListener("beforeprint", () => (opened = [...folded()]).forEach((one) => (one.open = true)));
@@ -13,7 +13,7 @@
   const ROWS = 50;
   const UNKNOWN = "–";
 
-  /* What a model wrote only ever becomes text: nodes are made one by one, and nothing is parsed as HTML. */
+  /* What a model wrote only ever becomes text: nodes are created one by one, and nothing is parsed as HTML. */
   const SVG = "http://www.w3.org/2000/svg";
   const fill = (node, attributes, children) => {
     for (const [name, value] of Object.entries(attributes || {})) {
@@ -26,10 +26,10 @@
   const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
   const draw = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-  /* Signs that can't be seen, or turn the direction of the line, are written out. */
+  /* Write out characters that are invisible or change the direction of the text. */
   const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
   const visible = (text) =>
-    String(text).replace(HIDDEN, (sign) => "⟨U+" + sign.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0") + "⟩");
+    String(text).replace(HIDDEN, (character) => "⟨U+" + character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0") + "⟩");
   const own = (text) => el("bdi", null, visible(text));
   const number = (value, digits = 2) => (value === null || value === undefined ? UNKNOWN : value.toFixed(digits));
   const count = (n, one, many) => n.toLocaleString("en") + " " + (n === 1 ? one : many);
@@ -41,14 +41,14 @@
     return { ...film, place: data.places[k], k, labels: new Set(labels), overlap, words: words.join("\n").toLowerCase() };
   });
   const byPlace = new Map(films.map((film) => [film.place, film]));
-  const truth = (film) => [...new Set(film.gt.map((box) => box[4]).filter((label) => label))].join(", ");
+  const findings = (film) => [...new Set(film.gt.map((box) => box[4]).filter((label) => label))].join(", ");
 
   /* Films that pass the filter, in the chosen order */
   const state = { search: "", label: "", tag: "", reward: data.rewards.indexOf(data.reward), low: 0, high: 1, sort: "place", down: false, page: 0 };
   const keys = {
     place: (film) => film.place,
     id: (film) => film.id,
-    truth: (film) => truth(film) || "~",
+    findings: (film) => findings(film) || "~",
     gt: (film) => film.n[0],
     pred: (film) => film.n[1],
     overlap: (film) => film.overlap,
@@ -71,7 +71,7 @@
     const key = keys[state.sort];
     return films.filter(passes).sort((a, b) => {
       const [x, y] = [key(a), key(b)];
-      /* What is not known comes last in either direction. */
+      /* Films without a value come last in either direction. */
       if (x === null || y === null) return (x === null) - (y === null) || a.place - b.place;
       return (state.down ? -1 : 1) * compare(x, y) || a.place - b.place;
     });
@@ -87,7 +87,7 @@
     const shape = { x: box[0], y: box[1], width: box[2] - box[0], height: box[3] - box[1] };
     return [draw("rect", { class: "halo", ...shape }), draw("rect", { class: kind, ...shape })];
   };
-  /* A caption above a predicted and below a reference box, moved inside the film. */
+  /* The caption of a box, above predicted and below reference boxes, kept inside the film. */
   const ruler = document.createElement("canvas").getContext("2d");
   ruler.font = "650 100px " + getComputedStyle(document.body).fontFamily;
   const caption = (box, kind, text, [width, height], scale) => {
@@ -102,7 +102,7 @@
     return draw("text", { class: kind, ...at }, shown);
   };
   const short = (text) => (text.length > 26 ? text.slice(0, 25) + "…" : text);
-  /* So many boxes leave room for numbers alone, or for nothing. */
+  /* With more boxes than these a card shows only IoUs, or no captions. */
   const CROWDED = 6;
   const PACKED = 16;
   const picture = (film, isLarge) => {
@@ -114,10 +114,10 @@
     const packed = !isLarge && boxes > PACKED;
     const layer = (boxes, kind, text) =>
       boxes.filter(drawable).map((box) => draw("g", { class: "is-" + kind }, rectangle(box, kind), text(box) && caption(box, kind, text(box), film.size, scale)));
-    const said = count(film.n[0], "reference box", "reference boxes") + ", " + count(film.n[1], "predicted box", "predicted boxes");
+    const counts = count(film.n[0], "reference box", "reference boxes") + ", " + count(film.n[1], "predicted box", "predicted boxes");
     return draw(
       "svg",
-      { viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": "Film " + visible(film.id) + ", " + said },
+      { viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": "Film " + visible(film.id) + ", " + counts },
       uri ? draw("image", { href: uri, width, height, preserveAspectRatio: "none" }) : null,
       layer(film.ignore, "ignored", () => null),
       layer(film.gt, "reference", (box) => (crowded ? null : short(box[4] || "reference"))),
@@ -232,7 +232,7 @@
 
   /* Table of all films */
   const columns = [
-    ["id", "film"], ["truth", "reference"], ["gt", "reference boxes"], ["pred", "predicted boxes"], ["overlap", "mean IoU"], ["status", "answer"],
+    ["id", "film"], ["findings", "reference"], ["gt", "reference boxes"], ["pred", "predicted boxes"], ["overlap", "mean IoU"], ["status", "answer"],
     ...data.rewards.map((name, r) => ["reward" + r, name]),
   ];
   const body = el("tbody");
@@ -261,7 +261,7 @@
       "tr",
       { "data-place": film.place },
       el("th", { scope: "row" }, open),
-      el("td", { class: "words" }, own(truth(film) || (film.n[0] ? UNKNOWN : "normal"))),
+      el("td", { class: "words" }, own(findings(film) || (film.n[0] ? UNKNOWN : "normal"))),
       el("td", null, film.n[0]),
       el("td", null, film.n[1]),
       el("td", null, number(film.overlap)),
@@ -366,7 +366,7 @@
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
   });
-  /* Back to where one was: the film that was shown last, where it has a card. */
+  /* Focus goes back to the film that was shown last, where it has a card. */
   dialog.addEventListener("close", () => {
     const film = view.list[view.at];
     const within = gallery.contains(view.from) ? gallery : body;

@@ -1,17 +1,25 @@
-"""One table, three ways to show it: in the terminal, as Markdown, as HTML."""
+"""Rows of figures with intervals, for the terminal and for pages, and Markdown tables."""
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-#: A figure and the ends of its interval; NaN where there is nothing to measure.
-Interval = tuple[float, float, float]
+if TYPE_CHECKING:
+    from grounding_rewards.metrics.evaluation import Evaluation, Group
+    from grounding_rewards.metrics.parts import RobustnessPoint
 
-NOTHING = "–"
+from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
+
+#: What is shown of a :class:`RobustnessPoint`, by the names of its attributes.
+ROBUSTNESS_HEADINGS = {
+    "accuracy": "robust accuracy",
+    "attack_success_rate": "attack success rate",
+    "broken_share": "right answers lost",
+    "mean_iou": "mean IoU",
+}
 
 
 @dataclass(frozen=True)
@@ -19,41 +27,55 @@ class Row:
     """One line of a table: figures by key, each with its interval."""
 
     name: str
-    figures: Mapping[str, Interval]
+    figures: Mapping[str, Estimate]
     is_difference: bool = False
 
 
-def format_value(value: float, *, signed: bool = False) -> str:
-    """Three decimals, or a dash for NaN.
+def system_rows(evaluation: Evaluation) -> list[Row]:
+    """A row for each system: first what was evaluated, then its baselines."""
+    return [Row(name, figures) for name, figures in evaluation.systems.items()]
+
+
+def group_rows(groups: Sequence[Group]) -> list[Row]:
+    """A row for each label or size, with its number of reference boxes.
 
     Example:
-        >>> format_value(0.67), format_value(0.02, signed=True), format_value(float("nan"))
-        ('0.670', '+0.020', '–')
+        >>> from grounding_rewards.metrics.evaluation import Group
+        >>> group_rows([Group("mass", 12, {})])
+        [Row(name='mass (12)', figures={}, is_difference=False)]
     """
-    if math.isnan(value):
-        return NOTHING
-    text = f"{value:+.3f}" if signed else f"{value:.3f}"
-    return "0.000" if float(text) == 0 else text
+    return [Row(f"{group.name} ({group.boxes})", group.figures) for group in groups]
 
 
-def format_interval(interval: Interval, *, signed: bool = False) -> str:
-    """The ends of an interval, or nothing where nothing was measured.
+def robustness_rows(points: Sequence[RobustnessPoint]) -> list[Row]:
+    """A row for each change and strength, under :data:`ROBUSTNESS_HEADINGS`.
+
+    Args:
+        points: of any families. The unchanged film, with which all corruptions begin, becomes one row; ε is given
+            in grey values.
 
     Example:
-        >>> format_interval((0.67, 0.64, 0.7)), format_interval((0.02, -0.01, 0.05), signed=True)
-        ('[0.640, 0.700]', '[-0.010, +0.050]')
+        >>> from grounding_rewards.metrics.parts import RobustnessPoint
+        >>> share = (0.5, 0.4, 0.6)
+        >>> [row.name for row in robustness_rows([RobustnessPoint("pgd", "pgd", 2 / 255, share, share, share)])]
+        ['pgd, ε 2/255']
     """
-    _, low, high = interval
-    if math.isnan(low) or math.isnan(high):
-        return ""
-    return f"[{format_value(low, signed=signed)}, {format_value(high, signed=signed)}]"
+    rows = {_change(point): {key: getattr(point, key) for key in ROBUSTNESS_HEADINGS} for point in points}
+    return [Row(name, figures) for name, figures in rows.items()]
+
+
+def _change(point: RobustnessPoint) -> str:
+    name = point.name.replace("_", " ")
+    if point.family == "pgd":
+        return f"{name}, ε {255 * point.strength:.3g}/255"
+    return f"{name}, strength {point.strength:g}" if point.strength else "the film as it is"
 
 
 def measured_columns(rows: Sequence[Row], headings: Mapping[str, str]) -> dict[str, str]:
     """The headings of those figures that at least one row has.
 
     Example:
-        >>> measured_columns([Row("after", {"iou": (0.5, 0.4, 0.6)})], {"iou": "mean IoU", "f1": "F1"})
+        >>> measured_columns([Row("after", {"iou": Estimate(0.5, 0.4, 0.6)})], {"iou": "mean IoU", "f1": "F1"})
         {'iou': 'mean IoU'}
     """
     return {
@@ -77,14 +99,16 @@ def terminal_table(rows: Sequence[Row], headings: Mapping[str, str], *, title: s
     for row in rows:
         cells = []
         for key in columns:
-            value, interval = _cell(row, key)
+            estimate = row.figures.get(key, (math.nan,) * 3)
+            value = format_value(estimate[0], signed=row.is_difference)
+            interval = format_interval(estimate, signed=row.is_difference)
             cells.append(Text.assemble(value, ("\n" + interval if interval else "", "dim")))
         table.add_row(row.name, *cells, style="bold" if row.is_difference else None)
     return table
 
 
 def print_table(rows: Sequence[Row], headings: Mapping[str, str], *, title: str | None = None) -> None:
-    """Print the table; it is never folded to less than 170 characters, which matters in logs."""
+    """Print the table, at least 170 characters wide in a log, so that its lines are not folded."""
     from rich.console import Console
 
     console = Console()
@@ -106,28 +130,3 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(
         "|" + "|".join(row) + "|" if i == 1 else "| " + " | ".join(row) + " |" for i, row in enumerate(lines)
     )
-
-
-def html_table(rows: Sequence[Row], headings: Mapping[str, str]) -> str:
-    """The table as HTML, with the interval small under each value."""
-    columns = measured_columns(rows, headings)
-    head = "".join(f'<th scope="col">{html.escape(heading)}</th>' for heading in columns.values())
-    body = "".join(_html_row(row, columns) for row in rows)
-    return f'<table><thead><tr><th scope="col"></th>{head}</tr></thead><tbody>{body}</tbody></table>'
-
-
-def _html_row(row: Row, columns: Mapping[str, str]) -> str:
-    cells = []
-    for key in columns:
-        value, interval = _cell(row, key)
-        small = f"<small>{interval}</small>" if interval else ""
-        cells.append(f"<td>{value}{small}</td>")
-    kind = ' class="difference"' if row.is_difference else ""
-    return f'<tr{kind}><th scope="row">{html.escape(row.name)}</th>{"".join(cells)}</tr>'
-
-
-def _cell(row: Row, key: str) -> tuple[str, str]:
-    interval = row.figures.get(key)
-    if interval is None:
-        return NOTHING, ""
-    return format_value(interval[0], signed=row.is_difference), format_interval(interval, signed=row.is_difference)

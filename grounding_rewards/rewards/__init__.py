@@ -15,16 +15,10 @@ from grounding_rewards.rewards.f_beta import (
     SplineIoUReward,
     f_beta_score,
 )
-
-# The instances read text, so their class lives one layer up: the only import that does not point downwards.
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.rewards.registry import list_rewards, register_reward
+from grounding_rewards.rewards.registry import SPECIFICATION_REWARDS, list_rewards, register_reward
 
-R1 = get_reward("R1")
-R2 = get_reward("R2")
-R3 = get_reward("R3")
-R4 = get_reward("R4")
-R5 = get_reward("R5")
+R1, R2, R3, R4, R5 = map(get_reward, SPECIFICATION_REWARDS)
 
 __all__ = [
     "R1",
@@ -32,6 +26,7 @@ __all__ = [
     "R3",
     "R4",
     "R5",
+    "SPECIFICATION_REWARDS",
     "AveragePrecisionReward",
     "BoxReward",
     "Explanation",

@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch, check_choice, ratio, row_sums
+from grounding_rewards.arithmetic import ratio, row_sums
+from grounding_rewards.legal import check_word
+from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch
 from grounding_rewards.rewards.f_beta import f_beta_score
 
 RANKINGS = ("emission", "score", "iou", "tied")
-INTERPOLATIONS = ("all", "101", "11")
+#: The recall levels at which each interpolation reads precision; None reads it at every recall that is reached.
+INTERPOLATIONS: dict[str, Array | None] = {
+    "all": None,
+    "101": np.linspace(0.0, 1.0, 101),
+    "11": np.linspace(0.0, 1.0, 11),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,8 +70,8 @@ class AveragePrecisionReward(BoxReward):
         super().__post_init__()
         # YAML reads 101 and 11 as numbers.
         object.__setattr__(self, "interpolation", str(self.interpolation))
-        check_choice(self, "ranking", RANKINGS)
-        check_choice(self, "interpolation", INTERPOLATIONS)
+        check_word("ranking", self.ranking, RANKINGS)
+        check_word("interpolation", self.interpolation, INTERPOLATIONS)
         if not isinstance(self.per_label, bool):
             raise ValueError(f"Expected true or false for `per_label`, got {self.per_label!r}. Use one of them.")
         if self.per_label and self.label_matching == "ignore":
@@ -80,32 +88,33 @@ class AveragePrecisionReward(BoxReward):
             ap = batch.precision * batch.recall
         else:
             order = _order(batch, self.ranking)
-            counted = None if batch.ignored is None else _in_order(~batch.ignored, order)
-            ap = _average_precision(_in_order(batch.hit, order), batch.m, self.interpolation, counted)
+            ap = _average_precision(
+                _in_order(batch.hit, order), _in_order(~batch.ignored, order), batch.m, self.interpolation
+            )
         return f1, ap, ap
 
-    def _mean_over_labels(self, batch: MatchedBatch, said: Array, true: Array) -> Array:
+    def _mean_over_labels(self, batch: MatchedBatch, pred: Array, gt: Array) -> Array:
         """mAP = 1/|L| Σ_l AP_l over the labels L of ground truth and predictions, (b,)."""
-        b, n = said.shape
-        counts = np.ones((b, n), dtype=bool) if batch.ignored is None else ~batch.ignored
-        labelled = counts & ~np.isnan(said)
+        b = len(pred)
+        counts = ~batch.ignored
+        labelled = counts & ~np.isnan(pred)
         # One number for each label of each completion; the last of a completion stands for boxes without a label.
-        stride = int(max(np.nanmax(true), np.nanmax(said, initial=0.0))) + 2
+        stride = int(max(np.nanmax(gt), np.nanmax(pred, initial=0.0))) + 2
         first = np.arange(b)[:, None] * stride
-        truth, m = np.unique((first + true)[~np.isnan(true)].astype(np.int64), return_counts=True)
+        named_gt, m = np.unique((first + gt)[~np.isnan(gt)].astype(np.int64), return_counts=True)
         unlabelled = np.flatnonzero(batch.n > labelled.sum(axis=1)) * stride + stride - 1
-        named = np.unique(np.concatenate([truth, (first + said)[labelled].astype(np.int64), unlabelled]))
+        named = np.unique(np.concatenate([named_gt, (first + pred)[labelled].astype(np.int64), unlabelled]))
         # Labels that are predicted only have AP 0: they count in |L| alone.
-        rows, codes = truth // stride, truth % stride
+        rows, codes = named_gt // stride, named_gt % stride
         order = _order(batch, self.ranking)
-        same = _in_order(said, order)[rows] == codes[:, None]
+        same = _in_order(pred, order)[rows] == codes[:, None]
         hit = _in_order(batch.hit, order)[rows] & same
         counted = _in_order(counts, order)[rows] & same
         if self.ranking == "tied":
             found = hit.sum(axis=1)
             ap = ratio(found, counted.sum(axis=1)) * ratio(found, m)
         else:
-            ap = _average_precision(hit, m, self.interpolation, counted)
+            ap = _average_precision(hit, counted, m, self.interpolation)
         return np.bincount(rows, weights=ap, minlength=b) / np.bincount(named // stride, minlength=b)
 
 
@@ -121,23 +130,45 @@ def _in_order(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
     return values if order is None else np.take_along_axis(values, order, axis=1)
 
 
-def _average_precision(hit: np.ndarray, m: np.ndarray, interpolation: str, counted: np.ndarray | None = None) -> Array:
+def _average_precision(hit: np.ndarray, counted: np.ndarray, m: np.ndarray, interpolation: str) -> Array:
     """AP of (b, n) hits in ranked order, of the predictions that count.
 
     Padding at the end only lowers precision at a recall already reached.
     """
     found = hit.cumsum(axis=1)
     # P_k = Σ_{i ≤ k} hit_i / k,  R_k = Σ_{i ≤ k} hit_i / m
-    rank = np.arange(1, hit.shape[1] + 1) if counted is None else counted.cumsum(axis=1)
-    precision = ratio(found, rank)
+    precision = ratio(found, counted.cumsum(axis=1))
     recall = ratio(found, m[:, None])
-    # P̃(R_k) = max_{k' ≥ k} P_k'
-    envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
-    if interpolation == "all":
+    envelope = precision_envelope(precision)
+    levels = INTERPOLATIONS[interpolation]
+    if levels is None:
         # R_k - R_k-1 is 1/m at a hit and 0 elsewhere
         return ratio(row_sums(envelope * hit), m)
-    levels = np.linspace(0.0, 1.0, int(interpolation))
-    reached = np.searchsorted(levels, recall, side="right")
-    # Recall level 0 is reached by the first prediction, where the envelope is that of the first hit.
-    newly = np.diff(reached, axis=1, prepend=0)
-    return row_sums(envelope * newly) / len(levels)
+    return row_sums(envelope * newly_reached(recall, levels)) / len(levels)
+
+
+def precision_envelope(precision: Array) -> Array:
+    """The best precision at each point's recall or a higher one, ``P̃(R_k) = max_{k' ≥ k} P_k'``.
+
+    Args:
+        precision: ``(b, points)`` in the order of the ranking.
+
+    Example:
+        >>> precision_envelope(np.array([[0.0, 0.5, 0.25]]))
+        array([[0.5 , 0.5 , 0.25]])
+    """
+    return np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+
+
+def newly_reached(recall: Array, levels: Array) -> NDArray[np.int64]:
+    """How many recall levels each point is the first to reach; the first point always reaches level 0.
+
+    Args:
+        recall: ``(b, points)``, not falling.
+        levels: ``(l,)``, rising.
+
+    Example:
+        >>> newly_reached(np.array([[0.0, 0.5, 0.5]]), np.array([0.0, 0.25, 0.5, 1.0]))
+        array([[1, 2, 0]])
+    """
+    return np.diff(np.searchsorted(levels, recall, side="right"), axis=1, prepend=0)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.boxes import Boxes, as_box_array
+from grounding_rewards.arithmetic import ratio, row_sums
+from grounding_rewards.box_batch import BoxBatch, pad
+from grounding_rewards.boxes import Boxes
+from grounding_rewards.ignore_regions import covered_share, is_ignored
+from grounding_rewards.legal import SHARE, SOME_SHARE, Interval, check_number, check_word
 from grounding_rewards.matching import MATCHERS, match_batch
-from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
+from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
 
 Array = NDArray[np.float64]
@@ -56,90 +59,13 @@ class Explanation:
     per_label: tuple[LabelCounts, ...] = ()
 
 
-@dataclass(frozen=True)
-class BoxBatch:
-    """The boxes of many completions, one after the other: ``flat`` is (total, 4), ``counts`` says whose they are."""
+@dataclass(frozen=True, kw_only=True)
+class _Counted:
+    """The counts of many completions: ``n`` predictions (ignored ones left out), ``m`` references, ``tp`` matches."""
 
-    flat: Boxes
-    counts: NDArray[np.int64]
-
-    @staticmethod
-    def of(box_arrays: Sequence[ArrayLike], argument: str) -> BoxBatch:
-        arrays = [as_box_array(boxes, argument) for boxes in box_arrays]
-        counts = np.array([len(array) for array in arrays], dtype=np.int64)
-        return BoxBatch(np.concatenate([np.zeros((0, 4)), *arrays]), counts)
-
-    def padded(self, rows: NDArray[np.intp]) -> Boxes:
-        """Return (len(rows), most boxes, 4), filled up with NaN boxes, which overlap nothing."""
-        return pad(self.flat, self.counts, rows)
-
-    def take(self, rows: NDArray[np.intp]) -> BoxBatch:
-        """Return the boxes of the chosen rows, which may repeat."""
-        return BoxBatch(self.flat[positions(self.counts, rows)], self.counts[rows])
-
-
-def positions(counts: NDArray[np.int64], rows: NDArray[np.intp]) -> NDArray[np.int64]:
-    """Where the values of the chosen rows stand among the values of all rows, one after the other.
-
-    Example:
-        >>> positions(np.array([2, 0, 1]), np.array([2, 0, 0]))
-        array([2, 0, 1, 0, 1])
-    """
-    taken = counts[rows]
-    starts = (np.cumsum(counts) - counts)[rows]
-    return np.arange(taken.sum()) + np.repeat(starts - (np.cumsum(taken) - taken), taken)
-
-
-def pad(flat: Array, counts: NDArray[np.int64], rows: NDArray[np.intp]) -> Array:
-    """Lay the values of the chosen rows side by side, NaN where a row has fewer than the longest.
-
-    Example:
-        >>> pad(np.array([1.0, 2.0, 3.0]), np.array([2, 0, 1]), np.array([0, 2]))
-        array([[ 1.,  2.],
-               [ 3., nan]])
-    """
-    kept = counts[rows]
-    longest = int(kept.max(initial=0))
-    starts = (np.cumsum(counts) - counts)[rows]
-    slots = np.arange(longest)
-    dense = np.full((len(rows), longest, *flat.shape[1:]), np.nan)
-    filled = slots < kept[:, None]
-    dense[filled] = flat[(starts[:, None] + slots)[filled]]
-    return dense
-
-
-@dataclass(frozen=True)
-class MatchedBatch:
-    """Matched completions, side by side; the first dimension of every array is the completion.
-
-    ``matched`` is (b, n) with the index of the ground truth or -1, ``iou`` (b, n) the IoU of the match or 0,
-    ``best_iou`` (b, n) the best IoU with any ground truth, ``scores`` (b, n) the stated confidences or NaN,
-    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) the boxes. ``ignored`` (b, n) marks predictions that do not count, and
-    ``n`` leaves them out; None where there are none. ``gt_labels`` (b, m) are the numbers of the labels and
-    ``pred_labels`` (b, n) those for which the predictions count, see
-    :class:`grounding_rewards.rewards.label_matching.LabelCounts`, NaN without one; None where labels play no part.
-    Boxes whose labels do not agree have IoU 0 here.
-    """
-
-    pred: Boxes
-    gt: Boxes
     n: NDArray[np.int64]
     m: NDArray[np.int64]
-    matched: NDArray[np.int64]
-    iou: Array
-    best_iou: Array
-    scores: Array
-    ignored: NDArray[np.bool_] | None = None
-    pred_labels: Array | None = None
-    gt_labels: Array | None = None
-
-    @property
-    def hit(self) -> NDArray[np.bool_]:
-        return self.matched >= 0
-
-    @property
-    def tp(self) -> NDArray[np.int64]:
-        return self.hit.sum(axis=1)
+    tp: NDArray[np.int64]
 
     @property
     def precision(self) -> Array:
@@ -149,33 +75,56 @@ class MatchedBatch:
     def recall(self) -> Array:
         return ratio(self.tp, self.m)
 
+
+@dataclass(frozen=True)
+class MatchedBatch(_Counted):
+    """Matched completions, side by side; the first dimension of every array is the completion.
+
+    ``matched`` is (b, n) with the index of the ground truth or -1, ``iou`` (b, n) the IoU of the match or 0,
+    ``best_iou`` (b, n) the best IoU with any ground truth, ``scores`` (b, n) the stated confidences or NaN,
+    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) the boxes. ``ignored`` (b, n) marks predictions that do not count.
+    ``gt_labels`` (b, m) are the numbers of the labels and
+    ``pred_labels`` (b, n) those for which the predictions count, see
+    :class:`grounding_rewards.rewards.label_matching.LabelCounts`, NaN without one; None where labels play no part.
+    Boxes whose labels do not agree have IoU 0 here.
+    """
+
+    pred: Boxes
+    gt: Boxes
+    matched: NDArray[np.int64]
+    iou: Array
+    best_iou: Array
+    scores: Array
+    ignored: NDArray[np.bool_]
+    pred_labels: Array | None = None
+    gt_labels: Array | None = None
+
+    @property
+    def hit(self) -> NDArray[np.bool_]:
+        return self.matched >= 0
+
     def mean_over_matches(self, values: Array) -> Array:
         """Mean of a (b, n) array over the matched predictions; 0 without a match."""
         return ratio(row_sums(np.where(self.hit, values, 0.0)), self.tp)
 
 
 @dataclass(frozen=True)
-class Outcomes:
-    """The rewards of many completions and what they are made of; the first dimension is the completion.
-
-    ``n`` counts the predictions that are not ``ignored``.
-    """
+class Outcomes(_Counted):
+    """The rewards of many completions and what they are made of; the first dimension is the completion."""
 
     reward: Array
     f_beta: Array
     quality: Array
-    precision: Array
-    recall: Array
-    mean_iou: Array
-    n: NDArray[np.int64]
-    m: NDArray[np.int64]
-    tp: NDArray[np.int64]
     matched: NDArray[np.int64]
     iou: Array
     ignored: NDArray[np.bool_]
     pred_labels: Array | None = None
     gt_labels: Array | None = None
     label_names: tuple[str, ...] = ()
+
+    @property
+    def mean_iou(self) -> Array:
+        return ratio(row_sums(self.iou), self.tp)
 
     def take(self, rows: NDArray[np.intp]) -> Outcomes:
         """The outcomes of the chosen completions."""
@@ -207,14 +156,14 @@ class Outcomes:
         if self.pred_labels is None or self.gt_labels is None:
             return ()
         hit = self.matched[k] >= 0
-        said = self.pred_labels[k]
-        true = self.gt_labels[k][~np.isnan(self.gt_labels[k])]
-        found, wrong = said[hit], said[~hit & ~self.ignored[k] & ~np.isnan(said)]
+        pred = self.pred_labels[k]
+        gt = self.gt_labels[k][~np.isnan(self.gt_labels[k])]
+        found, wrong = pred[hit], pred[~hit & ~self.ignored[k] & ~np.isnan(pred)]
         counts = []
-        for code in dict.fromkeys([*true.tolist(), *wrong.tolist()]):
+        for code in dict.fromkeys([*gt.tolist(), *wrong.tolist()]):
             tp = int((found == code).sum())
             counts.append(
-                LabelCounts(self.label_names[int(code)], tp, int((wrong == code).sum()), int((true == code).sum()) - tp)
+                LabelCounts(self.label_names[int(code)], tp, int((wrong == code).sum()), int((gt == code).sum()) - tp)
             )
         if unlabelled := int(self.n[k]) - len(found) - len(wrong):
             counts.append(LabelCounts(None, 0, unlabelled, 0))
@@ -244,10 +193,14 @@ class BoxReward(ABC):
     label_matching: str = "ignore"
 
     def __post_init__(self) -> None:
-        check_number(self, "iou_threshold", above=0.0, at_most=1.0)
-        check_number(self, "no_box_bonus", at_least=0.0, at_most=1.0)
-        check_choice(self, "matching", MATCHERS)
-        check_choice(self, "label_matching", LABEL_MATCHING)
+        self._check_number("iou_threshold", SOME_SHARE)
+        self._check_number("no_box_bonus", SHARE)
+        check_word("matching", self.matching, MATCHERS)
+        check_word("label_matching", self.label_matching, LABEL_MATCHING)
+
+    def _check_number(self, name: str, legal: Interval) -> None:
+        """Refuse a parameter that is no number in the interval, and store it as a float."""
+        object.__setattr__(self, name, check_number(name, getattr(self, name), legal))
 
     @abstractmethod
     def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
@@ -338,32 +291,6 @@ class BoxReward(ABC):
             )
         return LabelCodes.of(pred_labels, gt_labels, self.label_matching)
 
-    def score_batch(self, preds: Sequence[ArrayLike], gts: Sequence[ArrayLike]) -> Outcomes:
-        """Score many completions at once, each against its own ground truth.
-
-        Args:
-            preds: one ``(n, 4)`` array per completion.
-            gts: one ``(m, 4)`` array per completion, in the same space.
-
-        Returns:
-            The outcomes, in the order of the completions.
-
-        Raises:
-            ValueError: the lengths differ, an array is not (n, 4), or the reward compares labels, which
-                :meth:`score_flat` takes.
-
-        Example:
-            >>> from grounding_rewards.rewards import MeanIoUReward
-            >>> MeanIoUReward().score_batch([[[0, 0, 10, 8]], []], [[[0, 0, 10, 10]], []]).reward
-            array([0.8, 0.2])
-        """
-        if len(preds) != len(gts):
-            raise ValueError(
-                f"Expected as many entries for `gts` as for `preds`, got {len(gts)} and {len(preds)}. "
-                "Repeat the ground truth once per completion."
-            )
-        return self.score_flat(BoxBatch.of(preds, "pred"), BoxBatch.of(gts, "gt"))
-
     def score_flat(
         self,
         pred: BoxBatch,
@@ -373,7 +300,7 @@ class BoxReward(ABC):
         ignore: BoxBatch | None = None,
         labels: LabelCodes | None = None,
     ) -> Outcomes:
-        """Like :meth:`score_batch`, for boxes that already lie one after the other.
+        """Score many completions at once, each against its own ground truth.
 
         Args:
             pred: the predictions of all completions.
@@ -381,6 +308,9 @@ class BoxReward(ABC):
             scores: ``(predictions,)`` stated confidences, NaN where none is stated; for R1's ``ranking="score"``.
             ignore: the ignore regions of all completions, in the same order.
             labels: the labels of all boxes, see :meth:`label_codes`.
+
+        Returns:
+            The outcomes, in the order of the completions.
 
         Raises:
             ValueError: labels are needed and missing, or are not as many as the boxes.
@@ -401,9 +331,9 @@ class BoxReward(ABC):
         parts = np.zeros((3, b))
         tp = np.zeros(b, dtype=np.int64)
         stated = np.full(len(pred.flat), np.nan) if scores is None else scores
-        covered = None if ignore is None or not len(ignore.flat) else self._covered(pred, ignore)
+        covered = _covered_shares(pred, ignore)
         every = np.arange(b)
-        said = None if labels is None else pad(labels.pred, pred.counts, every)
+        pred_labels = None if labels is None else pad(labels.pred, pred.counts, every)
         for rows in _chunks(pred.counts, gt.counts):
             batch = self._match(pred, gt, stated, rows, covered, labels)
             width = batch.matched.shape[1]
@@ -411,27 +341,24 @@ class BoxReward(ABC):
             iou[rows, :width] = batch.iou
             parts[:, rows] = self._combine(batch)
             tp[rows] = batch.tp
-            if said is not None:
-                said[rows, :width] = batch.pred_labels
+            if pred_labels is not None:
+                pred_labels[rows, :width] = batch.pred_labels
         f_beta, quality, reward = parts
-        ignored = np.zeros((b, longest), dtype=bool) if covered is None else covered & (matched < 0)
-        n = pred.counts if covered is None else pred.counts - ignored.sum(axis=1)
+        ignored = is_ignored(covered, matched >= 0, self.iou_threshold)
+        n = pred.counts - ignored.sum(axis=1)
         # Both empty: δ. One of them empty: 0, which a reward without a match is in any case.
         reward = np.where((n == 0) & (gt.counts == 0), self.no_box_bonus, reward)
         return Outcomes(
             reward=np.clip(reward, 0.0, 1.0),
             f_beta=f_beta,
             quality=quality,
-            precision=ratio(tp, n),
-            recall=ratio(tp, gt.counts),
-            mean_iou=ratio(row_sums(iou), tp),
             n=n,
             m=gt.counts,
             tp=tp,
             matched=matched,
             iou=iou,
             ignored=ignored,
-            pred_labels=said,
+            pred_labels=pred_labels,
             gt_labels=None if labels is None else pad(labels.gt, gt.counts, every),
             label_names=() if labels is None else labels.names,
         )
@@ -455,54 +382,52 @@ class BoxReward(ABC):
             )
         return labels
 
-    def _covered(self, pred: BoxBatch, ignore: BoxBatch) -> NDArray[np.bool_]:
-        """Which predictions, (b, n), have at least τ of their area in one ignore region of their film."""
-        covered = np.zeros((len(pred.counts), int(pred.counts.max(initial=0))), dtype=bool)
-        for rows in _chunks(pred.counts, ignore.counts):
-            p, regions = pred.padded(rows), ignore.padded(rows)
-            # |P ∩ R| / |P|, COCO's rule for crowds: a prediction may be a part of what the region holds
-            share = pairwise_ioa(regions, p).max(axis=1)
-            covered[rows, : p.shape[1]] = share >= self.iou_threshold
-        return covered
-
     def _match(
         self,
         pred: BoxBatch,
         gt: BoxBatch,
         scores: Array,
         rows: NDArray[np.intp],
-        covered: NDArray[np.bool_] | None,
+        covered: Array,
         labels: LabelCodes | None,
     ) -> MatchedBatch:
         p, g = pred.padded(rows), gt.padded(rows)
         iou = pairwise_iou(p, g)
-        said = true = agree = ignored = None
+        pred_labels = gt_labels = agree = None
         if labels is not None:
-            said, true = pad(labels.pred, pred.counts, rows), pad(labels.gt, gt.counts, rows)
-            agree = labels.agree(said[:, :, None], true[:, None, :])
+            pred_labels, gt_labels = pad(labels.pred, pred.counts, rows), pad(labels.gt, gt.counts, rows)
+            agree = labels.agree(pred_labels[:, :, None], gt_labels[:, None, :])
             iou = np.where(agree, iou, 0.0)
         matched = match_batch(iou, self.iou_threshold, matching=self.matching)
         own = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
-        if said is not None and true is not None and agree is not None:
+        if pred_labels is not None and gt_labels is not None and agree is not None:
             counts_for = np.where(matched >= 0, matched, agree.argmax(axis=2))
-            said = np.where(agree.any(axis=2), np.take_along_axis(true, counts_for, axis=1), said)
-        n = pred.counts[rows]
-        if covered is not None:
-            ignored = covered[rows, : p.shape[1]] & (matched < 0)
-            n = n - ignored.sum(axis=1)
+            pred_labels = np.where(agree.any(axis=2), np.take_along_axis(gt_labels, counts_for, axis=1), pred_labels)
+        ignored = is_ignored(covered[rows, : p.shape[1]], matched >= 0, self.iou_threshold)
         return MatchedBatch(
             pred=p,
             gt=g,
-            n=n,
+            n=pred.counts[rows] - ignored.sum(axis=1),
             m=gt.counts[rows],
+            tp=(matched >= 0).sum(axis=1),
             matched=matched,
             iou=np.where(matched >= 0, own, 0.0),
             best_iou=iou.max(axis=2),
             scores=pad(scores, pred.counts, rows),
             ignored=ignored,
-            pred_labels=said,
-            gt_labels=true,
+            pred_labels=pred_labels,
+            gt_labels=gt_labels,
         )
+
+
+def _covered_shares(pred: BoxBatch, ignore: BoxBatch | None) -> Array:
+    """Of each prediction, (b, n), the largest share that one ignore region of its film covers."""
+    shares = np.zeros((len(pred.counts), int(pred.counts.max(initial=0))))
+    if ignore is not None:
+        for rows in _chunks(pred.counts, ignore.counts):
+            p = pred.padded(rows)
+            shares[rows, : p.shape[1]] = covered_share(p, ignore.padded(rows))
+    return shares
 
 
 def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
@@ -522,61 +447,3 @@ def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.i
             stop += 1
         yield rows[start:stop]
         start = stop
-
-
-def row_sums(values: Array) -> Array:
-    """Sum each row from left to right, so that padding with zeros cannot change the last bit, as `sum` may.
-
-    Example:
-        >>> row_sums(np.array([[1.0, 2.0, 0.0], [3.0, 4.0, 0.0]]))
-        array([3., 7.])
-    """
-    return values.cumsum(axis=1)[:, -1] if values.shape[1] else np.zeros(len(values))
-
-
-def ratio(part: ArrayLike, whole: ArrayLike) -> Array:
-    """Divide elementwise; 0 / 0 is 0.
-
-    Example:
-        >>> ratio([1, 0], [2, 0])
-        array([0.5, 0. ])
-    """
-    part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
-    return np.divide(part, whole, out=np.zeros(np.broadcast(part, whole).shape), where=whole != 0)
-
-
-def check_number(
-    owner: object,
-    name: str,
-    *,
-    above: float | None = None,
-    at_least: float = 0.0,
-    at_most: float,
-) -> None:
-    """Refuse a field that is not a number in (above, at_most] or [at_least, at_most], and store it as a float."""
-    value = getattr(owner, name)
-    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else float("nan")
-    high_enough = number > above if above is not None else number >= at_least
-    if not (high_enough and number <= at_most):
-        interval = f"({above:g}, {at_most:g}]" if above is not None else f"[{at_least:g}, {at_most:g}]"
-        raise ValueError(f"Expected a number in {interval} for `{name}`, got {value!r}. Choose one in that range.")
-    object.__setattr__(owner, name, number)
-
-
-def check_numbers(owner: object, name: str) -> None:
-    """Refuse a field that is not a row of numbers, and store it as a tuple of floats."""
-    value = getattr(owner, name)
-    try:
-        numbers = None if isinstance(value, str) else tuple(float(number) for number in value)
-    except (TypeError, ValueError):
-        numbers = None
-    if numbers is None:
-        raise ValueError(f"Expected a list of numbers for `{name}`, got {value!r}. Write it as [0.3, 0.5, 0.7].")
-    object.__setattr__(owner, name, numbers)
-
-
-def check_choice(owner: object, name: str, legal: Collection[str]) -> None:
-    """Refuse a field that is not one of the legal words."""
-    value = getattr(owner, name)
-    if not isinstance(value, str) or value not in legal:
-        raise ValueError(f"Expected a known word for `{name}`, got {value!r}. Use one of: {', '.join(legal)}.")

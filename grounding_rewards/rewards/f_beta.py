@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch, check_number, check_numbers, ratio
+from grounding_rewards.arithmetic import ratio
+from grounding_rewards.legal import SHARE, Interval
+from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch
 from grounding_rewards.rewards.quality import HermiteSpline, Linear, PiecewiseLinear
 
 
@@ -53,7 +56,7 @@ class FBetaReward(BoxReward):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number(self, "beta", above=0.0, at_most=1000.0)
+        self._check_number("beta", Interval(0, 1000, above=True))
 
     def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
         f_beta = f_beta_score(batch.precision, batch.recall, self.beta)
@@ -135,7 +138,7 @@ class SplineIoUReward(FBetaReward):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number(self, "center_weight", at_least=0.0, at_most=1.0)
+        self._check_number("center_weight", SHARE)
         object.__setattr__(self, "knots", HermiteSpline(self.knots).knots)
 
     def _quality(self, batch: MatchedBatch) -> Array:
@@ -177,8 +180,8 @@ class PiecewiseIoUReward(FBetaReward):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_numbers(self, "iou_breakpoints")
-        check_numbers(self, "quality_breakpoints")
+        for name in ("iou_breakpoints", "quality_breakpoints"):
+            object.__setattr__(self, name, _as_numbers(name, getattr(self, name)))
         if len(self.quality_breakpoints) != len(self.iou_breakpoints) + 1:
             raise ValueError(
                 f"Expected {len(self.iou_breakpoints) + 1} numbers for `quality_breakpoints`, "
@@ -200,6 +203,15 @@ class PiecewiseIoUReward(FBetaReward):
     def _quality(self, batch: MatchedBatch) -> Array:
         # Q = 1/|M| Σ q(IoU)
         return batch.mean_over_matches(self._curve()(batch.iou))
+
+
+def _as_numbers(name: str, values: Any) -> tuple[float, ...]:
+    try:
+        if not isinstance(values, str):
+            return tuple(float(number) for number in values)
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(f"Expected a list of numbers for `{name}`, got {values!r}. Write it as [0.3, 0.5, 0.7].")
 
 
 def _center_closeness(batch: MatchedBatch) -> Array:

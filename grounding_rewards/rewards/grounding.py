@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.box_batch import BoxBatch, positions
 from grounding_rewards.boxes import Frame, frame_to_pixel
 from grounding_rewards.columns import (
     References,
@@ -27,38 +28,23 @@ from grounding_rewards.columns import (
     read_references,
     with_ground_truth,
 )
+from grounding_rewards.legal import check_word
 from grounding_rewards.parsing import (
-    BROKEN_BOXES,
     REJECT_REASONS,
     STATUSES,
     BoxFormat,
     ParsedBoxes,
     RawBoxes,
+    broken_boxes,
     format_boxes,
     get_box_format,
     read_boxes,
 )
-from grounding_rewards.rewards.base import BoxBatch, Explanation, Outcomes, check_choice, positions
+from grounding_rewards.rewards.base import Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.label_matching import LabelCodes
 from grounding_rewards.rewards.registry import make_box_reward
-from grounding_rewards.space_check import SpaceAuditor, SpaceWarning
-
-#: What every call logs, each under the reward's name (``"R4/mean_iou"``): means over the completions of the call.
-#: ``hallucination_rate`` alone is a mean over the completions on films without findings, NaN where there is none.
-METRIC_KEYS: tuple[str, ...] = (
-    "f_beta",
-    "quality",
-    "precision",
-    "recall",
-    "mean_iou",
-    "boxes",
-    *(f"status/{status}" for status in STATUSES),
-    *(f"rejected/{reason}" for reason in REJECT_REASONS),
-    "negatives",
-    "hallucinated",
-    "hallucination_rate",
-)
+from grounding_rewards.space_check import SpaceWarning, SpaceWatcher
 
 
 @dataclass(frozen=True)
@@ -108,7 +94,7 @@ class GroundingReward:
     tokenizer: Any = field(default=None, compare=False, repr=False)
     stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
     # It only watches: what it has seen plays no part in what a completion earns.
-    _auditor: SpaceAuditor = field(default_factory=SpaceAuditor, init=False, compare=False, repr=False)
+    _watcher: SpaceWatcher = field(default_factory=SpaceWatcher, init=False, compare=False, repr=False)
     # Box formats whose special tokens were seen in the text, so that no tokenizer is needed to find them.
     _keeps_tokens: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
 
@@ -121,8 +107,8 @@ class GroundingReward:
             self._refuse_lost_labels([made])
         if self.tokenizer is not None:
             object.__setattr__(self, "tokenizer", _tokenizer_of(self.tokenizer))
-        check_choice(self, "on_unparseable", ("zero", "empty"))
-        check_choice(self, "on_truncated", ("keep", "zero"))
+        check_word("on_unparseable", self.on_unparseable, ("zero", "empty"))
+        check_word("on_truncated", self.on_truncated, ("keep", "zero"))
 
     @property
     def __name__(self) -> str:
@@ -142,14 +128,7 @@ class GroundingReward:
         pred_labels: Sequence[str | None] | None = None,
         gt_labels: Sequence[str] | None = None,
     ) -> float:
-        """Reward of predicted boxes ``(n, 4)`` against ground truth ``(m, 4)``, in one common space.
-
-        Args:
-            pred: ``(n, 4)`` xyxy.
-            gt: ``(m, 4)`` xyxy.
-            ignore: ``(k, 4)`` xyxy: regions in which a prediction that matches nothing does not count.
-            pred_labels: n labels, None where a box has none; for a reward that compares labels.
-            gt_labels: m labels; for a reward that compares labels.
+        """Reward of predicted boxes ``(n, 4)`` against ground truth ``(m, 4)``, as :meth:`BoxReward.score`.
 
         Example:
             >>> get_reward("R3").score([[0, 0, 10, 8]], [[0, 0, 10, 10]])
@@ -169,14 +148,7 @@ class GroundingReward:
         pred_labels: Sequence[Sequence[str | None]] | None = None,
         gt_labels: Sequence[Sequence[str]] | None = None,
     ) -> list[float]:
-        """:meth:`score` of n films at once, which takes far less time than one by one.
-
-        Args:
-            pred: for each film ``(n, 4)`` xyxy.
-            gt: for each film ``(m, 4)`` xyxy.
-            ignore: for each film ``(k, 4)`` xyxy.
-            pred_labels: for each film n labels; for a reward that compares labels.
-            gt_labels: for each film m labels; for a reward that compares labels.
+        """:meth:`score` of n films at once, with one entry per film in every argument; far faster than one by one.
 
         Raises:
             ValueError: ``pred`` and ``gt`` differ in length, or hold something that is no box array.
@@ -196,7 +168,7 @@ class GroundingReward:
         pred_labels: Sequence[str | None] | None = None,
         gt_labels: Sequence[str] | None = None,
     ) -> Explanation:
-        """Like :meth:`score`, with the matches and the parts that led to the number.
+        """Like :meth:`score`, with the matches and the parts that led to the number, as :meth:`BoxReward.explain`.
 
         Example:
             >>> explained = get_reward("R3").explain([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]])
@@ -218,7 +190,7 @@ class GroundingReward:
                 f"Expected as many films for `gt` as for `pred`, got {len(gt)} and {len(pred)}. "
                 "Give an entry for each film, empty where it has no box."
             )
-        said, true = (
+        of_pred, of_gt = (
             None if labels is None else list(chain.from_iterable(labels)) for labels in (pred_labels, gt_labels)
         )
         return _score_boxes(
@@ -226,7 +198,7 @@ class GroundingReward:
             BoxBatch.of(pred, "pred"),
             BoxBatch.of(gt, "gt"),
             ignore=None if ignore is None else BoxBatch.of(ignore, "ignore"),
-            labels=self.box_reward.label_codes(said, true) if self.compares_labels else None,
+            labels=self.box_reward.label_codes(of_pred, of_gt) if self.compares_labels else None,
         )
 
     def __call__(
@@ -275,8 +247,8 @@ class GroundingReward:
         batch = self._score(completions, columns)
         self._notice_wrong_space(batch)
         if log_metric is not None:
-            for key, value in _metrics(batch).items():
-                log_metric(f"{self.name}/{key}", value)
+            for key, metric in _METRICS.items():
+                log_metric(f"{self.name}/{key}", metric(batch))
         if log_extra is not None:
             log_extra(f"{self.name}/status", [raw.status for raw in batch.raws])
             log_extra(f"{self.name}/reason", [batch.reason(k) for k in range(len(batch.raws))])
@@ -341,12 +313,12 @@ class GroundingReward:
         return _ScoredBatch(raws, pred, outcomes, reward, read.formats, gt, readers, read.columns)
 
     def _notice_wrong_space(self, batch: _ScoredBatch) -> None:
-        if not self._auditor.wants(batch.formats):
+        if not self._watcher.wants(batch.formats):
             return
         gt = np.split(batch.gt.flat, np.cumsum(batch.gt.counts)[:-1])
         sizes = known_sizes(batch.columns, len(batch.raws))
-        for audit in self._auditor.watch(batch.raws, batch.formats, gt, sizes):
-            warnings.warn(f"{self.name}: {audit.message}", SpaceWarning, stacklevel=3)
+        for check in self._watcher.watch(batch.raws, batch.formats, gt, sizes):
+            warnings.warn(f"{self.name}: {check.message}", SpaceWarning, stacklevel=3)
 
     def _formats(self, columns: Mapping[str, Any], n: int) -> list[BoxFormat]:
         if self.box_format is not None:
@@ -685,13 +657,7 @@ def _with_broken_boxes(
 
     It matches nothing and counts as a false positive, as a well-formed wrong box would: breaking a box never pays.
     """
-    broken = np.array(
-        [
-            sum(raw.rejected.get(reason, 0) for reason in BROKEN_BOXES) if raw.rejected and raw.coords else 0
-            for raw in raws
-        ],
-        dtype=np.int64,
-    )
+    broken = np.array([broken_boxes(raw.rejected, len(raw.labels)) for raw in raws], dtype=np.int64)
     if not broken.any():
         return pred, scores, labels
     ends = np.repeat(np.cumsum(pred.counts), broken)
@@ -755,26 +721,44 @@ def _without_boxes(raw: RawBoxes) -> RawBoxes:
     return raw._replace(coords=[], labels=[], scores=[])
 
 
-def _metrics(batch: _ScoredBatch) -> dict[str, float]:
-    """The numbers behind :data:`METRIC_KEYS`, in that order, for an empty batch as well."""
-    out, raws = batch.outcomes, batch.raws
-    n = max(len(raws), 1)
-    negative = out.m == 0
-    written = batch.pred.counts
-    hallucinated = int((negative & (out.n > 0)).sum())
-    negatives = int(negative.sum())
-    rejected = [reason for raw in raws for reason in raw.rejected]
-    statuses = [raw.status for raw in raws]
-    return {
-        "f_beta": float(out.f_beta.sum()) / n,
-        "quality": float(out.quality.sum()) / n,
-        "precision": float(out.precision.sum()) / n,
-        "recall": float(out.recall.sum()) / n,
-        "mean_iou": float(out.mean_iou.sum()) / n,
-        "boxes": float(written.sum()) / n,
-        **{f"status/{status}": statuses.count(status) / n for status in STATUSES},
-        **{f"rejected/{reason}": rejected.count(reason) / n for reason in REJECT_REASONS},
-        "negatives": negatives / n,
-        "hallucinated": hallucinated / n,
-        "hallucination_rate": hallucinated / negatives if negatives else float("nan"),
-    }
+_Metric = Callable[[_ScoredBatch], float]
+
+
+def _mean(values: Callable[[_ScoredBatch], NDArray[Any]]) -> _Metric:
+    return lambda batch: float(values(batch).sum()) / max(len(batch.raws), 1)
+
+
+def _part(name: str) -> _Metric:
+    return _mean(lambda batch: getattr(batch.outcomes, name))
+
+
+def _with_status(status: str) -> _Metric:
+    return _mean(lambda batch: np.array([raw.status == status for raw in batch.raws]))
+
+
+def _with_rejected(reason: str) -> _Metric:
+    return _mean(lambda batch: np.array([reason in raw.rejected for raw in batch.raws]))
+
+
+def _hallucinated(batch: _ScoredBatch) -> NDArray[np.bool_]:
+    return (batch.outcomes.m == 0) & (batch.outcomes.n > 0)
+
+
+def _hallucination_rate(batch: _ScoredBatch) -> float:
+    negatives = int((batch.outcomes.m == 0).sum())
+    return int(_hallucinated(batch).sum()) / negatives if negatives else float("nan")
+
+
+#: What every call logs, and how it is computed: another metric is one line here.
+_METRICS: dict[str, _Metric] = {
+    **{part: _part(part) for part in _PARTS},
+    "boxes": _mean(lambda batch: batch.pred.counts),
+    **{f"status/{status}": _with_status(status) for status in STATUSES},
+    **{f"rejected/{reason}": _with_rejected(reason) for reason in REJECT_REASONS},
+    "negatives": _mean(lambda batch: batch.outcomes.m == 0),
+    "hallucinated": _mean(_hallucinated),
+    "hallucination_rate": _hallucination_rate,
+}
+#: The keys of what every call logs, each under the reward's name (``"R4/mean_iou"``): means over the completions of the
+#: call. ``hallucination_rate`` alone is a mean over the completions on films without findings, NaN where there is none.
+METRIC_KEYS: tuple[str, ...] = tuple(_METRICS)

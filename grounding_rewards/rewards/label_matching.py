@@ -91,16 +91,16 @@ class LabelCodes:
             >>> codes.agree(codes.pred, codes.gt)
             array([ True, False])
         """
-        said, true = np.broadcast_arrays(pred, gt)
-        agreed = said == true
+        pred, gt = np.broadcast_arrays(pred, gt)
+        agreed = pred == gt
         if self.label_matching == "exact":
             return agreed
         from grounding_rewards.labels import are_synonyms
 
-        # Not transitive (a label without a side agrees with both sides), so that equal numbers cannot say it.
-        unsettled = ~(agreed | np.isnan(said) | np.isnan(true))
+        # Not transitive (a label without a side agrees with both sides), so comparing codes is not enough.
+        unsettled = ~(agreed | np.isnan(pred) | np.isnan(gt))
         k = len(self.texts)
-        pairs = (said[unsettled] * k + true[unsettled]).astype(np.int64)
+        pairs = (pred[unsettled] * k + gt[unsettled]).astype(np.int64)
         distinct, which = np.unique(pairs, return_inverse=True)
         table = [are_synonyms(self.texts[pair // k], self.texts[pair % k]) for pair in distinct.tolist()]
         agreed[unsettled] = np.array(table, dtype=bool)[which]

@@ -17,13 +17,17 @@ from grounding_rewards.rewards.f_beta import (
 
 Factory = Callable[..., Any]
 
-REGISTRY: dict[str, Factory] = {
+_SPECIFIED: dict[str, Factory] = {
     "R1": AveragePrecisionReward,
     "R2": ProductIoUReward,
     "R3": MeanIoUReward,
     "R4": SplineIoUReward,
     "R5": PiecewiseIoUReward,
 }
+#: The rewards of the specification by name.
+SPECIFICATION_REWARDS = tuple(_SPECIFIED)
+#: All rewards by name; one that the specification does not have is one line here.
+REGISTRY: dict[str, Factory] = {**_SPECIFIED}
 
 
 def list_rewards() -> list[str]:

@@ -16,14 +16,12 @@ from PIL import ImageStat
 from grounding_rewards.boxes import as_box_array, box_area
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.data.resize import has_resized_size, resized_size
+from grounding_rewards.models.robustness.corruptions import MIN_VISIBLE
 from grounding_rewards.parsing import BoxFormat
 
 if TYPE_CHECKING:
     from datasets import Dataset
     from PIL.Image import Image
-
-# A box of which less is left inside a crop is no longer a finding that can be seen.
-_MIN_VISIBLE = 0.5
 
 # The column that says which row a film is once the rows are shuffled.
 _ROW = "row_number"
@@ -115,7 +113,7 @@ def crop_row(row: dict[str, Any], window: tuple[int, int, int, int]) -> dict[str
     sx, sy = image.width / row["width"], image.height / row["height"]
     boxes = as_box_array(row["boxes"])
     moved = np.clip(boxes, (x1, y1, x1, y1), (x2, y2, x2, y2)) - (x1, y1, x1, y1)
-    kept = np.flatnonzero(box_area(moved) >= _MIN_VISIBLE * box_area(boxes))
+    kept = np.flatnonzero(box_area(moved) >= MIN_VISIBLE * box_area(boxes))
     labels = row.get("labels")
     return {
         **row,

@@ -148,7 +148,7 @@ class StopOnSigterm(TrainerCallback):
 
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer
-        self.told = False
+        self.signalled = False
         self.stopped = False
         self._handler: Any = None
 
@@ -160,7 +160,7 @@ class StopOnSigterm(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Have a checkpoint written and the training ended, if any process was told to go."""
-        if self._anybody_told():
+        if self._any_signalled():
             self.stopped = control.should_save = control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -169,11 +169,11 @@ class StopOnSigterm(TrainerCallback):
             signal.signal(signal.SIGTERM, self._handler)
 
     def _on_signal(self, *_: Any) -> None:
-        self.told = True
+        self.signalled = True
 
-    def _anybody_told(self) -> bool:
+    def _any_signalled(self) -> bool:
         accelerator = self.trainer.accelerator
         if accelerator.num_processes == 1:
-            return self.told
-        told = torch.tensor(int(self.told), device=accelerator.device)
-        return bool(accelerator.reduce(told).item())
+            return self.signalled
+        signalled = torch.tensor(int(self.signalled), device=accelerator.device)
+        return bool(accelerator.reduce(signalled).item())

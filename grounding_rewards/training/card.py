@@ -11,6 +11,7 @@ from accelerate.utils import is_peft_model
 from huggingface_hub.repocard_data import ModelCardData
 
 from grounding_rewards.data.resize import has_resized_size, image_pixel_limit
+from grounding_rewards.exchange.model_card import table_cell, with_metadata
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.parsing import list_box_formats
 from grounding_rewards.training.run_folder import CARD, versions
@@ -68,14 +69,14 @@ class RunCard(_Trainer):
 
     Attributes:
         run_config: the resolved configuration of the run, as far as there is one.
-        rewards_said: how the rewards of the run are written; empty for a cold start.
-        box_format_said: how the model writes boxes.
+        reward_lines: the rewards of the run with their parameters; none for a cold start.
+        box_format_name: how the model writes boxes.
         method: how it was trained.
     """
 
     run_config: Mapping[str, Any] = {}
-    rewards_said: tuple[str, ...] = ()
-    box_format_said: str = ""
+    reward_lines: tuple[str, ...] = ()
+    box_format_name: str = ""
     method: str = ""
 
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
@@ -104,16 +105,16 @@ def model_card(trainer: Any) -> str:
         base_model=None if local else base,
         tags=["grounding_rewards", "radiology", "visual-grounding", *trainer._tag_names],
     )
-    table = "\n".join(f"| {key} | {_in_cell(value)} |" for key, value in _facts(trainer, config, base))
+    table = "\n".join(f"| {key} | {table_cell(value)} |" for key, value in _facts(trainer, config, base))
     text = _TEXT.format(
         name=name,
         method=trainer.method,
         table=table,
         place=trainer.args.hub_model_id or "path/to/checkpoint",
-        box_format=repr(trainer.box_format_said) if trainer.box_format_said in list_box_formats() else "...",
+        box_format=repr(trainer.box_format_name) if trainer.box_format_name in list_box_formats() else "...",
         sizes=_sizes(trainer),
     )
-    return f"---\n{data.to_yaml().strip()}\n---\n\n{text}"
+    return with_metadata(data, text)
 
 
 def _sizes(trainer: Any) -> str:
@@ -133,15 +134,15 @@ def _facts(trainer: Any, config: Mapping[str, Any], base: str) -> Iterator[tuple
     state = trainer.state
     yield "started from", model_name(base)
     yield "trained", "an adapter (LoRA)" if is_peft_model(trainer.model) else "all weights"
-    if trainer.rewards_said:
-        yield "reward", "; ".join(trainer.rewards_said)
+    if trainer.reward_lines:
+        yield "reward", "; ".join(trainer.reward_lines)
     if weights := config.get("reward_weights"):
         yield "weights of the rewards", ", ".join(f"{weight:g}" for weight in weights)
     dataset, split = config.get("dataset"), config.get("train_split")
     named = f"{Path(str(dataset)).name}, split {split}, " if dataset else ""
     yield "films", f"{named}{len(trainer.train_dataset)} films"
-    if trainer.box_format_said:
-        yield "box format", trainer.box_format_said
+    if trainer.box_format_name:
+        yield "box format", trainer.box_format_name
     limit = image_pixel_limit(trainer.processing_class)
     yield "image size", "as the processor says" if limit is None else f"at most {limit} pixels, kept in the processor"
     yield "steps", f"{state.global_step} of {state.max_steps}, {state.epoch or 0:.2f} epochs"
@@ -159,7 +160,3 @@ def _facts(trainer: Any, config: Mapping[str, Any], base: str) -> Iterator[tuple
 
 def _best_step(state: Any) -> str:
     return str(getattr(state, "best_global_step", None) or "unknown")
-
-
-def _in_cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")

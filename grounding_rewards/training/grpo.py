@@ -11,17 +11,18 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoConfig, AutoProcessor
+from transformers import AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
-from grounding_rewards.parsing import BoxFormat, box_format_for_model_type
+from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.callbacks import SignalWatch
 from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.films import answer_lengths, format_name, prepare_films
+from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
-from grounding_rewards.training.rewards import Reward, build_rewards, reward_said
+from grounding_rewards.training.rewards import Reward, build_rewards, reward_with_parameters
 
 
 class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
@@ -78,10 +79,10 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         if reward_weights is not None:
             args = copy.copy(args) if args is not None else GRPOConfig("grpo")
             args.reward_weights = list(reward_weights)
-        loading = _loading_kwargs(args)
+        loading = {} if args is None else loading_kwargs(args)
         if processing_class is None:
             processing_class = AutoProcessor.from_pretrained(
-                _model_name(model), truncation_side="left", padding_side="left", **loading
+                _name_or_path(model), truncation_side="left", padding_side="left", **loading
             )
 
         def prepare(dataset: Dataset, name: str) -> Dataset:
@@ -91,7 +92,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
                 processing_class,
                 # A format without a name has no place in a column; the rewards have it.
                 box_format=box_format if isinstance(box_format, str) else None,
-                model_format=lambda: box_format_for_model_type(_model_type(model, loading)),
+                model_format=lambda: model_format(model, loading),
                 name=name,
             )
 
@@ -119,9 +120,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         ]
         ours = [one for one in self.reward_funcs if isinstance(one, GroundingReward)]
         self.add_callback(SignalWatch(self, [one.name for one in ours]))
-        self.rewards_said = tuple(reward_said(one) for one in self.reward_funcs)
+        self.reward_lines = tuple(reward_with_parameters(one) for one in self.reward_funcs)
         if ours and train_dataset is not None:
-            self.box_format_said = format_name(ours[0].box_format, train_dataset)
+            self.box_format_name = format_name(ours[0].box_format, train_dataset)
 
     def start_epoch(self, epoch: int) -> None:
         """Draw the order of this epoch's films, whatever was drawn before."""
@@ -213,18 +214,5 @@ def _warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: A
         )
 
 
-def _loading_kwargs(args: GRPOConfig | None) -> dict[str, Any]:
-    """How TRL would load configuration and processor of this model."""
-    if args is None:
-        return {}
-    revision = (args.model_init_kwargs or {}).get("revision")
-    return {"trust_remote_code": args.trust_remote_code, **({"revision": revision} if revision else {})}
-
-
-def _model_name(model: Any) -> str:
+def _name_or_path(model: Any) -> str:
     return model if isinstance(model, str) else model.config._name_or_path
-
-
-def _model_type(model: Any, loading: Mapping[str, Any]) -> str:
-    config = AutoConfig.from_pretrained(model, **loading) if isinstance(model, str) else model.config
-    return config.model_type

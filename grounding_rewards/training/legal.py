@@ -7,39 +7,13 @@ import types
 import typing
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any
 
-
-class Interval(NamedTuple):
-    """Numbers from `low` to `high`; `above` and `below` leave out the ends.
-
-    >>> str(Interval(0, 1, above=True)), 0.0 in Interval(0, 1, above=True), str(Interval(1))
-    ('a number in (0, 1]', False, 'a number from 1 up')
-    """
-
-    low: float = 0.0
-    high: float = math.inf
-    above: bool = False
-    below: bool = False
-
-    def __contains__(self, value: object) -> bool:
-        if not isinstance(value, (int, float)):
-            return False
-        high_enough = value > self.low if self.above else value >= self.low
-        low_enough = value < self.high if self.below else value <= self.high
-        return high_enough and low_enough and math.isfinite(value)
-
-    def __str__(self) -> str:
-        if math.isinf(self.high):
-            return f"a number above {self.low:g}" if self.above else f"a number from {self.low:g} up"
-        return f"a number in {'(' if self.above else '['}{self.low:g}, {self.high:g}{')' if self.below else ']'}"
-
+from grounding_rewards.legal import SHARE, SOME_SHARE, Interval
 
 _POSITIVE = Interval(above=True)
 _COUNT = Interval(1)
 _NOT_NEGATIVE = Interval()
-_SHARE = Interval(0, 1)
-_SOME_SHARE = Interval(0, 1, above=True)
 
 #: Of transformers' TrainingArguments, which GRPOConfig and SFTConfig extend.
 TRAINING_NUMBERS: Mapping[str, Interval] = {
@@ -78,18 +52,18 @@ GRPO_NUMBERS: Mapping[str, Interval] = {
     "num_iterations": _COUNT,
     # At 0 all completions of a film are the same, and there is nothing to compare.
     "temperature": _POSITIVE,
-    "top_p": _SOME_SHARE,
+    "top_p": SOME_SHARE,
     "top_k": _NOT_NEGATIVE,
-    "min_p": _SHARE,
+    "min_p": SHARE,
     "repetition_penalty": _POSITIVE,
     "beta": _NOT_NEGATIVE,
     "epsilon": _POSITIVE,
     "epsilon_high": _POSITIVE,
     "delta": _POSITIVE,
-    "ref_model_mixup_alpha": _SHARE,
+    "ref_model_mixup_alpha": SHARE,
     "ref_model_sync_steps": _COUNT,
-    "top_entropy_quantile": _SOME_SHARE,
-    "vllm_gpu_memory_utilization": _SOME_SHARE,
+    "top_entropy_quantile": SOME_SHARE,
+    "vllm_gpu_memory_utilization": SOME_SHARE,
     "vllm_tensor_parallel_size": _COUNT,
     "vllm_max_model_length": _COUNT,
     "vllm_server_timeout": _POSITIVE,

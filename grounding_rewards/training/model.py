@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,6 +17,7 @@ from transformers.integrations import get_available_reporting_integrations
 from trl import get_peft_config, get_quantization_config
 
 from grounding_rewards.models.place import adapter_config, check_place
+from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.training.arguments import ModelArguments
 
 
@@ -123,6 +125,30 @@ def model_init_kwargs(model: ModelArguments, given: dict[str, Any] | str | None)
     }
 
 
+def loading_kwargs(args: Any) -> dict[str, Any]:
+    """How TRL's trainers load the configuration and the processor of a model.
+
+    Args:
+        args: TRL's configuration.
+    """
+    revision = (args.model_init_kwargs or {}).get("revision")
+    return {"trust_remote_code": args.trust_remote_code, **({"revision": revision} if revision else {})}
+
+
+def model_format(model: Any, loading: Mapping[str, Any]) -> str:
+    """The name of the box format that models of this `model_type` write.
+
+    Args:
+        model: Name or folder of a model, or the model itself.
+        loading: From :func:`loading_kwargs`.
+
+    Raises:
+        ValueError: No format is known for it.
+    """
+    config = AutoConfig.from_pretrained(model, **loading) if isinstance(model, str) else model.config
+    return box_format_for_model_type(config.model_type)
+
+
 def adapter_and_quantisation(model: ModelArguments) -> dict[str, Any]:
     """The arguments of TRL's trainers that say how much of the model is trained, and in which precision it lies."""
     return {"peft_config": get_peft_config(model), "quantization_config": get_quantization_config(model)}
@@ -162,5 +188,5 @@ def _not_loaded(what: str, model: ModelArguments, error: Exception) -> ValueErro
 
 
 def _short(error: Exception) -> str:
-    said = " ".join(str(error).split())
-    return f"{said[:200]}…" if len(said) > 200 else said
+    text = " ".join(str(error).split())
+    return f"{text[:200]}…" if len(text) > 200 else text

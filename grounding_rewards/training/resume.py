@@ -169,10 +169,9 @@ def _load_adapter(model: Any, folder: Path) -> None:
 
 
 def _unreadable(folder: Path, error: Exception) -> ValueError:
-    said = " ".join(str(error).split())
     return ValueError(
         f"Expected the weights of this model in the checkpoint {str(folder)!r}, got {type(error).__name__}: "
-        f"{said:.300}. Resume from another checkpoint, or start anew with --overwrite."
+        f"{' '.join(str(error).split()):.300}. Resume from another checkpoint, or start anew with --overwrite."
     )
 
 

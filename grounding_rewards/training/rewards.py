@@ -67,10 +67,10 @@ def reward_name(reward: Any) -> str:
     return getattr(reward, "__name__", type(reward).__name__)
 
 
-def reward_said(reward: Any) -> str:
-    """A reward with its parameters, as a reader of a model card wants it.
+def reward_with_parameters(reward: Any) -> str:
+    """A reward with its parameters, for a model card.
 
-    >>> reward_said(get_reward("R3", beta=2))[:26]
+    >>> reward_with_parameters(get_reward("R3", beta=2))[:26]
     'R3: MeanIoUReward(iou_thre'
     """
     if isinstance(reward, GroundingReward):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from grounding_rewards.data.versions import package_versions
+from grounding_rewards.versions import package_versions
 
 CONFIG = "config.yaml"
 """Every value of the run as it was used; `--config` reads it back."""

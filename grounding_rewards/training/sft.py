@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 from datasets import Dataset
-from transformers import AutoConfig
 from trl import SFTConfig, SFTTrainer
 
-from grounding_rewards.parsing import BoxFormat, box_format_for_model_type
+from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.training.answers import Answers
 from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.films import answer_lengths, format_name, prepare_films, prompt_lengths
+from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
 
 # Any reward asks of a right answer that its boxes are read again; this one asks nothing else.
@@ -67,7 +67,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
                 [reward],
                 processing_class,
                 box_format=box_format if isinstance(box_format, str) else None,
-                model_format=lambda: box_format_for_model_type(_model_type(model, args)),
+                model_format=lambda: model_format(model, loading_kwargs(args)),
                 name=name,
                 image_columns=("image",),
             )
@@ -88,7 +88,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
             processing_class=processing_class,
             **kwargs,
         )
-        self.box_format_said = format_name(reward.box_format, films)
+        self.box_format_name = format_name(reward.box_format, films)
 
     def start_epoch(self, epoch: int) -> None:
         """Augment anew."""
@@ -114,9 +114,3 @@ def _refuse_cut_answers(
             f"{len(cut)} bad rows of {films.num_rows}. Raise max_length to {lengths.max()}, lower max_image_pixels, or "
             f"leave max_length out:\n{rows}"
         )
-
-
-def _model_type(model: str, args: SFTConfig) -> str:
-    revision = (args.model_init_kwargs or {}).get("revision")
-    kwargs = {"revision": revision} if revision else {}
-    return AutoConfig.from_pretrained(model, trust_remote_code=args.trust_remote_code, **kwargs).model_type

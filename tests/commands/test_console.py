@@ -1,8 +1,8 @@
-"""A bar that is shown once it takes long, in a terminal alone."""
+"""Progress bars appear late, and only in a terminal."""
 
 import pytest
 
-from grounding_rewards.commands.console import count_columns, late_progress
+from grounding_rewards.commands.console import late_progress
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal
     monkeypatch.delenv("NO_COLOR", raising=False)
     if terminal:
         monkeypatch.setenv("FORCE_COLOR", "1")
-    with late_progress(patience, *count_columns()) as (bar, show):
+    with late_progress(patience=patience) as (bar, show):
         bar.add_task("counting", total=2)
         assert not bar.live.is_started
         show()
@@ -30,7 +30,7 @@ def test_it_is_shown_late_and_where_somebody_looks(monkeypatch, capsys, terminal
 
 def test_it_ends_with_what_it_counts():
     def break_off():
-        with late_progress(-1.0) as (bar, show):
+        with late_progress(patience=-1.0) as (bar, show):
             bars.append(bar)
             show()
             raise KeyError

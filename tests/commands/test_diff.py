@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.commands.diff import DESCRIPTION, EXAMPLES, add_arguments, run
+from grounding_rewards.commands.diff import add_arguments, run
 from grounding_rewards.metrics.answered_film import AnsweredFilm, write_answered
 
 HOSTILE = "<b>mass</b>|[red]x"
@@ -97,18 +97,134 @@ def test_a_folder_without_films_is_named(tmp_path: Path) -> None:
         call(tmp_path, tmp_path)
 
 
-def test_help_is_plain() -> None:
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    assert DESCRIPTION.splitlines()[0] in parser.format_help()
-    assert "``" not in parser.format_help()
-    for line in EXAMPLES.splitlines()[1:]:
-        parser.parse_args(line.split("#")[0].split()[2:])
-
-
 def test_labels_may_be_compared(tmp_path: Path) -> None:
     a, b = write_run(tmp_path / "a", 0.4), write_run(tmp_path / "b", 0.8)
     assert call(a, b, "--labels", "exact", "--json", tmp_path / "diff.json") == 0
     # the answers state no labels
     found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
     assert found["figures"]["f1_50"]["b"] == [0.0, 0.0, 0.0]
+
+
+def with_baselines(folder: Path, **facts: Any) -> None:
+    """Add what `evaluate` measured beside the run."""
+    estimate = {"value": 0.25, "low": 0.125, "high": None}
+    content = {
+        "facts": {"labels": "ignore", **facts},
+        "headings": {"reward_R4": "reward R4"},
+        "definitions": {"f1_50": "<i>twice"},
+        "systems": {"model": {}, HOSTILE: {"f1_50": estimate, "mean_iou": {**estimate, "value": None}}},
+    }
+    (folder / "evaluation.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> tuple[Path, Path]:
+    return write_run(tmp_path / "before", 0.4), write_run(tmp_path / "after", 0.8)
+
+
+def test_baselines_stand_beside_both_runs(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    with_baselines(runs[1])
+    written = runs[1] / "diff.json", runs[1] / "diff.md"
+    assert call(*runs, "--json", written[0], "--markdown", written[1]) == 0
+    assert json.loads(written[0].read_text(encoding="utf-8"))["baselines"] == {
+        HOSTILE: {"f1_50": [0.25, 0.125, None], "mean_iou": [None, 0.125, None]}
+    }
+    assert HOSTILE in capsys.readouterr().out
+    lines = written[1].read_text(encoding="utf-8").splitlines()
+    assert next(line for line in lines if line.startswith("| F1 at IoU 0.5 ")).endswith("| 0.250 |")
+    assert next(line for line in lines if line.startswith("| mean IoU ")).endswith("| – |")
+
+
+@pytest.mark.parametrize("other", ["labels", "films"])
+def test_baselines_that_were_measured_otherwise_are_left_out(runs: tuple[Path, Path], other: str) -> None:
+    with_baselines(runs[1])
+    if other == "films":
+        lines = (runs[0] / "films.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+        (runs[0] / "films.jsonl").write_text("".join(lines[1:]), encoding="utf-8")
+    options = ["--labels", "exact"] if other == "labels" else []
+    assert call(*runs, *options, "--json", runs[1] / "diff.json") == 0
+    assert json.loads((runs[1] / "diff.json").read_text(encoding="utf-8"))["baselines"] == {}
+
+
+def test_chosen_figures_are_columns_with_intervals(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    with_baselines(runs[1])
+    assert call(*runs, "--figures", "f1_50", "mean_iou", "label_accuracy") == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"before +0\.000 +0\.400", printed)
+    assert re.search(r"after − before +\+1\.000 +\+0\.400\s+\[\+1\.000, \+1\.000\]", printed)
+    assert "A is before, B is after. B is better than A" in printed
+    assert "precision" not in printed
+    assert "right label" not in printed  # nobody has it
+
+
+def test_unknown_figures_and_rewards_are_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Expected figures of both runs for --figures, got 'iou'. They have: reward"):
+        call(*runs, "--figures", "iou")
+    with pytest.raises(ValueError, match=r"Expected a reward .* for --reward, got 'R1'. They have: R4"):
+        call(*runs, "--html", tmp_path / "page.html", "--reward", "R1")
+
+
+def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "checkpoint").mkdir()
+    lines = [json.dumps({"step": i, "reward": 0.1 * i, "R4/mean_iou": None}) for i in range(5)]
+    (tmp_path / "log.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    with_baselines(runs[1], model=str(tmp_path / "checkpoint"), dataset="/home/me/films", split="")
+    assert call(*runs, "--html", tmp_path / "out" / "page.html") == 0
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"page.html", "films.png", "curves.png"}
+    page = (tmp_path / "out" / "page.html").read_text(encoding="utf-8")
+    assert (tmp_path / "out" / "page.html").as_uri() in capsys.readouterr().out
+    assert "<h1>after compared with before</h1>" in page
+    assert "14 films of films" in page
+    assert "B is better than A: F1 at IoU 0.5 is 1.000 against 0.000" in page
+    assert "<h3>Largest gains</h3>" in page
+    assert "<h2>Training</h2>" in page
+    # no address but data, and no markup of others
+    assert not re.search(r"(?:href|src|srcset)=\"(?!data:|#)", page)
+    assert "<b>mass" not in page
+    assert "<i>twice" not in page
+    # no image anywhere: the boxes alone
+    assert "image/jpeg" not in page
+
+
+def test_a_log_that_is_none_is_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text("[1]", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"Expected one JSON object a line in '.*log.jsonl'"):
+        call(*runs, "--html", tmp_path / "page.html", "--log", tmp_path / "log.jsonl")
+
+
+def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from PIL import Image
+
+    from grounding_rewards.data.load import load_split
+
+    def write(folder: Path, reward: float, image: str | None) -> Path:
+        folder.mkdir()
+        films = [
+            AnsweredFilm(
+                row["id"],
+                row["width"],
+                row["height"],
+                gt=row["boxes"],
+                gt_labels=row["labels"],
+                image=image,
+                rewards={"R4": reward},
+            )
+            for row in load_split("synthetic", "test", films=3)
+        ]
+        write_answered(folder / "films.jsonl", films)
+        return folder
+
+    a, b = write(tmp_path / "a", 0.2, None), write(tmp_path / "b", 0.4, None)
+    with_baselines(b, dataset="synthetic", split="test", films=3)
+    assert call(a, b, "--html", tmp_path / "page.html") == 0
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
+    # without its dataset the films are drawn as boxes, and that is said
+    with_baselines(b, dataset=str(tmp_path / "a"), split="test", films=3)
+    capsys.readouterr()
+    assert call(a, b, "--html", tmp_path / "page.html") == 0
+    assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "films are drawn without their images: Expected annotations.jsonl" in capsys.readouterr().err
+    Image.new("L", (64, 64), 9).save(tmp_path / "film.png")
+    c = write(tmp_path / "c", 0.4, str(tmp_path / "film.png"))
+    assert call(a, c, "--html", tmp_path / "page.html") == 0
+    assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.answered_film import read_answered
-from tests.conftest import REPOSITORY
 from tests.parsing.test_reading import FAMILIES
 
 FILES = {"report.html", "evaluation.json", "films.jsonl", "figures"}
@@ -63,7 +60,7 @@ def test_the_same_command_again_asks_nothing_and_says_the_same(
     options = ["--model", checkpoint, "--dataset", "synthetic", "--films", 4, "--max-new-tokens", 4, "--out", tmp_path]
     assert evaluate(*options) == 0
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    from grounding_rewards.evaluation import resumable
+    from grounding_rewards.models import resumable
 
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("the model was asked again")
@@ -81,6 +78,19 @@ def test_what_a_model_said_can_be_evaluated_again_without_it(checkpoint: Path, t
     one, other = figures(first)["systems"], figures(again)["systems"]
     assert other["completions"] == one[checkpoint.name]
     assert other["constant box"] == one["constant box"]
+
+
+def test_a_bar_shows_the_rates(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "160")
+    options = ["--dataset", "synthetic", "--films", 2, "--max-new-tokens", 2, "--out", tmp_path]
+    assert evaluate("--model", checkpoint, *options) == 0
+    shown = capsys.readouterr().err
+    assert "greedy answers" in shown
+    assert "films/s" in shown
+    assert "tokens/s" in shown
 
 
 def test_an_adapter(checkpoint: Path, tmp_path: Path) -> None:
@@ -124,7 +134,7 @@ def test_a_log_with_everything(tmp_path: Path) -> None:
              "width": 1000, "height": 1000, "patient_id": f"p{i // 2}"}
         )  # fmt: skip
     log = log_of(tmp_path / "log.jsonl", rows)
-    options = ["--completions", log, "--box-format", "qwen3-vl", "--labels", "synonyms", "--interpolation", "all-point"]
+    options = ["--completions", log, "--box-format", "qwen3-vl", "--labels", "synonyms", "--interpolation", "all"]
     options += ["--iou", 0.5, 0.65, "--sizes", "coco"]
     assert evaluate(*options, "--nms", 0.5, "--out", tmp_path / "out") == 0
     found = figures(tmp_path / "out")
@@ -146,11 +156,11 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
 ) -> None:
     from datasets import DatasetDict
 
-    from grounding_rewards.evaluation import inputs
+    from grounding_rewards.data.prepare import manifest
 
     DatasetDict({"test": films}).save_to_disk(str(tmp_path / "data"))
     agreement = {"overall": {"f1": {"0.5": [0.45, 0.44, 0.46]}}}
-    monkeypatch.setattr(inputs, "readers_agreement", lambda dataset: agreement)
+    monkeypatch.setattr(manifest, "readers_agreement", lambda dataset: agreement)
     log = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4)
     options = ["--dataset", tmp_path / "data", "--train-split", "none", "--out", tmp_path / "out"]
     assert evaluate("--completions", log, *options) == 0
@@ -162,7 +172,7 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
     [
         (["--model", "m"], "Expected films for --dataset, got none"),
         (["--completions", "x.jsonl", "--robustness", "pgd"], "Expected a model for --robustness, got a log"),
-        (["--completions", "nowhere.jsonl"], "Expected a file, or a folder with logs, got 'nowhere.jsonl'"),
+        (["--completions", "nowhere.jsonl"], "Expected a file with completions, got 'nowhere.jsonl'"),
         (["--model", "m", "--dataset", "d", "--films", "0"], "Expected at least 1 for --films, got 0"),
         (["--model", "m", "--dataset", "d", "--samples", "-1"], "Expected at least 0 for --samples, got -1"),
         (
@@ -209,13 +219,6 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     printed = capsys.readouterr().out
     assert "report.html" in printed
     assert "--robustness corruptions pgd" in printed
-
-
-def test_the_script_is_the_command() -> None:
-    done = subprocess.run(
-        [sys.executable, REPOSITORY / "scripts" / "evaluate.py", "--help"], capture_output=True, text=True, check=True
-    )
-    assert "grounding-rewards evaluate" in done.stdout
 
 
 def test_real_completions_of_many_families(shared_dir: Path, tmp_path: Path) -> None:

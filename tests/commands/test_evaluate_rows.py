@@ -42,17 +42,19 @@ def with_labels(films: list[AnsweredFilm], words: list[str]) -> list[AnsweredFil
 )
 def test_labels_that_are_compared_as_one_are_one_row(words: list[str], labels: str) -> None:
     films = random_films(3)
-    expected = {group.row.name.casefold(): group.figures for group in measured(films, labels=labels).per_label}
+    expected = {
+        f"{group.name} ({group.boxes})".casefold(): group.figures for group in measured(films, labels=labels).per_label
+    }
     found = measured(with_labels(films, words), labels=labels).per_label
     assert len(found) == len(expected) == 3
     for group in found:
-        count = group.row.name.rpartition(" ")[2]
+        count = f"{group.name} ({group.boxes})".rpartition(" ")[2]
         (same,) = [name for name in expected if name.endswith(count)]
         for key, estimate in group.figures.items():
             assert estimate == pytest.approx(expected[same][key])
 
 
-@pytest.mark.parametrize("interpolation", ["101-point", "all-point", "11-point"])
+@pytest.mark.parametrize("interpolation", ["101", "all", "11"])
 def test_average_precision_of_labels_is_what_map_is_the_mean_of(interpolation: str) -> None:
     films = random_films(5)
     found = measured(films, interpolation=interpolation)
@@ -76,7 +78,9 @@ def test_references_without_labels_say_nothing_about_labels(label: str) -> None:
     found = measured(films)
     assert not {"map_50", "label_accuracy"} & set(found.headings)
     assert found.confusion is None
-    assert [group.row.name for group in found.per_label] == [f"finding ({sum(len(film.gt) for film in films)})"]
+    assert [f"{group.name} ({group.boxes})" for group in found.per_label] == [
+        f"finding ({sum(len(film.gt) for film in films)})"
+    ]
 
 
 def test_one_box_without_a_confidence_makes_all_boxes_tied() -> None:

@@ -10,6 +10,9 @@ import pytest
 
 from grounding_rewards.commands import export as command
 from grounding_rewards.metrics.answered_film import write_answered
+from tests.exchange.conftest import films
+
+__all__ = ["films"]
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def test_figures_are_pooled_over_films(rows):
 
 def test_they_are_the_figures_of_our_own_evaluation(rows):
     from grounding_rewards import get_reward
-    from grounding_rewards.data.answer_logs import light_rows
+    from grounding_rewards.data.load import light_rows
     from grounding_rewards.metrics.answers import read_answers
     from grounding_rewards.metrics.evaluation import Measures, evaluate
 

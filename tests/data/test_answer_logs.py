@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from grounding_rewards.data.answer_logs import light_rows, load_dataset_image, read_log, readers_agreement
+from grounding_rewards.data.answer_logs import read_log
+from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.rewards.grounding import get_reward
 
 
 def write(path: Path, *rows: dict) -> list[Path]:
@@ -27,6 +29,14 @@ def test_a_log_that_knows_its_films(tmp_path):
     assert [row["id"] for row in answers.rows] == ["a", "b"]
     assert answers.texts == [["[]", "again"], ["x"]]
     assert answers.load_image(0) is None
+
+
+def test_a_csv_log_with_labels_is_evaluated_as_it_is_scored(tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text('id,completion,boxes,labels,width,height\na,[],"[[0, 0, 5, 5]]","[""nodule""]",10,20\n')
+    answers = read_log([log])
+    films = read_answers(answers.rows, answers.texts, get_reward("R4", box_format="qwen3-vl"))
+    assert films[0].gt_labels == ("nodule",)
 
 
 def test_two_films_of_one_name_are_refused(tmp_path):
@@ -104,27 +114,3 @@ def test_a_size_of_another_name_is_refused(tmp_path):
     log = write(tmp_path / "log.jsonl", {"text": "[]", "boxes": []})
     with pytest.raises(ValueError, match="got 'depth'"):
         read_log(log, sizes={"depth": 4})
-
-
-def test_rows_name_the_files_of_their_images(shared_dir):
-    from grounding_rewards.data.load import load_split
-
-    dataset = load_split(str(shared_dir / "data" / "cxr_lungs"), "test", films=2)
-    row = light_rows(dataset)[0]
-    assert Path(row["image_path"]).is_file()
-    assert {"prompt", "image"}.isdisjoint(row)
-    assert load_dataset_image(dataset, 0).size == (row["width"], row["height"])
-
-
-def test_images_that_are_no_files_have_no_path():
-    from grounding_rewards.data.load import load_split
-
-    dataset = load_split("synthetic", "test", films=1)
-    assert "image_path" not in light_rows(dataset)[0]
-    assert load_dataset_image(dataset.remove_columns("image"), 0) is None
-
-
-def test_agreement_is_the_manifests(tmp_path):
-    assert readers_agreement("synthetic") is None
-    (tmp_path / "manifest.json").write_text('{"agreement": {"films": 3}}')
-    assert readers_agreement(str(tmp_path)) == {"films": 3}

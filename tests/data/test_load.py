@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from grounding_rewards.data.load import load_split
+from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
 
 datasets = pytest.importorskip("datasets", reason="needs the train extra")
 
@@ -46,3 +48,17 @@ def test_drawn_films(name):
 def test_an_empty_folder(tmp_path):
     with pytest.raises(ValueError, match=r"Expected annotations\.jsonl, a prepared or a saved dataset"):
         load_split(str(tmp_path), "train")
+
+
+def test_rows_name_the_files_of_their_images(shared_dir):
+    dataset = load_split(str(shared_dir / "data" / "cxr_lungs"), "test", films=2)
+    row = light_rows(dataset)[0]
+    assert Path(row["image_path"]).is_file()
+    assert {"prompt", "image"}.isdisjoint(row)
+    assert load_dataset_image(dataset, 0).size == (row["width"], row["height"])
+
+
+def test_images_that_are_no_files_have_no_path():
+    dataset = load_split("synthetic", "test", films=1)
+    assert "image_path" not in light_rows(dataset)[0]
+    assert load_dataset_image(dataset.remove_columns("image"), 0) is None

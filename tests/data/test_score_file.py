@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from grounding_rewards import cli
-from grounding_rewards.data import completion_blocks
+from grounding_rewards.data import completion_logs
 from grounding_rewards.data import score_file as score
 from grounding_rewards.data.score_file import score_file
 from grounding_rewards.rewards.grounding import get_reward
@@ -48,14 +48,14 @@ def read(path: Path) -> list[dict[str, Any]]:
 def test_rows_come_out_in_order_with_what_details_says(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, processes: int
 ) -> None:
-    monkeypatch.setattr(completion_blocks, "_BYTES", 2000)
+    monkeypatch.setattr(completion_logs, "_BYTES", 2000)
     monkeypatch.setattr(score, "_ROW_GROUP", 64)
     given = rows(200)
     rewards = [get_reward(name, box_format="qwen3-vl") for name in NAMES]
-    told: list[int] = []
+    done: list[int] = []
     out = tmp_path / f"scored{suffix}"
     path = write(tmp_path / "log.jsonl", given)
-    summary = score_file(path, out, rewards, processes=processes, told=told.append)
+    summary = score_file(path, out, rewards, processes=processes, on_progress=done.append)
     scored = read(out)
     assert [(row["row"], row["id"]) for row in scored] == [(k + 1, f"film {k}") for k in range(200)]
     columns = {name: [row[name] for row in given] for name in ("boxes", "width", "height")}
@@ -77,9 +77,9 @@ def test_rows_come_out_in_order_with_what_details_says(
             assert row["rejected"] == one.parsed.rejected
             assert row["boxes"] == len(one.parsed.boxes)
         assert summary.means[name] == pytest.approx(sum(row[name] for row in scored) / 200)
-    assert summary.completions == told[-1] == 200
+    assert summary.completions == done[-1] == 200
     assert summary.statuses == {"boxes": 50, "empty": 50, "truncated": 0, "unparseable": 100}
-    assert len(told) > 5
+    assert len(done) > 5
     assert [file.name for file in tmp_path.iterdir() if "unfinished" in file.name] == []
 
 
@@ -168,7 +168,7 @@ def test_the_folder_of_the_output_is_made(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_wrong_space_is_noticed_once(tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(completion_blocks, "_BYTES", 2000)
+    monkeypatch.setattr(completion_logs, "_BYTES", 2000)
     gt = [[100 + 9 * k, 200 + 7 * k, 700 + 9 * k, 900 + 7 * k] for k in range(100)]
     given = [
         {"text": json.dumps([{"bbox_2d": box}]), "boxes": [box], "width": 2000, "height": 2000, "id": k}

@@ -17,7 +17,7 @@ Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 from grounding_rewards.data import prompts  # noqa: E402
 from grounding_rewards.data.checks import row_problems  # noqa: E402
-from grounding_rewards.data.film_rows import open_rows  # noqa: E402
+from grounding_rewards.data.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.doctor.box_defects import BoxFit, box_defect  # noqa: E402
 from grounding_rewards.doctor.checks import CHECKS  # noqa: E402
 from grounding_rewards.doctor.examine import Checkup, examine  # noqa: E402

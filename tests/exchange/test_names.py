@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.boxes import valid_boxes
-from grounding_rewards.exchange.names import UNLABELLED, drawable_boxes, file_names, label_names, said_labels
+from grounding_rewards.exchange.names import UNLABELLED, drawable_boxes, file_names, label_names, pred_labels_of
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from tests.conftest import box_lists
 
@@ -15,7 +15,7 @@ from tests.conftest import box_lists
 def test_labels_of_references_come_first(films):
     names = label_names(films)
     assert names == ["effusion", "mass", "nodule", UNLABELLED]
-    assert said_labels(films[1], names) == ["mass", "mass", UNLABELLED]
+    assert pred_labels_of(films[1], names) == ["mass", "mass", UNLABELLED]
 
 
 def test_a_box_without_label_means_the_only_one_there_is():
@@ -24,7 +24,7 @@ def test_a_box_without_label_means_the_only_one_there_is():
     other = AnsweredFilm("b", 9, 9, pred=[[0, 0, 4, 4]], pred_labels=["nodule"])
     names = label_names([film, other])
     assert names == ["mass", "nodule"]
-    assert said_labels(film, names) == ["mass"]
+    assert pred_labels_of(film, names) == ["mass"]
 
 
 def test_no_two_films_share_a_file_name():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import io
 import json
 import math
 from collections import defaultdict
@@ -27,59 +25,15 @@ from grounding_rewards.metrics.average_precision import (
     mean_average_precision,
     precision_recall_curve,
 )
-from grounding_rewards.metrics.bootstrap import resampling_counts
-from grounding_rewards.metrics.coco import coco_figures
-from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area
-from grounding_rewards.metrics.resampled import resampled_difference
+from grounding_rewards.metrics.bootstrap import resampled_difference, resampling_counts
+from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import AveragePrecisionReward
 from tests.conftest import valid_box_lists
-from tests.metrics.random_films import LABELS, random_films, without_confidences
+from tests.metrics.coco_oracle import ENGINES, coco_average_precision, coco_mean_average_precision
+from tests.metrics.random_films import random_films, without_confidences
 
 HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
-
-
-def of_pycocotools(films: list[AnsweredFilm], thresholds: Any, area: Area, max_detections: int = 100) -> Any:
-    """AP of pycocotools by label, (thresholds, labels), NaN for a label that no film has; written for this test."""
-    mask = pytest.importorskip("pycocotools.cocoeval")
-    coco = pytest.importorskip("pycocotools.coco")
-
-    def xywh(box: Any) -> list[float]:
-        x1, y1, x2, y2 = map(float, box)
-        return [x1, y1, x2 - x1, y2 - y1]
-
-    truth, results = [], []
-    for image, film in enumerate(films):
-        boxes = [(box, [label], 0) for box, label in zip(film.gt, film.gt_labels, strict=True)]
-        boxes += [(box, LABELS, 1) for box in film.ignore]
-        for box, labels, crowd in boxes:
-            x, y, w, h = xywh(box)
-            truth += [
-                {"image_id": image, "category_id": LABELS.index(label), "bbox": [x, y, w, h], "area": w * h}
-                | {"iscrowd": crowd, "id": len(truth) + 1 + i}
-                for i, label in enumerate(labels)
-            ]
-        for box, label, score in zip(film.pred, film.pred_labels, film.pred_scores, strict=True):
-            results.append(
-                {"image_id": image, "category_id": LABELS.index(label), "bbox": xywh(box), "score": float(score)}
-            )
-    with contextlib.redirect_stdout(io.StringIO()):
-        gt = coco.COCO()
-        gt.dataset = {
-            "images": [{"id": image} for image in range(len(films))],
-            "annotations": truth,
-            "categories": [{"id": i, "name": name} for i, name in enumerate(LABELS)],
-        }
-        gt.createIndex()
-        evaluation = mask.COCOeval(gt, gt.loadRes(results), "bbox")
-        evaluation.params.iouThrs = np.asarray(thresholds)
-        evaluation.params.areaRng = [[area.low, area.high]]
-        evaluation.params.areaRngLbl = ["all"]
-        evaluation.params.maxDets = [max_detections]
-        evaluation.evaluate()
-        evaluation.accumulate()
-    precision = evaluation.eval["precision"][:, :, :, 0, 0].mean(axis=1)
-    return np.where(precision < 0, np.nan, precision)
 
 
 @pytest.mark.parametrize("area", ["all", "small", "medium", "large"])
@@ -87,26 +41,78 @@ def of_pycocotools(films: list[AnsweredFilm], thresholds: Any, area: Area, max_d
 def test_equal_to_pycocotools_and_faster_coco_eval(seed: int, area: str) -> None:
     # several labels, equal confidences, crowds, films without boxes; every second seed with whole numbers
     films = random_films(seed, whole_numbers=seed % 2 == 0)
-    expected = of_pycocotools(films, COCO_THRESHOLDS, COCO_AREAS[area])
     mine = mean_average_precision(films, COCO_THRESHOLDS, area=COCO_AREAS[area])
-    assert mine == pytest.approx(np.nanmean(expected), abs=1e-6)
-    for label, aps in zip(LABELS, expected.T, strict=True):
-        for t in (0, 5, 9):
-            own = average_precision(films, COCO_THRESHOLDS[t], label=label, area=COCO_AREAS[area])
-            assert own == pytest.approx(aps[t], abs=1e-6, nan_ok=True)
-    fast = coco_figures(films)
-    assert fast.average_precision(area=area) == pytest.approx(mine, abs=1e-6)
-    assert fast.average_precision(area=area, iou_threshold=0.5) == pytest.approx(
-        mean_average_precision(films, [0.5], area=COCO_AREAS[area]), abs=1e-6
-    )
+    for engine in ENGINES:
+        expected = coco_average_precision(films, area=COCO_AREAS[area], engine=engine)
+        assert mine == pytest.approx(np.nanmean(list(expected.values())), abs=1e-6)
+        for label, aps in expected.items():
+            for t in (0, 5, 9):
+                own = average_precision(films, COCO_THRESHOLDS[t], label=label, area=COCO_AREAS[area])
+                assert own == pytest.approx(aps[t], abs=1e-6, nan_ok=True)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("max_detections", [1, 3])
-def test_the_surest_boxes_are_those_of_pycocotools(max_detections: int) -> None:
+def test_the_highest_scoring_boxes_are_those_of_coco(max_detections: int, engine: str) -> None:
     films = random_films(100, whole_numbers=True)
-    expected = np.nanmean(of_pycocotools(films, [0.3], COCO_AREAS["all"], max_detections))
+    expected = coco_mean_average_precision(films, [0.3], max_detections=max_detections, engine=engine)
     assert mean_average_precision(films, [0.3], max_detections=max_detections) == pytest.approx(expected, abs=1e-6)
-    assert coco_figures(films, [0.3], max_detections=max_detections).average_precision() == pytest.approx(expected)
+
+
+def films_by_hand() -> list[AnsweredFilm]:
+    return [
+        AnsweredFilm(
+            "a",
+            100,
+            100,
+            gt=[[0, 0, 10, 10], [40, 40, 90, 90]],
+            gt_labels=["Mass", "effusion"],
+            pred=[[0, 0, 10, 9]],
+            pred_labels=["mass "],
+            pred_scores=[0.8],
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("iou_thresholds", "area", "expected"),
+    [
+        ([0.5, 0.95], "all", 0.25),  # of two labels and two thresholds one is found
+        ([0.5], "small", 1.0),  # the mass, 100 pixels
+        ([0.5, 0.95], "medium", 0.0),  # the effusion, 2500
+        ([0.5, 0.95], "large", math.nan),
+    ],
+)
+def test_figures_by_hand_here_and_in_coco(iou_thresholds: list[float], area: str, expected: float) -> None:
+    films, size = films_by_hand(), COCO_AREAS[area]
+    found = [coco_mean_average_precision(films, iou_thresholds, area=size, engine=engine) for engine in ENGINES]
+    found.append(mean_average_precision(films, iou_thresholds, area=size))
+    assert found == pytest.approx([expected] * 3, nan_ok=True)
+    assert average_precision(films, 0.5, label="mass") == 1.0
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_labels_can_be_left_out_of_it(engine: str) -> None:
+    films = random_films(0)
+    expected = coco_mean_average_precision(films, [0.5], label_matching="ignore", engine=engine)
+    assert average_precision(films) == pytest.approx(expected, abs=1e-6)
+    assert average_precision(films) > coco_mean_average_precision(films, [0.5], engine=engine)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_label_that_no_film_has_and_a_box_without_one_play_no_part(engine: str) -> None:
+    film = AnsweredFilm(
+        "a",
+        100,
+        100,
+        gt=[[0, 0, 10, 10]],
+        gt_labels=["mass"],
+        pred=[[0, 0, 10, 10], [20, 20, 30, 30], [20, 20, 30, 30]],
+        pred_labels=["mass", "invented", None],
+        pred_scores=[0.1, 0.9, 0.9],
+    )
+    assert mean_average_precision([film], [0.5]) == pytest.approx(1.0)
+    assert coco_mean_average_precision([film], [0.5], engine=engine) == pytest.approx(1.0)
 
 
 def of_all_points(films: list[AnsweredFilm], key: Any) -> tuple[float, float]:
@@ -145,8 +151,8 @@ def of_all_points(films: list[AnsweredFilm], key: Any) -> tuple[float, float]:
 def test_all_points_and_11_points_are_the_sums_written_out(seed: int) -> None:
     films = [replace(film, ignore=np.zeros((0, 4))) for film in random_films(seed, 12)]
     area, levels = of_all_points(films, lambda film, i: -film.pred_scores[i])
-    assert average_precision(films, interpolation="all-point") == pytest.approx(area, abs=1e-12)
-    assert average_precision(films, interpolation="11-point") == pytest.approx(levels, abs=1e-12)
+    assert average_precision(films, interpolation="all") == pytest.approx(area, abs=1e-12)
+    assert average_precision(films, interpolation="11") == pytest.approx(levels, abs=1e-12)
 
 
 def two_films() -> list[AnsweredFilm]:
@@ -161,13 +167,13 @@ def two_films() -> list[AnsweredFilm]:
     ("ranking", "interpolation", "expected"),
     [
         # tied: precision 2/4 at recall 2/3
-        ("tied", "all-point", 2 / 4 * 2 / 3),
-        ("tied", "101-point", 67 / 101 * 2 / 4),  # levels 0.00 … 0.66
-        ("tied", "11-point", 7 / 11 * 2 / 4),  # levels 0.0 … 0.6
+        ("tied", "all", 2 / 4 * 2 / 3),
+        ("tied", "101", 67 / 101 * 2 / 4),  # levels 0.00 … 0.66
+        ("tied", "11", 7 / 11 * 2 / 4),  # levels 0.0 … 0.6
         # first boxes: one right of two, recall 1/3; then two of four, recall 2/3: precision 1/2 at both
-        ("emission", "all-point", 1 / 2 * 2 / 3),
+        ("emission", "all", 1 / 2 * 2 / 3),
         # no confidence is stated: as tied
-        ("score", "all-point", 2 / 4 * 2 / 3),
+        ("score", "all", 2 / 4 * 2 / 3),
     ],
 )
 def test_answers_without_confidences_by_hand(ranking: str, interpolation: str, expected: float) -> None:
@@ -181,7 +187,7 @@ def test_boxes_without_a_confidence_come_after_all_others_as_one_group() -> None
     two = AnsweredFilm("two", 100, 100, gt=[HIT], gt_labels=[""], pred=[JUNK, HIT])
     expected = 1 / 3 + 1 / 3 * 2 / 3
     for films in ([one, two], [two, one]):
-        assert average_precision(films, interpolation="all-point") == pytest.approx(expected)
+        assert average_precision(films, interpolation="all") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("ranking", ["emission", "tied"])
@@ -203,7 +209,7 @@ def test_tied_ap_of_one_film_is_the_reward_r1(
     reward = AveragePrecisionReward(ranking="tied").score(
         np.reshape(pred, (-1, 4)), gt, ignore=np.reshape(ignore, (-1, 4))
     )
-    assert average_precision([film], ranking="tied", interpolation="all-point") == pytest.approx(reward, abs=1e-12)
+    assert average_precision([film], ranking="tied", interpolation="all") == pytest.approx(reward, abs=1e-12)
 
 
 @given(valid_box_lists(max_size=6), valid_box_lists(min_size=1, max_size=4), st.randoms(use_true_random=False))
@@ -221,7 +227,7 @@ def test_tied_ap_does_not_depend_on_the_order_of_boxes(
 
 def test_broken_boxes_count_as_false_ones() -> None:
     film = AnsweredFilm("a", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[HIT], rejected={"wrong_count": 1})
-    assert average_precision([film], ranking="tied", interpolation="all-point") == 0.5
+    assert average_precision([film], ranking="tied", interpolation="all") == 0.5
 
 
 def test_invalid_boxes_are_false_ones_here_and_in_coco() -> None:
@@ -237,7 +243,8 @@ def test_invalid_boxes_are_false_ones_here_and_in_coco() -> None:
         pred_scores=[0.9, 0.9, 0.9, 0.9, 0.1],
     )
     assert average_precision([film], label="mass") == pytest.approx(1 / 5)
-    assert coco_figures([film]).average_precision(iou_threshold=0.5) == pytest.approx(1 / 5)
+    for engine in ENGINES:
+        assert coco_mean_average_precision([film], [0.5], engine=engine) == pytest.approx(1 / 5)
 
 
 def test_synonyms_match_unless_their_sides_contradict() -> None:
@@ -259,7 +266,7 @@ def test_synonyms_match_unless_their_sides_contradict() -> None:
 
 
 @pytest.mark.parametrize("ranking", ["score", "emission", "tied"])
-@pytest.mark.parametrize("interpolation", ["101-point", "all-point", "11-point"])
+@pytest.mark.parametrize("interpolation", ["101", "all", "11"])
 def test_a_film_that_is_drawn_twice_is_there_twice(ranking: str, interpolation: str) -> None:
     films = random_films(3, 8)
     if ranking == "score":
@@ -324,7 +331,7 @@ def test_sizes_are_parts_of_the_film_or_pixels() -> None:
 def test_without_a_reference_box_there_is_no_figure(films: list[AnsweredFilm]) -> None:
     assert math.isnan(average_precision(films))
     assert math.isnan(mean_average_precision(films))
-    assert math.isnan(coco_figures(films).average_precision())
+    assert math.isnan(coco_mean_average_precision(films))
     assert all(map(math.isnan, average_precision_estimate(films, resamples=5).estimate))
     assert average_precision_by_label(films, resamples=5) == {}
     assert len(precision_recall_curve(films).x) == 0
@@ -337,7 +344,7 @@ def test_without_a_reference_box_there_is_no_figure(films: list[AnsweredFilm]) -
         ({"ranking": "iou"}, "known word for `ranking`, got 'iou'. Use one of: score, emission, tied"),
         ({"labels": "fuzzy", "label": "mass"}, "known word for `labels`, got 'fuzzy'"),
         ({"labels": "ignore", "label": "mass"}, "label that is compared for `label`, got 'mass' with labels='ignore'"),
-        ({"interpolation": "7-point"}, "known word for `interpolation`, got '7-point'"),
+        ({"interpolation": "7"}, "known word for `interpolation`, got '7'"),
         ({"max_detections": 0}, "positive whole number for `max_detections`, got 0"),
     ],
 )
@@ -349,9 +356,8 @@ def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) ->
 def test_a_blank_reference_label_is_refused_where_labels_are_compared() -> None:
     film = AnsweredFilm("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=[" "])
     assert average_precision([film]) == 0.0
-    for measure in (mean_average_precision, coco_figures):
-        with pytest.raises(ValueError, match="Expected a label for every reference box"):
-            measure([film])
+    with pytest.raises(ValueError, match="Expected a label for every reference box"):
+        mean_average_precision([film])
 
 
 @pytest.mark.parametrize("source", ["nih_chestxray14", "chestx_det"])
@@ -378,17 +384,15 @@ def test_equal_to_coco_on_real_annotations(source: str, shared_dir: Path) -> Non
                 pred_scores=rng.integers(0, 21, kept.sum()) / 20,
             )
         )
-    figures = coco_figures(films)
-    assert 0.05 < figures.average_precision() < 0.95
-    assert mean_average_precision(films) == pytest.approx(figures.average_precision(), abs=1e-6)
-    for label in figures.labels:
-        for threshold in (0.5, 0.75):
-            assert average_precision(films, threshold, label=label) == pytest.approx(
-                figures.average_precision(
-                    iou_threshold=min(figures.iou_thresholds, key=lambda one: abs(one - threshold)), label=label
-                ),
-                abs=1e-6,
-            )
+    for engine in ENGINES:
+        figures = coco_average_precision(films, engine=engine)
+        expected = np.mean(list(figures.values()))
+        assert 0.05 < expected < 0.95
+        assert mean_average_precision(films) == pytest.approx(expected, abs=1e-6)
+        for label, aps in figures.items():
+            for threshold in (0.5, 0.75):
+                t = int(np.argmin(np.abs(np.array(COCO_THRESHOLDS) - threshold)))
+                assert average_precision(films, threshold, label=label) == pytest.approx(aps[t], abs=1e-6)
 
 
 def _nih(folder: Path) -> dict[str, tuple[list[list[float]], list[str]]]:

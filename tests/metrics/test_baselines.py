@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.evaluation.run import Task, baselines
-from grounding_rewards.evaluation.summary import summarise
 from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.answers import baseline_systems
 from grounding_rewards.metrics.baselines import constant_answer, mean_boxes
-from grounding_rewards.metrics.film_figures import reference_ious
+from grounding_rewards.metrics.bootstrap import ratio_estimates
+from grounding_rewards.metrics.film_figures import film_sums, reference_ious
 from grounding_rewards.rewards.grounding import get_reward
 
 
@@ -60,27 +60,22 @@ def test_constant_box_on_the_real_lungs(shared_dir: Path) -> None:
     assert (ious >= 0.75).mean() == pytest.approx(0.284, abs=5e-4)
 
 
+def figures_of(answers: dict[str, list[AnsweredFilm]]) -> dict[str, Any]:
+    return {name: ratio_estimates(film_sums(films)) for name, films in answers.items()}
+
+
 def test_baselines_of_a_run(films: Any) -> None:
-    answers = baselines(Task(films, films, get_reward("R3")))
+    answers = baseline_systems(films.to_list(), films.to_list(), get_reward("R3"))
     # "mass" is on two films of four
     assert list(answers) == ["constant box", "nothing found", "whole image"]
-    figures = {row.name: row.figures for row in summarise(answers)}
+    figures = figures_of(answers)
     assert figures["nothing found"]["sampled_reward"].value == pytest.approx(0.1)
-    assert figures["nothing found"]["unparseable_share"].value == 0
+    assert figures["nothing found"]["sampled_unparseable_share"].value == 0
     assert figures["whole image"]["hallucination_rate"].value == 1
     # the same answer however often it is asked for
     assert figures["whole image"]["sampled_reward"].value == 0
     # by hand: 0.25 on film one; on film two 0.25 for the larger box, nothing for the other
     assert figures["whole image"]["mean_iou"].value == pytest.approx((0.25 + 0.25) / 3)
-
-
-def test_without_training_films_there_is_no_constant_box(films: Any) -> None:
-    assert list(baselines(Task(films, None, get_reward("R3")))) == ["nothing found", "whole image"]
-
-
-def test_where_films_share_no_label_there_is_no_constant_box(films: Any) -> None:
-    # one film of three has a mass
-    assert "constant box" not in baselines(Task(films, films.select([0, 2, 3]), get_reward("R3")))
 
 
 def test_another_reader_is_a_baseline_where_several_drew(films: Any) -> None:
@@ -89,7 +84,6 @@ def test_another_reader_is_a_baseline_where_several_drew(films: Any) -> None:
     sets = [[boxes, other] for boxes, other in zip(films["boxes"], half, strict=True)]
     labels = [[names, names] for names in films["labels"]]
     read = films.add_column("reader_boxes", sets).add_column("reader_labels", labels)
-    answers = baselines(Task(read, None, get_reward("R3")))
-    figures = {row.name: row.figures for row in summarise(answers)}["another reader"]
+    figures = figures_of(baseline_systems(read.to_list(), None, get_reward("R3")))["another reader"]
     assert figures["mean_iou"].value == pytest.approx(0.5, abs=0.01)
     assert figures["hallucination_rate"].value == 0

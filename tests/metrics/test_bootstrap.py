@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.metrics import bootstrap
+from grounding_rewards.metrics.average_precision import average_precision_estimate
 from grounding_rewards.metrics.bootstrap import (
-    Estimate,
+    Resampled,
+    blocks,
     difference_estimates,
+    mean_of_measured,
     percentile_interval,
     ratio_estimates,
     ratios,
@@ -21,6 +24,9 @@ from grounding_rewards.metrics.bootstrap import (
     resampling_counts,
     sum_by_group,
 )
+from grounding_rewards.metrics.counts import detection_sums
+from grounding_rewards.metrics.estimates import Estimate
+from tests.metrics.random_films import random_films
 
 
 def means(values: list[float]) -> np.ndarray:
@@ -161,3 +167,31 @@ def test_intervals_over_patients_hold_the_truth_as_often_as_they_say() -> None:
     assert 0.91 <= over_patients <= 0.98
     # Taking films of one patient for independent makes the intervals too narrow.
     assert over_films < over_patients - 0.05
+
+
+def test_resamples_are_those_of_ratios() -> None:
+    """All-point AP of one film's only right box is recall: the interval is that of the ratio of sums."""
+    films = [film for film in random_films(0, 40) if len(film.gt)]
+    # one sure right box per film, and nothing else
+    films = [
+        type(film)(film.id, 400, 400, gt=film.gt, gt_labels=film.gt_labels, pred=film.gt[:1], pred_scores=[0.9])
+        for film in films
+    ]
+    ap = average_precision_estimate(films, [0.5], labels="ignore", interpolation="all", resamples=500, seed=3)
+    recall = ratio_estimates(detection_sums(films), resamples=500, seed=3)["recall_50"]
+    assert ap.estimate == pytest.approx(recall)
+
+
+def test_what_was_measured_on_no_resampling_has_no_interval() -> None:
+    assert all(map(math.isnan, Resampled(math.nan, np.full(3, math.nan)).estimate))
+    assert Resampled(0.5, np.array([0.5, math.nan])).estimate == (0.5, 0.5, 0.5)
+
+
+def test_means_leave_out_what_was_not_measured() -> None:
+    assert mean_of_measured([np.array([1.0, 0.0]), np.array([math.nan, 1.0])]).tolist() == [1.0, 0.5]
+
+
+@pytest.mark.parametrize("width", [0, 1, 1 << 19, 1 << 30])
+def test_blocks_are_all_rows_in_their_order(width: int) -> None:
+    weights = np.arange(10.0).reshape(5, 2)
+    assert np.concatenate(list(blocks(weights, width))).tolist() == weights.tolist()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from grounding_rewards.metrics.bootstrap import percentile_interval, ratios, res
 from grounding_rewards.metrics.evaluation import READERS, Evaluation, Measures, evaluate, write_evaluation
 from grounding_rewards.metrics.film_figures import film_sums
 from grounding_rewards.metrics.ranking import COCO_AREAS
+from tests.metrics.coco_oracle import ENGINES, coco_mean_average_precision
 from tests.metrics.random_films import random_films
 
 MEASURES = Measures("R3", resamples=50)
@@ -65,44 +65,12 @@ def unsure(one: AnsweredFilm) -> AnsweredFilm:
 
 
 def test_average_precision_of_coco_is_cocos_own() -> None:
-    """Against pycocotools through its own files."""
-    pycocotools = pytest.importorskip("pycocotools", reason="needs the dev extra")
-    assert pycocotools
-    import contextlib
-    import io
-
-    from pycocotools.coco import COCO
-    from pycocotools.cocoeval import COCOeval
-
     films = random_films(3, 60)
-    names = sorted({label for one in films for label in one.gt_labels})
-    truth, answers = COCO(), []
-    truth.dataset = {"images": [], "annotations": [], "categories": [{"id": i, "name": n} for i, n in enumerate(names)]}
-    for image, one in enumerate(films, start=1):
-        truth.dataset["images"].append({"id": image, "width": one.width, "height": one.height})
-        for boxes, labels, crowd in ((one.gt, one.gt_labels, 0), (one.ignore, None, 1)):
-            for box, label in zip(boxes.tolist(), labels or [None] * len(boxes), strict=True):
-                x1, y1, x2, y2 = box
-                for category in [names.index(label)] if label else range(len(names)):
-                    truth.dataset["annotations"].append(
-                        {"id": len(truth.dataset["annotations"]) + 1, "image_id": image, "category_id": category,
-                         "bbox": [x1, y1, x2 - x1, y2 - y1], "area": (x2 - x1) * (y2 - y1), "iscrowd": crowd}
-                    )  # fmt: skip
-        for (x1, y1, x2, y2), label, score in zip(one.pred.tolist(), one.pred_labels, one.pred_scores, strict=True):
-            if label in names:
-                answers.append(
-                    {"image_id": image, "category_id": names.index(label), "bbox": [x1, y1, x2 - x1, y2 - y1],
-                     "score": float(score)}
-                )  # fmt: skip
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth.createIndex()
-        judged = COCOeval(truth, truth.loadRes(answers), "bbox")
-        judged.evaluate()
-        judged.accumulate()
-        judged.summarize()
     figures = evaluate({"model": films}, Measures("R3", resamples=2)).systems["model"]
-    assert figures["map_50_95"].value == pytest.approx(judged.stats[0], abs=1e-6)
-    assert figures["map_50"].value == pytest.approx(judged.stats[1], abs=1e-6)
+    for engine in ENGINES:
+        assert figures["map_50_95"].value == pytest.approx(coco_mean_average_precision(films, engine=engine), abs=1e-6)
+        expected = coco_mean_average_precision(films, [0.5], engine=engine)
+        assert figures["map_50"].value == pytest.approx(expected, abs=1e-6)
 
 
 def test_intervals_are_over_patients() -> None:
@@ -128,7 +96,7 @@ def test_labels_of_answers_that_state_them() -> None:
         film("b", pred_labels=["nodule"]),
         film("c", gt_labels=["nodule"], pred_labels=["nodule"]),
     ]
-    rows = {group.row.name: group.figures for group in evaluate({"model": films}, MEASURES).per_label}
+    rows = {f"{group.name} ({group.boxes})": group.figures for group in evaluate({"model": films}, MEASURES).per_label}
     assert list(rows) == ["mass (2)", "nodule (1)"]
     assert rows["mass (2)"]["recall_50"].value == 0.5
     assert rows["nodule (1)"]["precision_50"].value == 0.5
@@ -137,7 +105,7 @@ def test_labels_of_answers_that_state_them() -> None:
 
 def test_labels_of_answers_that_state_none_are_the_references() -> None:
     films = [film("a"), film("b", gt_labels=["nodule"], pred=[[0, 0, 40, 12]])]
-    rows = {group.row.name: group.figures for group in evaluate({"model": films}, MEASURES).per_label}
+    rows = {f"{group.name} ({group.boxes})": group.figures for group in evaluate({"model": films}, MEASURES).per_label}
     assert rows["mass (1)"]["mean_iou"].value == pytest.approx(0.8)
     assert rows["nodule (1)"]["recall_50"].value == 0
     assert "precision_50" not in rows["nodule (1)"]
@@ -145,7 +113,7 @@ def test_labels_of_answers_that_state_none_are_the_references() -> None:
 
 def test_sizes_are_parts_of_the_film() -> None:
     films = [film("a"), film("b", gt=[[0, 0, 5, 5]], pred=[[0, 0, 5, 5]])]
-    rows = {group.row.name: group.figures for group in evaluate({"model": films}, MEASURES).per_size}
+    rows = {f"{group.name} ({group.boxes})": group.figures for group in evaluate({"model": films}, MEASURES).per_size}
     assert list(rows) == ["below 1 % of the film (1)", "above 10 % of the film (1)"]
     assert rows["below 1 % of the film (1)"]["mean_iou"].value == 1
 
@@ -202,22 +170,3 @@ def test_figures_as_json(tmp_path: Any) -> None:
 def test_a_bootstrap_needs_resamples() -> None:
     with pytest.raises(ValueError, match="Expected at least 1 for `resamples`, got 0"):
         Measures("R3", resamples=0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "measures", "expected"),
-    [
-        ({}, {}, r"by faster-coco-eval \d"),
-        # COCO knows no synonyms, and no other interpolation
-        ({}, {"labels": "synonyms"}, r"AP by faster-coco-eval \d.*, mAP by this package"),
-        ({}, {"interpolation": "all-point"}, "by this package"),
-        # without a box there is nothing that COCO could rank
-        ({"pred": [], "pred_labels": (), "pred_scores": []}, {}, "by this package"),
-    ],
-)
-def test_whose_code_worked_average_precision_out(changes: Any, measures: Any, expected: str) -> None:
-    from dataclasses import replace
-
-    films = [replace(one, **changes) for one in random_films(4)]
-    found = evaluate({"model": films}, Measures("R3", resamples=2, **measures))
-    assert re.fullmatch(f"{expected}.*", found.average_precision_by)

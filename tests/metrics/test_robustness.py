@@ -56,6 +56,9 @@ def film(gt: list = (), pred: list = (), **others: Any) -> AnsweredFilm:
         (film(status="truncated"), False),
         (film(pred=[A]), False),
         (film(pred=[B], ignore=[[45, 45, 65, 65]]), True),
+        # without a complete box the status decides, as in the rewards
+        (film(rejected={"quad": 1}, status="empty"), True),
+        (film(rejected={"quad": 1}, status="unparseable"), False),
         (film([A], [A], pred_labels=["nodule"]), True),  # R3 compares no labels
     ],
 )
@@ -80,6 +83,7 @@ def test_right_needs_the_label_where_the_reward_compares_labels(label: str | Non
         (film(), film(), True),
         (film(), film(status="unparseable"), False),  # from "nothing there" to nothing said
         (film(status="unparseable"), film(status="truncated"), True),  # neither says anything
+        (film(status="unparseable", rejected={"quad": 2}), film(status="unparseable", rejected={"quad": 1}), True),
         (film(pred=[INVERTED]), film(pred=[INVERTED]), True),
         (film(pred=[A, INVERTED]), film(pred=[A]), False),
         (film(pred=[A], rejected={"quad": 1}), film(pred=[A]), False),

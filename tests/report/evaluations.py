@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.evaluation import Evaluation, Group
 from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage
-from grounding_rewards.report.tables import Row
 
 NAN = float("nan")
 BOX = (20.0, 20.0, 60.0, 70.0)
@@ -54,8 +54,8 @@ def image(_: int) -> Any:
     return Image.fromarray(np.tile(np.arange(200, dtype=np.uint8)[:, None], (1, 200)))
 
 
-def page(made: Sequence[AnsweredFilm] | None = None, **change: Any) -> EvaluationPage:
-    """A page that shows everything there is."""
+def evaluation(**change: Any) -> Evaluation:
+    """Every kind of figure that there is."""
     share = (0.5, 0.4, 0.6)
     figures = {"f1": share, "hallucination": (0.2, 0.1, 0.3), "count": (-1.5, -2.0, -1.0), "never": (NAN, NAN, NAN)}
     better = {"f1": (0.7, 0.6, 0.8), "hallucination": (0.0, 0.0, 0.0), "count": (0.0, -0.5, 0.5)}
@@ -65,12 +65,7 @@ def page(made: Sequence[AnsweredFilm] | None = None, **change: Any) -> Evaluatio
     robustness += [RobustnessPoint("corruptions", "noise", s, share, share, share) for s in (1, 2, 3)]
     robustness += [RobustnessPoint("pgd", "pgd", e / 255, share, share, share) for e in (0, 1, 4)]
     values: dict[str, Any] = {
-        "title": "tiny & <small>",
-        "subtitle": "drawn films",
-        "films": films() if made is None else made,
-        "reward": "R4",
-        "load_image": image,
-        "headline": [Row("tiny", figures), Row("constant box", {"f1": (0.1, 0.0, 0.2)}), Row("a reader", better)],
+        "systems": {"tiny": figures, "constant box": {"f1": (0.1, 0.0, 0.2)}, "a reader": better},
         "headings": {
             "f1": "F1 at IoU 0.5",
             "hallucination": "hallucination rate",
@@ -80,14 +75,35 @@ def page(made: Sequence[AnsweredFilm] | None = None, **change: Any) -> Evaluatio
         "definitions": {"f1": "2·TP / (2·TP + FP + FN) over all films."},
         "lower_is_better": ("hallucination",),
         "unranked": ("count",),
-        "per_label": [Row(label, {"f1": share}) for label in labels],
-        "per_size": [Row(size, {"f1": share}) for size in ("small", "large")],
+        "per_label": [Group(label, 12, {"f1": share}) for label in labels],
+        "per_size": [Group(size, 12, {"f1": share}) for size in ("small", "large")],
         "pr_curves": [Curve("all labels", x, 1 - x / 2, 0.9 - x / 2, 1 - x / 2), Curve("reader", x[:1], x[-1:])],
         "froc_curves": [Curve("all labels", 20 * x, x)],
         "calibration": Calibration(x[10:40:10], x[5:35:10], np.array([3, 9, 4]), 0.08),
         "ious": np.array([0.0, 0.2, 0.5, 0.8]),
         "confusion": Confusion([*labels, "nothing"], [*labels, "nothing"], np.array([[9, 1, 2], [0, 5, 1], [3, 0, 0]])),
+        "average_precision_by": "by this package",
         "robustness": robustness,
-        "facts": {"model": "runs/demo", "seed": "0"},
+        "facts": {"model": "runs/demo", "seed": 0, "split": ""},
     }
-    return EvaluationPage(**{**values, **change})
+    return Evaluation(**{**values, **change})
+
+
+def page(
+    made: Sequence[AnsweredFilm] | None = None,
+    *,
+    title: str = "tiny & <small>",
+    subtitle: str = "drawn films",
+    reward: str = "R4",
+    load_image: Any = image,
+    **change: Any,
+) -> EvaluationPage:
+    """A page that shows everything there is; `change` are figures of its evaluation."""
+    return EvaluationPage(
+        title=title,
+        subtitle=subtitle,
+        evaluation=evaluation(**change),
+        films=films() if made is None else made,
+        reward=reward,
+        load_image=load_image,
+    )

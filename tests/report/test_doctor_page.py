@@ -15,8 +15,9 @@ from rich.console import Console
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 pytest.importorskip("datasets", reason="needs the train extra")
 
+from grounding_rewards.cli import main  # noqa: E402
 from grounding_rewards.commands.doctor import add_arguments, print_checkup, run  # noqa: E402
-from grounding_rewards.data.film_rows import open_rows  # noqa: E402
+from grounding_rewards.data.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.doctor.examine import Checkup, examine  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
 
@@ -131,7 +132,7 @@ def test_the_limit_is_a_number_of_tokens(capsys):
 
 def test_the_help_teaches(capsys):
     with pytest.raises(SystemExit):
-        command("--help")
+        main(["doctor", "--help"])
     text = capsys.readouterr().out
     assert all(word in text for word in ("examples:", "exit code:", "annotations.jsonl", "--no-films", "--strict"))
 
@@ -162,7 +163,9 @@ def test_the_page_refers_to_nothing_outside_itself(write, tmp_path):
     command(write(films(**OFF_FILM)), "--out", str(out))
     page = out.read_text(encoding="utf-8")
     assert not re.search(r'(?:src|href)="(?!data:|#)', page)
-    assert "http" not in page.replace('charset="utf-8"', "")
+    assert "http" not in page.replace("http-equiv=", "")
+    assert "default-src 'none'; img-src data:; style-src 'sha256-" in page
+    assert "script-src 'none'" in page
     assert {"svg", "image", "table", "img"} <= set(tags(page))
     assert "prefers-color-scheme: dark" in page
     assert "@media print" in page

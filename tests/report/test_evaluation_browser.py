@@ -14,7 +14,7 @@ pytest.importorskip("PIL", reason="needs the train extra")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the dev extra")
 
 from grounding_rewards.report.evaluation_page import MISSED, render_evaluation_page  # noqa: E402
-from tests.report.evaluations import BOX, HOSTILE, film, page  # noqa: E402
+from tests.report.evaluations import BOX, HOSTILE, evaluation, film, page  # noqa: E402
 from tests.report.test_evaluation_diagrams import NOTHING  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -51,7 +51,7 @@ def visit(browser, report) -> Iterator[Any]:
         opened.append(context)
         tab = context.new_page()
         tab.on("request", lambda request: asked(request.url))
-        # The refusals of the policy are told on the console.
+        # The browser reports what the policy refuses on the console.
         tab.on("console", lambda message: heard.append(f"{message.type}: {message.text}"))
         tab.on("pageerror", lambda error: heard.append(str(error)))
         known.append(path.as_uri())
@@ -409,6 +409,6 @@ def test_without_javascript_the_figures_are_complete(visit) -> None:
 
 
 def test_a_report_without_films_has_no_films(visit, tmp_path) -> None:
-    tab = visit(write(tmp_path, [], headline=page().headline))
+    tab = visit(write(tmp_path, [], systems=evaluation().systems))
     assert tab.locator("table.headline").is_visible()
     assert tab.locator("#films").count() == 0

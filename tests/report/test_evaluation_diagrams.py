@@ -11,18 +11,17 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the train extra")
 pytest.importorskip("PIL", reason="needs the train extra")
 
+from grounding_rewards.metrics.evaluation import Group
 from grounding_rewards.metrics.parts import Confusion, Curve, RobustnessPoint
 from grounding_rewards.report.evaluation_diagrams import (
     MOST_CURVES,
     MOST_LABELS,
     Diagram,
     diagrams,
-    robustness_rows,
     themed_svg,
     write_diagrams,
 )
-from grounding_rewards.report.tables import Row
-from tests.report.evaluations import HOSTILE, page
+from tests.report.evaluations import HOSTILE, evaluation
 
 ALL = [
     "systems",
@@ -37,7 +36,7 @@ ALL = [
     "robustness_pgd",
 ]
 NOTHING: dict = {
-    "headline": (),
+    "systems": {},
     "pr_curves": (),
     "froc_curves": (),
     "calibration": None,
@@ -50,7 +49,7 @@ NOTHING: dict = {
 
 
 def one(name: str, **change: object) -> Diagram:
-    return next(diagram for diagram in diagrams(page(**change)) if diagram.name == name)
+    return next(diagram for diagram in diagrams(evaluation(**change)) if diagram.name == name)
 
 
 def words(diagram: Diagram) -> list[str]:
@@ -58,12 +57,12 @@ def words(diagram: Diagram) -> list[str]:
 
 
 def test_there_is_a_diagram_for_every_kind_of_figure_and_none_without() -> None:
-    assert [diagram.name for diagram in diagrams(page())] == ALL
-    assert diagrams(page(**NOTHING)) == []
+    assert [diagram.name for diagram in diagrams(evaluation())] == ALL
+    assert diagrams(evaluation(**NOTHING)) == []
 
 
 def test_every_diagram_is_written_as_png_and_pdf_and_twice_the_same(tmp_path) -> None:
-    small = page(**{**NOTHING, "ious": page().ious, "confusion": page().confusion})
+    small = evaluation(**{**NOTHING, "ious": evaluation().ious, "confusion": evaluation().confusion})
     first, second = write_diagrams(small, tmp_path / "a"), write_diagrams(small, tmp_path / "b")
     assert [path.name for path in first] == [f"{n}.{e}" for n in ("iou_histogram", "confusion") for e in ("png", "pdf")]
     for path, again in zip(first, second, strict=True):
@@ -74,7 +73,7 @@ def test_every_diagram_is_written_as_png_and_pdf_and_twice_the_same(tmp_path) ->
 
 def test_on_the_page_a_diagram_takes_colours_and_font_from_it_and_shares_no_id() -> None:
     names: set[str] = set()
-    for diagram in diagrams(page()):
+    for diagram in diagrams(evaluation()):
         svg = diagram.svg()
         # Colours other than the page's would be unreadable on one of its two grounds; styles are refused by its policy.
         assert not re.findall(r"#[0-9a-f]{6}\b", svg), diagram.name
@@ -107,11 +106,11 @@ def test_names_that_no_xml_may_hold_and_names_that_look_like_mathematics_are_dra
     shown = words(one("confusion", confusion=confusion))
     assert "$\\frac{a$" in shown
     assert any(word.startswith("</script>") for word in shown)
-    rows = [Row("\x00\ud800\uffff漢字", {"f1": (0.5, 0.4, 0.6)})]
-    assert "���漢字" in words(one("per_label", per_label=rows))
+    groups = [Group("\x00\ud800\uffff漢字", 7, {"f1": (0.5, 0.4, 0.6)})]
+    assert "���漢字 (7)" in words(one("per_label", per_label=groups))
 
 
-def test_what_is_left_out_is_said() -> None:
+def test_the_note_tells_what_is_left_out() -> None:
     x = np.linspace(0, 1, 5)
     curves = [Curve(f"label {k}", x, x) for k in range(MOST_CURVES + 3)]
     assert f"The first {MOST_CURVES} of {MOST_CURVES + 3} curves." in one("precision_recall", pr_curves=curves).note
@@ -193,13 +192,6 @@ def test_right_answers_that_were_lost_are_drawn_and_explained() -> None:
     drawn = {line.get_label(): line.get_ydata().tolist() for line in diagram.figure().axes[0].lines}
     assert drawn["right answers lost"] == [0.3, 0.3]
     assert "Right answers lost: share of the answers that were right before." in diagram.note
-
-
-def test_the_table_of_robustness_has_the_film_as_it_is_once() -> None:
-    share = (0.5, 0.4, 0.6)
-    points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
-    rows, _ = robustness_rows(points)
-    assert [row.name for row in rows] == ["the film as it is", "noise, strength 1", "blur, strength 1"]
 
 
 def test_a_long_curve_keeps_its_ends_and_what_lies_left_of_the_axis_is_one_point() -> None:

@@ -15,21 +15,21 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
+from grounding_rewards.metrics.evaluation import Group  # noqa: E402
 from grounding_rewards.metrics.parts import RobustnessPoint  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
 from grounding_rewards.report.evaluation_page import (  # noqa: E402
     FALSE_BOX,
     HALLUCINATED,
     MISSED,
-    PICTURE_BYTES,
     choose_films,
     render_evaluation_page,
 )
-from grounding_rewards.report.tables import Row  # noqa: E402
+from grounding_rewards.report.render import PICTURE_BYTES  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, NAN, film, films, page  # noqa: E402
 from tests.report.test_evaluation_diagrams import NOTHING  # noqa: E402
 
-#: Half a character can't be stored.
+#: Lone surrogates can't be stored.
 STORED = HOSTILE.replace("\ud800", "?")
 
 
@@ -125,8 +125,8 @@ def test_hostile_text_is_data(document: str) -> None:
             facts={HOSTILE: HOSTILE},
             definitions={"f1": HOSTILE},
             headings={"f1": HOSTILE},
-            headline=[Row(HOSTILE, {"f1": (0.5, 0.4, 0.6)})],
-            per_label=[Row(HOSTILE, {"f1": (0.5, 0.4, 0.6)})],
+            systems={HOSTILE: {"f1": (0.5, 0.4, 0.6)}},
+            per_label=[Group(HOSTILE, 7, {"f1": (0.5, 0.4, 0.6)})],
         )
     )
     hostile.encode("utf-8")

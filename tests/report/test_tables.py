@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import io
 import math
+from typing import Any
 
 import pytest
 
+from grounding_rewards.metrics.parts import RobustnessPoint
+from grounding_rewards.report.render import _environment
 from grounding_rewards.report.tables import (
     Row,
-    format_interval,
-    format_value,
-    html_table,
     markdown_table,
     measured_columns,
     print_table,
+    robustness_rows,
     terminal_table,
 )
 
@@ -26,22 +27,9 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("value", "signed", "text"),
-    [
-        (0.12345, False, "0.123"),
-        (0.0, True, "0.000"),
-        (-0.0001, True, "0.000"),  # no sign on what rounds to nothing
-        (-0.5, True, "-0.500"),
-        (NAN, True, "–"),
-    ],
-)
-def test_values(value: float, signed: bool, text: str) -> None:
-    assert format_value(value, signed=signed) == text
-
-
-def test_an_interval_without_ends_is_left_out() -> None:
-    assert format_interval((0.5, NAN, NAN)) == ""
+def html_table(rows: list[Row], headings: dict[str, str]) -> str:
+    macros: Any = _environment().get_template("macros.html.jinja").module
+    return str(macros.figure_table(rows, measured_columns(rows, headings)))
 
 
 def test_columns_that_nobody_measured_are_left_out() -> None:
@@ -75,3 +63,10 @@ def test_a_log_file_gets_unfolded_lines(capsys: pytest.CaptureFixture[str]) -> N
 def test_markdown() -> None:
     assert markdown_table(["a", "b"], [["1", "2"]]) == "| a | b |\n|---|---|\n| 1 | 2 |"
     assert math.isnan(ROWS[0].figures["label"][0])
+
+
+def test_the_table_of_robustness_has_the_film_as_it_is_once() -> None:
+    share = (0.5, 0.4, 0.6)
+    points = [RobustnessPoint("corruptions", n, s, share, share, share) for n in ("noise", "blur") for s in (0, 1)]
+    rows = robustness_rows(points)
+    assert [row.name for row in rows] == ["the film as it is", "noise, strength 1", "blur, strength 1"]

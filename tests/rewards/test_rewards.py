@@ -11,6 +11,8 @@ from scipy.interpolate import CubicHermiteSpline
 from scipy.optimize import linear_sum_assignment
 
 import grounding_rewards as gr
+from grounding_rewards.box_batch import BoxBatch
+from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.rewards import (
     R1,
     R2,
@@ -22,6 +24,7 @@ from grounding_rewards.rewards import (
     SplineIoUReward,
 )
 from tests.conftest import box_lists, random_boxes, valid_box_lists
+from tests.metrics.coco_oracle import coco_mean_average_precision
 from tests.test_matching import greedy_by_the_book
 from tests.test_overlap import scalar_iou
 
@@ -332,9 +335,6 @@ def test_interpolations(interpolation, expected):
 
 
 def test_101_points_equal_pycocotools():
-    coco_module = pytest.importorskip("pycocotools.coco")
-    from pycocotools.cocoeval import COCOeval
-
     rng = np.random.default_rng(11)
     reward = AveragePrecisionReward(interpolation="101")
     for _ in range(20):
@@ -346,32 +346,10 @@ def test_101_points_equal_pycocotools():
         pred = [pred[i] for i in rng.permutation(len(pred))]
         if not pred:
             continue
-        coco = coco_module.COCO()
-        coco.dataset = {
-            "images": [{"id": 1}],
-            "categories": [{"id": 1}],
-            "annotations": [
-                {
-                    "id": k + 1,
-                    "image_id": 1,
-                    "category_id": 1,
-                    "bbox": [x, y, x2 - x, y2 - y],
-                    "area": 400,
-                    "iscrowd": 0,
-                }
-                for k, (x, y, x2, y2) in enumerate(gt)
-            ],
-        }
-        coco.createIndex()
-        results = [
-            {"image_id": 1, "category_id": 1, "bbox": [x, y, x2 - x, y2 - y], "score": 1 - k / 100}
-            for k, (x, y, x2, y2) in enumerate(pred)
-        ]
-        evaluation = COCOeval(coco, coco.loadRes(results), "bbox")
-        evaluation.params.iouThrs = np.array([0.5])
-        evaluation.evaluate()
-        evaluation.accumulate()
-        expected = evaluation.eval["precision"][0, :, 0, 0, -1].mean()
+        film = AnsweredFilm(
+            "a", 400, 200, gt=gt, gt_labels=[""] * len(gt), pred=pred, pred_scores=1 - np.arange(len(pred)) / 100
+        )
+        expected = coco_mean_average_precision([film], [0.5], label_matching="ignore")
         assert reward.score(pred, gt) == pytest.approx(expected, abs=1e-12)
 
 
@@ -405,7 +383,9 @@ def test_finite_on_any_floats(pred, gt, reward):
 
 @given(st.lists(st.tuples(box_lists(), box_lists()), max_size=6), st.sampled_from(REWARDS))
 def test_a_batch_gives_the_single_scores(rows, reward):
-    batch = reward.box_reward.score_batch([pred for pred, _ in rows], [gt for _, gt in rows])
+    batch = reward.box_reward.score_flat(
+        BoxBatch.of([pred for pred, _ in rows], "pred"), BoxBatch.of([gt for _, gt in rows], "gt")
+    )
     assert batch.reward.tolist() == [reward.score(pred, gt) for pred, gt in rows]
 
 
@@ -414,7 +394,7 @@ def test_a_batch_is_cut_into_chunks_without_a_trace():
     rng = np.random.default_rng(5)
     gts = [random_boxes(rng, 40) for _ in range(60)]
     preds = [random_boxes(rng, 1000 if k == 7 else int(rng.integers(0, 150))) for k in range(60)]
-    batch = R5.box_reward.score_batch(preds, gts)
+    batch = R5.box_reward.score_flat(BoxBatch.of(preds, "pred"), BoxBatch.of(gts, "gt"))
     for k in (0, 7, 30, 59):
         assert batch.explanation(k) == R5.explain(preds[k], gts[k])
 

@@ -10,7 +10,7 @@ import pytest
 
 import grounding_rewards as gr
 from grounding_rewards.rewards.grounding import GroundingReward
-from grounding_rewards.training.rewards import build_rewards, reward_name, reward_said
+from grounding_rewards.training.rewards import build_rewards, reward_name, reward_with_parameters
 
 pytestmark = pytest.mark.training
 
@@ -110,5 +110,5 @@ def test_a_module_that_fails_says_why(tmp_path, monkeypatch):
 
 
 def test_what_a_card_says():
-    assert reward_said(gr.get_reward("R2", beta=2)).startswith("R2: ProductIoUReward(iou_threshold=0.5")
-    assert reward_said(brevity) == "brevity"
+    assert reward_with_parameters(gr.get_reward("R2", beta=2)).startswith("R2: ProductIoUReward(iou_threshold=0.5")
+    assert reward_with_parameters(brevity) == "brevity"

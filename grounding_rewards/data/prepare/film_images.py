@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from grounding_rewards.data.dicom import is_dicom, read_dicom
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-DICOM_SUFFIXES = (".dcm", ".dicom")
 _KEPT_FORMATS = ("PNG", "JPEG", "WEBP")
 _KEPT_MODES = ("L", "RGB")
 _SAVE_OPTIONS: Mapping[str, Mapping[str, int]] = {
@@ -61,9 +62,7 @@ def store_image(path: str | Path, options: ImageOptions) -> StoredImage:
         ValueError: The file cannot be read; the message says why.
     """
     path = Path(path)
-    if path.suffix.lower() in DICOM_SUFFIXES:
-        from grounding_rewards.data.dicom import read_dicom
-
+    if is_dicom(path):
         film = read_dicom(path)
         # DICOM gives the distance between rows (y) first.
         spacing = None if film.facts.spacing is None else (film.facts.spacing[1], film.facts.spacing[0])

@@ -20,9 +20,9 @@ from grounding_rewards.data.prepare.shards import (
     shard_files,
     write_text,
 )
-from grounding_rewards.data.prepare.sources import source_of
 from grounding_rewards.data.prepare.survey import Survey
-from grounding_rewards.data.versions import package_versions
+from grounding_rewards.data.readers import source_of
+from grounding_rewards.versions import package_versions
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
@@ -126,6 +126,15 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
             f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} ({error}). "
             "Point to what `grounding-rewards prepare` wrote."
         ) from error
+
+
+def readers_agreement(dataset: str | Path) -> dict[str, Any] | None:
+    """How well the readers of a prepared dataset agree; None where the dataset is another one, or doesn't say.
+
+    >>> readers_agreement("synthetic") is None
+    True
+    """
+    return read_manifest(dataset).get("agreement") if Path(dataset, MANIFEST).is_file() else None
 
 
 def split_files(folder: str | Path, split: str) -> list[str]:

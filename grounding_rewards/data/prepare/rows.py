@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from grounding_rewards.data.checks import has_shape, row_problems
+from grounding_rewards.data.checks import row_problems
+from grounding_rewards.data.images import has_shape
 from grounding_rewards.data.prepare.film_images import StoredImage
 from grounding_rewards.data.prepare.spacing import stored_spacing
 from grounding_rewards.data.prepare.survey import Survey

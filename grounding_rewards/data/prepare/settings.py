@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from grounding_rewards.data.policies import POLICIES
-from grounding_rewards.data.prepare.sources import SOURCES
 from grounding_rewards.data.prompts import TASKS
+from grounding_rewards.data.readers import SOURCES
 from grounding_rewards.parsing import get_box_format
 
 SHARES: Mapping[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}

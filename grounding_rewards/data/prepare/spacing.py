@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import isfinite
-from pathlib import PurePath
 
-from grounding_rewards.data.prepare.film_images import DICOM_SUFFIXES, StoredImage
+from grounding_rewards.data.dicom import is_dicom
+from grounding_rewards.data.prepare.film_images import StoredImage
 from grounding_rewards.data.readers.base import FilmRecord
 
 _KEY = "pixel_spacing"
@@ -19,7 +19,7 @@ def may_have_spacing(record: FilmRecord) -> bool:
     >>> may_have_spacing(FilmRecord("a", "a.dcm", [], [])), may_have_spacing(FilmRecord("a", "a.png", [], []))
     (True, False)
     """
-    return _KEY in record.extra or PurePath(record.file).suffix.lower() in DICOM_SUFFIXES
+    return _KEY in record.extra or is_dicom(record.file)
 
 
 def stored_spacing(record: FilmRecord, image: StoredImage) -> list[float] | None:

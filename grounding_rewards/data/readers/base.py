@@ -1,13 +1,17 @@
-"""What every reader gives: one record per film, in pixels of the original image, streamed in the order of the files."""
+"""What a reader gives, one record per film in pixels of the original image, and what it declares of its dataset."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, Protocol, TypeVar
+
+CREDENTIALED = "PhysioNet Credentialed Health Data License 1.5.0; not redistributable"
+RESTRICTED = "PhysioNet Restricted Health Data License 1.5.0; not redistributable"
+KAGGLE = "rules of the competition; academic and non-commercial use"
 
 
 class FilmRecord(NamedTuple):
-    """One film and what its readers drew, before prompts and images.
+    """One film and what its readers drew.
 
     id: unique in the dataset.
     file: the image, relative to the root.
@@ -17,10 +21,10 @@ class FilmRecord(NamedTuple):
     patient_id: None where the dataset has none.
     split: `train`, `validation`, `test` or another name that the dataset uses; None where it has no splits.
     readers: who drew each box, one per box; empty where the dataset doesn't say.
-    read_by: everybody who read the film, those who drew nothing included; empty where the dataset doesn't say.
+    read_by: everybody who read the film, including those who drew nothing; empty where the dataset doesn't say.
     phrases: the phrase that each box belongs to, one per box; empty where the dataset has none.
-    ignored: boxes that are neither hit nor false positive (crowds, regions that were not judged).
-    extra: further columns of the dataset that are worth keeping, such as pixel spacing or view.
+    ignored: regions in which a prediction is neither hit nor false positive (crowds, regions that were not judged).
+    extra: other columns of the dataset, such as pixel spacing or view.
     """
 
     id: str
@@ -44,3 +48,53 @@ class Reader(Protocol):
     def __call__(self, root: str, *, split: str | None = None) -> Iterator[FilmRecord]:
         """The films of a split, or of all; `ValueError` names a file that is missing or a row that cannot be read."""
         ...
+
+
+class Source(NamedTuple):
+    """Where a dataset comes from and under which licence, for the card of a prepared folder.
+
+    title, url: name and home.
+    licence: in words.
+    note: what is easily done wrong with it; may be empty.
+    """
+
+    title: str
+    url: str
+    licence: str
+    note: str = ""
+
+
+#: By name of the dataset or format; a format has no source.
+READERS: dict[str, Reader] = {}
+SOURCES: dict[str, Source] = {}
+
+_AnyReader = TypeVar("_AnyReader", bound=Reader)
+
+
+def register_reader(
+    name: str, *, title: str = "", url: str = "", licence: str = "", note: str = ""
+) -> Callable[[_AnyReader], _AnyReader]:
+    """Give a reader the name by which commands know its dataset, and say where that comes from.
+
+    Args:
+        name: of the dataset or format, such as `vindr-cxr`.
+        title: of the dataset; a format that any dataset may be written in has neither this nor what follows.
+        url: its home.
+        licence: in words.
+        note: what is easily done wrong with it.
+
+    Example:
+        >>> @register_reader("my-films", title="My films", url="https://example.org", licence="CC BY 4.0")
+        ... def read_my_films(root, *, split=None):
+        ...     yield FilmRecord("1", "1.png", [[10, 20, 110, 220]], ["mass"])
+        >>> READERS.pop("my-films") is read_my_films, SOURCES.pop("my-films").licence
+        (True, 'CC BY 4.0')
+    """
+
+    def register(reader: _AnyReader) -> _AnyReader:
+        READERS[name] = reader
+        if title:
+            SOURCES[name] = Source(title, url, licence, note)
+        return reader
+
+    return register

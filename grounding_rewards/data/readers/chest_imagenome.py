@@ -14,8 +14,7 @@ Readers: the silver boxes are a detector's; the gold ones name their annotator.
 Negative: there are none: a region that a film does not show has no object. The labels are regions, not findings.
 Splits: train, validation and test are silver and part MIMIC's own training patients otherwise than MIMIC does; gold is
 apart. A film of a split whose scene graph was never published is left out.
-Source: https://physionet.org/content/chest-imagenome/1.0.0/. Licence: PhysioNet Credentialed Health Data License 1.5.0,
-not redistributable. Access: credentialed PhysioNet account.
+Access: credentialed PhysioNet account.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import CREDENTIALED, FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import is_box, read_json
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
-    Row,
     Size,
+    TableRow,
     check_split,
     find_file,
     read_groups,
@@ -46,22 +45,28 @@ _AVOIDED = "silver_dataset/splits/images_to_avoid.csv"
 _CORNERS = ("original_x1", "original_y1", "original_x2", "original_y2")
 
 
+@register_reader(
+    "chest-imagenome",
+    title="Chest ImaGenome",
+    url="https://physionet.org/content/chest-imagenome/1.0.0/",
+    licence=CREDENTIALED,
+)
 def read_chest_imagenome(
     root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:
     """The films of Chest ImaGenome.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train`, `validation` or `test` of the silver set, or `gold`; None takes the three silver ones.
-        sizes: A CSV file with `dicom_id`, `Columns` and `Rows`, such as `mimic-cxr-2.0.0-metadata.csv`; without it, or
+        sizes: a CSV file with `dicom_id`, `Columns` and `Rows`, such as `mimic-cxr-2.0.0-metadata.csv`; without it, or
             for a film that is not in it, width and height are None, and the image has to say.
 
     Returns:
         Records in the order of the tables; `extra["view"]` is the projection.
 
     Raises:
-        ValueError: A file or column is missing, or an unknown split; while iterating, a scene graph or row that cannot
+        ValueError: a file or column is missing, or an unknown split; while iterating, a scene graph or row that cannot
             be read.
     """
     root = Path(root)
@@ -131,7 +136,7 @@ def _gold(root: Path, sizes: dict[str, Size]) -> Iterator[FilmRecord]:
 
 
 def _gold_film(
-    path: Path, film: str, rows: list[Row], known: dict[str, list[str]], sizes: dict[str, Size]
+    path: Path, film: str, rows: list[TableRow], known: dict[str, list[str]], sizes: dict[str, Size]
 ) -> FilmRecord:
     patient, image, view = known.get(film, ["", f"{film}.dcm", ""])
     width, height = sizes.get(film, (None, None))

@@ -8,14 +8,13 @@ Folder::
 Each file is a list of `{"file_name", "syms": [label, ...], "boxes": [[x1, y1, x2, y2], ...]}`, in which the two lists
 belong together; the `polygons` of ChestX-Det are not read.
 
-The films come from NIH ChestX-ray14 under new numbers: which patient, and which films also are in NIH's or RSNA's
-data, can't be told. A film of the same name can have other boxes in the other dataset: keep them in two folders.
+The films come from NIH ChestX-ray14 under new numbers: their patients, and which of them are also in NIH's or RSNA's
+data, are unknown. A film of the same name can have other boxes in the other dataset: keep them in two folders.
 
 Readers: three radiologists, merged by the authors.
 Negative: a film with empty lists.
 Boxes: pixels of the PNG file, which is 1024 x 1024.
-Source: https://github.com/Deepwise-AILab/ChestX-Det-Dataset and ChestX-Det10-Dataset; arXiv 2006.10550.
-Licence: annotations of ChestX-Det Apache-2.0, of ChestX-Det10 not stated; images as NIH ChestX-ray14.
+Paper: arXiv 2006.10550.
 Access: open.
 """
 
@@ -25,31 +24,46 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import is_box, read_json_rows
 from grounding_rewards.data.readers.tables import check_split, find_file, image_files, row_error
 
 _SIDE = 1024
+_OTHER_NAMES = "Films are of NIH ChestX-ray14 under other names."
 _SPLITS = ("train", "test")
 
 
+@register_reader(
+    "chestx-det",
+    title="ChestX-Det",
+    url="https://github.com/Deepwise-AILab/ChestX-Det-Dataset",
+    licence="annotations Apache-2.0; images as NIH ChestX-ray14",
+    note=_OTHER_NAMES,
+)
 def read_chestx_det(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of ChestX-Det.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or `test`; None takes both.
 
     Returns:
         Records in the order of the files.
 
     Raises:
-        ValueError: A file or split is missing, or an image is there twice; while iterating, a file or an entry that
+        ValueError: a file or split is missing, or an image is there twice; while iterating, a file or an entry that
             cannot be read.
     """
     return _read(root, split, "ChestX_Det_{}.json")
 
 
+@register_reader(
+    "chestx-det10",
+    title="ChestX-Det10",
+    url="https://github.com/Deepwise-AILab/ChestX-Det10-Dataset",
+    licence="annotations not stated; images as NIH ChestX-ray14",
+    note=_OTHER_NAMES,
+)
 def read_chestx_det10(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of ChestX-Det10; arguments, records and errors as `read_chestx_det`."""
     return _read(root, split, "{}.json")

@@ -6,10 +6,10 @@ Folder::
                                           iscrowd], categories[id,name]
     <split>/<file_name>
 
-Other names are told with `annotations` and `images`. `bbox` is x, y, width, height in pixels of the image.
+Other names are given with `annotations` and `images`. `bbox` is x, y, width, height in pixels of the image.
 Negative: an image without annotations.
 Ignored: a crowd (`iscrowd` 1).
-Source: https://cocodataset.org/#format-data. Licence and access: those of the dataset that is written so.
+Source: https://cocodataset.org/#format-data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import is_box, pixels, read_json
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import xywh_box
@@ -29,6 +29,7 @@ MissingCategory = Literal["error", "ignore"]
 _SHOWN = 5
 
 
+@register_reader("coco")
 def read_coco(
     root: str | Path,
     *,
@@ -41,30 +42,32 @@ def read_coco(
     """The films of COCO annotation files; several image entries of one file are one film.
 
     Args:
-        root: The folder of the dataset.
-        split: Name of a split; `validation` finds `val` and `valid` too; None takes all.
-        annotations: The annotation file relative to the root; `{split}` stands for the name of the split. Roboflow
+        root: the folder of the dataset.
+        split: name of a split; `validation` finds `val` and `valid` too; None takes all.
+        annotations: the annotation file relative to the root; `{split}` stands for the name of the split. Roboflow
             writes `{split}/_annotations.coco.json`.
-        images: The folder of `file_name`, likewise; `.` is the root.
-        patient_key: The key of an image entry that holds the patient, with dots into nested objects:
+        images: the folder of `file_name`, likewise; `.` is the root.
+        patient_key: the key of an image entry that holds the patient, with dots into nested objects:
             `metadata.patientid`.
-        missing_category: An annotation without `category_id` is an `error`, or its box is one to `ignore`: neither hit
+        missing_category: an annotation without `category_id` is an `error`, or its box is one to `ignore`: neither hit
             nor false positive.
 
     Returns:
         Records in the order of the image entries; `id` is the same as `file`.
 
     Raises:
-        ValueError: No such file, a file of results, or annotations that cannot be read: how many, and the first ones.
+        ValueError: no such file, a file of results, or annotations that cannot be read: how many, and the first ones.
 
-    >>> import json, tempfile
-    >>> content = {"images": [{"id": 1, "file_name": "a.png", "width": 40, "height": 30}],
-    ...            "annotations": [{"id": 1, "image_id": 1, "category_id": 5, "bbox": [1, 2, 10, 20]}],
-    ...            "categories": [{"id": 5, "name": "mass"}]}
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "all.json").write_text(json.dumps(content))
-    ...     [(film.file, film.boxes, film.labels) for film in read_coco(root, annotations="all.json", images="images")]
-    [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+    Example:
+        >>> import json, tempfile
+        >>> content = {"images": [{"id": 1, "file_name": "a.png", "width": 40, "height": 30}],
+        ...            "annotations": [{"id": 1, "image_id": 1, "category_id": 5, "bbox": [1, 2, 10, 20]}],
+        ...            "categories": [{"id": 5, "name": "mass"}]}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "all.json").write_text(json.dumps(content))
+        ...     films = list(read_coco(root, annotations="all.json", images="images"))
+        >>> [(film.file, film.boxes, film.labels) for film in films]
+        [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     if missing_category not in ("error", "ignore"):
         raise ValueError(f"Expected error or ignore for missing_category, got {missing_category!r}. Choose one.")
@@ -100,14 +103,14 @@ def coco_films(
     """The films of one COCO file.
 
     Args:
-        path: The JSON file.
-        images: The folder of `file_name`, relative to the root of the dataset.
-        split: What the records say.
-        patient_key: As for `read_coco`.
-        missing_category: As for `read_coco`.
+        path: the JSON file.
+        images: the folder of `file_name`, relative to the root of the dataset.
+        split: what the records say.
+        patient_key: as for `read_coco`.
+        missing_category: as for `read_coco`.
 
     Raises:
-        ValueError: As `read_coco`.
+        ValueError: as `read_coco`.
     """
     document = _document(path)
     names = {
@@ -184,7 +187,7 @@ def _document(path: str | Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _key(value: Any) -> int | str | None:
-    """An id; None for what cannot be one."""
+    """An id; None for any other value."""
     return value if isinstance(value, int | str) else None
 
 

@@ -6,11 +6,11 @@ Folder::
     Images_png/000089_01_01/037.png              File_name 000089_01_01_037.png; 16 bits, Hounsfield units + 32768
 
 Boxes: `Bounding_boxes` is "x1, y1, x2, y2" in pixels: the end points of the two diameters and 5 pixels around them.
-Either corner may stand first; the box reaches from the smaller to the larger number.
+Either corner may come first; the box reaches from the smaller to the larger number.
 Labels: where the lesion is, for validation and test; `lesion` for every lesion of the training set, which has none.
 Negative: there are none, and about half of the lesions on these slices are not marked: a wrong box may be right.
 Show the slices through a window, `extra["DICOM_windows"]`.
-Source: https://nihcc.app.box.com/v/DeepLesion. Licence: no restriction, with attribution. Access: open.
+Access: open.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import pixels
-from grounding_rewards.data.readers.tables import Row, check_split, find_file, known, read_groups, read_numbers
+from grounding_rewards.data.readers.tables import TableRow, check_split, find_file, known, read_groups, read_numbers
 
 _SPLITS = {"1": "train", "2": "validation", "3": "test"}
 _TYPES = {
@@ -40,11 +40,19 @@ _COLUMNS = (
 _EXTRA = ("DICOM_windows", "Spacing_mm_px_", "Possibly_noisy", "Key_slice_index")
 
 
+@register_reader(
+    "deeplesion",
+    title="DeepLesion",
+    url="https://nihcc.app.box.com/v/DeepLesion",
+    licence="no restrictions; attribution",
+    note="Not every finding is marked: a film without a box is no negative. Stored values are Hounsfield units plus "
+    "32768: give a window.",
+)
 def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The key slices of DeepLesion, one record a slice.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train`, `validation` or `test`; None takes all.
 
     Returns:
@@ -52,7 +60,7 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[F
         found to be noisy.
 
     Raises:
-        ValueError: The table or a column is missing, or an unknown split; while iterating, a row that cannot be read.
+        ValueError: the table or a column is missing, or an unknown split; while iterating, a row that cannot be read.
     """
     check_split(split, _SPLITS.values())
     path = find_file(root, "DL_info.csv")
@@ -60,7 +68,7 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[F
     return (film for film in films if split in (None, film.split))
 
 
-def _film(path: Path, name: str, rows: list[Row]) -> FilmRecord:
+def _film(path: Path, name: str, rows: list[TableRow]) -> FilmRecord:
     boxes, labels = [], []
     for line, (_, _, box, kind, *_) in rows:
         x1, y1, x2, y2 = read_numbers(_four(box), path, line, name)
@@ -85,8 +93,9 @@ def _film(path: Path, name: str, rows: list[Row]) -> FilmRecord:
 def _four(cell: str) -> list[str]:
     """The numbers of a cell; too few are filled up with empty ones, which are refused as numbers.
 
-    >>> _four("1, 2, 3, 4"), _four("1, 2")
-    (['1', ' 2', ' 3', ' 4'], ['1', ' 2', '', ''])
+    Example:
+        >>> _four("1, 2, 3, 4"), _four("1, 2")
+        (['1', ' 2', ' 3', ' 4'], ['1', ' 2', '', ''])
     """
     cells = cell.split(",")
     return cells if len(cells) == 4 else [*cells[:2], "", ""]

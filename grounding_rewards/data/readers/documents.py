@@ -1,4 +1,4 @@
-"""JSON, JSON lines and XML files: errors that name the file and the place, and nothing that an XML file declares."""
+"""JSON, JSON lines and XML files, with errors that name the file and the place; declarations in XML are refused."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.readers.tables import Row, group_rows, row_error
+from grounding_rewards.data.readers.tables import TableRow, group_rows, row_error
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 JsonRow = tuple[int, dict[str, Any]]
-"""Number of the line, or of the entry in a list, counted from 1, and the object that stands there."""
+"""Number of the line, or of the entry in a list, counted from 1, and its object."""
 
 UNNAMED = "finding"
-"""Label of a box that its file gives no name."""
+"""Label of a box without a name."""
 
 
 def read_json(path: str | Path) -> Any:
     """What a JSON file holds, a byte order mark taken off.
 
     Raises:
-        ValueError: There is no such file, or it is not JSON.
+        ValueError: there is no such file, or it is not JSON.
     """
     try:
         return json.loads(Path(path).read_bytes())
@@ -36,7 +36,7 @@ def read_json_rows(path: str | Path) -> Iterator[JsonRow]:
     """The objects of a file of JSON lines, one after the other, or of a `.json` file that holds a list.
 
     Raises:
-        ValueError: There is no such file, or a line is no JSON object; the first such line is named.
+        ValueError: there is no such file, or a line is no JSON object; the first such line is named.
     """
     path = Path(path)
     if path.suffix == ".json":
@@ -65,16 +65,16 @@ def _object(row: Any, path: Path, number: int) -> dict[str, Any]:
 def group_json_rows(
     path: str | Path, film: Callable[[int, dict[str, Any]], str]
 ) -> Iterator[tuple[str, list[JsonRow]]]:
-    """The objects of a file that belong to one film, together, wherever they stand; see `tables.read_groups`.
+    """The objects of a file, grouped by film, wherever they are; see `tables.read_groups`.
 
     Args:
-        path: As for `read_json_rows`.
-        film: The film of an object, from its number and the object.
+        path: as for `read_json_rows`.
+        film: the film of an object, from its number and the object.
     """
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[TableRow]:
         for number, row in read_json_rows(path):
-            # As text, an object that waits for the rest of its film takes a fraction of the memory.
+            # Objects wait for the rest of their film as text, which takes a fraction of the memory.
             yield number, (film(number, row), json.dumps(row))
 
     for name, found in group_rows(rows(), rows()):
@@ -82,10 +82,11 @@ def group_json_rows(
 
 
 def is_box(value: Any) -> bool:
-    """Tell whether a value out of a JSON file is four finite numbers.
+    """Whether a value from a JSON file is four finite numbers.
 
-    >>> is_box([1, 2.5, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, "4"]), is_box([True, 2, 3, 4])
-    (True, False, False, False)
+    Example:
+        >>> is_box([1, 2.5, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, "4"]), is_box([True, 2, 3, 4])
+        (True, False, False, False)
     """
     return isinstance(value, list) and len(value) == 4 and all(map(_is_number, value))
 
@@ -95,19 +96,21 @@ def _is_number(value: Any) -> bool:
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:
-    """The objects of a list out of a JSON file; nothing where it is no list.
+    """The objects in a list from a JSON file; empty where it is no list.
 
-    >>> objects_in([{"a": 1}, 2]), objects_in(None)
-    ([{'a': 1}], [])
+    Example:
+        >>> objects_in([{"a": 1}, 2]), objects_in(None)
+        ([{'a': 1}], [])
     """
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def pixels(value: Any) -> int | None:
-    """A side of an image as it stands in a file, in pixels; None where it is missing, 0 or no number.
+    """A side of an image, in pixels, as a file states it; None where it is missing, 0 or no number.
 
-    >>> pixels("512"), pixels(512.0), pixels(0), pixels(None)
-    (512, 512, None, None)
+    Example:
+        >>> pixels("512"), pixels(512.0), pixels(0), pixels(None)
+        (512, 512, None, None)
     """
     try:
         return int(float(value)) or None
@@ -118,17 +121,17 @@ def pixels(value: Any) -> int | None:
 def read_xml(path: str | Path) -> Element:
     """The root of an XML file that declares no document type.
 
-    Entities, which can grow without bound or reach for other files, are declared in a document type and nowhere else;
-    no annotation tool writes one.
+    Entities can grow without bound or include other files, and only a document type can declare them; no annotation
+    tool writes one.
 
     Raises:
-        ValueError: There is no such file, it is no XML, or it has a document type.
+        ValueError: there is no such file, it is no XML, or it has a document type.
     """
     from xml.etree import ElementTree
 
     try:
         data = Path(path).read_bytes()
-        # Every encoding that the parser knows spells ASCII as ASCII does, except UTF-16, which is full of zeros.
+        # All encodings that the parser knows contain ASCII, except UTF-16, which is full of zero bytes.
         if b"<!DOCTYPE" in data or b"\0" in data:
             raise ValueError("a document type, or UTF-16")
         return ElementTree.fromstring(data)

@@ -11,7 +11,7 @@ Folder::
 
 Boxes: x, y, width, height in pixels (COCO), xyxy in pixels from 0 (VOC), or fractions of the image (YOLO).
 Negative: an image in Non_fractured; about 59 of its JPEG files are truncated. It belongs to no split.
-Source: https://doi.org/10.6084/m9.figshare.22363012. Licence: CC BY 4.0. Access: open.
+Access: open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.coco import coco_films
 from grounding_rewards.data.readers.documents import read_xml
 from grounding_rewards.data.readers.splits import split_name
@@ -34,21 +34,24 @@ _SPLITS = ("train", "valid", "test")
 _EXTRA = ("hand", "leg", "hip", "shoulder", "mixed", "hardware", "multiscan")
 
 
+@register_reader(
+    "fracatlas", title="FracAtlas", url="https://doi.org/10.6084/m9.figshare.22363012", licence="CC BY 4.0"
+)
 def read_fracatlas(
     root: str | Path, *, split: str | None = None, annotations: Literal["coco", "voc", "yolo"] = "coco"
 ) -> Iterator[FilmRecord]:
     """The films of FracAtlas.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train`, `validation` or `test`, which hold fractured films alone; None takes these and the negatives.
-        annotations: The format that is read: `coco`, `voc` or `yolo`.
+        annotations: the format that is read: `coco`, `voc` or `yolo`.
 
     Returns:
         Records in the order of the files' names, fractured films first; `extra` names what `dataset.csv` marks with 1.
 
     Raises:
-        ValueError: A file or folder is missing, or an unknown format or split; while iterating, annotations that cannot
+        ValueError: a file or folder is missing, or an unknown format or split; while iterating, annotations that cannot
             be read, or a fractured film without any.
     """
     root = Path(root)

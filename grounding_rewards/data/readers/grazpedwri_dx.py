@@ -10,7 +10,7 @@ Boxes: fractions of the image, whose size is read from its header. Nine classes;
 almost every film and no finding: it is left out unless `classes` names it.
 Negative: a film without a box of the classes that were asked for, also where its text file is missing.
 Splits: none; keep a patient on one side.
-Source: https://doi.org/10.6084/m9.figshare.14825193. Licence: CC BY 4.0. Access: open.
+Access: open.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import (
     check_split,
     find_file,
@@ -45,21 +45,24 @@ _LABELS = ("labels", "yolov5/labels", "folder_structure/yolov5/labels")
 _EXTRA = ("laterality", "projection", "fracture_visible", "cast", "diagnosis_uncertain", "pixel_spacing")
 
 
+@register_reader(
+    "grazpedwri-dx", title="GRAZPEDWRI-DX", url="https://doi.org/10.6084/m9.figshare.14825193", licence="CC BY 4.0"
+)
 def read_grazpedwri_dx(
     root: str | Path, *, split: str | None = None, classes: Collection[str] = CLASSES[:-1]
 ) -> Iterator[FilmRecord]:
     """The films of GRAZPEDWRI-DX.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: None; the dataset has no splits.
-        classes: Whose boxes are kept. `["fracture"]` makes every film without a fracture a negative.
+        classes: whose boxes are kept. `["fracture"]` makes every film without a fracture a negative.
 
     Returns:
         Records in the order of `dataset.csv`; `extra` keeps side, projection and what the table says of the film.
 
     Raises:
-        ValueError: A file or folder is missing, or an unknown class; while iterating, a label that cannot be read or a
+        ValueError: a file or folder is missing, or an unknown class; while iterating, a label that cannot be read or a
             film without an image.
     """
     check_split(split, ())

@@ -1,4 +1,4 @@
-"""Datasets of the Hub with a column of objects: how each box is written is stated, never assumed.
+"""Datasets of the Hub with a column of objects; the caller states how boxes are written.
 
 Columns: `image`; `objects` with `bbox` and `category`, either lists side by side or one mapping per object; optional
 `image_id`, `width`, `height`. Source: the detection datasets of https://huggingface.co/datasets. They share these names
@@ -47,28 +47,29 @@ def hub_objects(
     """The films of a `datasets.Dataset` with a column of objects.
 
     Args:
-        dataset: Rows with `objects`, and `image` or `width` and `height`.
-        box_format: What the four numbers are: `xyxy`, `xywh` (left, top, width, height), `cxcywh` or `yxyx`.
-        space: What they count: `pixel`, `norm1`, or another space of `grounding_rewards.boxes` of the original image.
-        split: What the records say.
-        names: Name of every category, by its number; needed where the dataset holds numbers without names.
-        objects: The column of objects.
-        bbox: Its key for the boxes.
-        category: Its key for the labels.
+        dataset: rows with `objects`, and `image` or `width` and `height`.
+        box_format: what the four numbers are: `xyxy`, `xywh` (left, top, width, height), `cxcywh` or `yxyx`.
+        space: what they count: `pixel`, `norm1`, or another space of `grounding_rewards.boxes` of the original image.
+        split: what the records say.
+        names: name of every category, by its number; needed where the dataset holds numbers without names.
+        objects: the column of objects.
+        bbox: its key for the boxes.
+        category: its key for the labels.
 
     Returns:
         Records in the order of the rows; `extra["row"]` is the number of the row, which finds the image again, and
         `file` the path of the image as the dataset has it, empty where it has none.
 
     Raises:
-        ValueError: An unknown order or space, a column is missing; while iterating, a row that cannot be read, by its
+        ValueError: an unknown order or space, a column is missing; while iterating, a row that cannot be read, by its
             number.
 
-    >>> from datasets import Dataset
-    >>> films = Dataset.from_dict({"width": [40], "height": [30],
-    ...                            "objects": [{"bbox": [[1, 2, 10, 20]], "category": ["mass"]}]})
-    >>> [(film.boxes, film.labels) for film in hub_objects(films, "xywh", "pixel")]
-    [([[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+    Example:
+        >>> from datasets import Dataset
+        >>> films = Dataset.from_dict({"width": [40], "height": [30],
+        ...                            "objects": [{"bbox": [[1, 2, 10, 20]], "category": ["mass"]}]})
+        >>> [(film.boxes, film.labels) for film in hub_objects(films, "xywh", "pixel")]
+        [([[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     if box_format not in _ORDERS:
         raise ValueError(
@@ -157,7 +158,7 @@ def _xyxy(boxes: Boxes, box_format: str) -> Boxes:
 
 
 def _declared_names(feature: Any, category: str) -> Sequence[str] | None:
-    """The names of a `ClassLabel`, which stands inside lists."""
+    """The names of a `ClassLabel` inside lists."""
     feature = getattr(feature, "feature", feature)
     feature = feature[category] if isinstance(feature, Mapping) and category in feature else None
     return getattr(getattr(feature, "feature", feature), "names", None)

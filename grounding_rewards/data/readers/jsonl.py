@@ -1,4 +1,4 @@
-"""Our own folder of films: images, and `annotations.jsonl` with one film a line, which `data.films` reads too.
+"""The package's own folder of films, as `data.film_folder` reads it: images, and `annotations.jsonl`, one film a line.
 
     {"file": "images/0001.jpg", "width": 512, "height": 418, "boxes": [[60, 40, 220, 330]], "labels": ["left lung"]}
 
@@ -6,7 +6,7 @@
 every split), `patient_id`, `phrases` (one per box), `ignore_boxes`, `readers` (who drew each box), `read_by` (everybody
 who read the film, those who drew nothing included), and `resized_width`, `resized_height` and `prompt`, which become
 `extra`. With `readers` and `read_by`, the agreement of several readers can be measured.
-Negative: a film whose boxes are an empty list. Licence and access: those of the dataset that is written so.
+Negative: a film whose boxes are an empty list.
 """
 
 from __future__ import annotations
@@ -16,32 +16,34 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import is_box, pixels, read_json_rows
 from grounding_rewards.data.readers.tables import find_file, row_error
 
 _EXTRA = ("resized_width", "resized_height", "prompt")
 
 
+@register_reader("jsonl")
 def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of a folder with `annotations.jsonl`.
 
     Args:
-        root: The folder.
-        split: Films of this split and films without one; None takes all.
+        root: the folder.
+        split: films of this split and films without one; None takes all.
 
     Returns:
         Records in the order of the lines.
 
     Raises:
-        ValueError: No such file; while iterating, a line that cannot be read, or no film of the split.
+        ValueError: no such file; while iterating, a line that cannot be read, or no film of the split.
 
-    >>> import json, tempfile
-    >>> line = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 11, 22]], "labels": ["mass"]}
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "annotations.jsonl").write_text(json.dumps(line))
-    ...     [(film.file, film.boxes, film.labels) for film in read_jsonl(root)]
-    [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+    Example:
+        >>> import json, tempfile
+        >>> line = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 11, 22]], "labels": ["mass"]}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "annotations.jsonl").write_text(json.dumps(line))
+        ...     [(film.file, film.boxes, film.labels) for film in read_jsonl(root)]
+        [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     path = find_file(root, "annotations.jsonl")
     return _films(path, split)

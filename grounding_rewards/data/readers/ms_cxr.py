@@ -7,7 +7,8 @@ Folder: one of
     MS_CXR_Local_Alignment_v1.0.0.csv     release 0.1 of the dataset: the same without `split`; or `.json`
 
 The CSV is taken where both are there; they hold the same. In the COCO file a film has an image entry for each of its
-labels, so films are told by `file_name`. The films are those of MIMIC-CXR-JPG: `files/p10/p.../s.../<dicom_id>.jpg`.
+labels, so a film is known by its `file_name`. The films are those of MIMIC-CXR-JPG:
+`files/p10/p.../s.../<dicom_id>.jpg`.
 
 A phrase with several boxes has several rows; a film with several phrases is one record, and `phrases` says which box
 belongs to which. 752 of its 851 patients are in the training set of MIMIC-CXR.
@@ -15,8 +16,7 @@ belongs to which. 752 of its 851 patients are in the training set of MIMIC-CXR.
 Readers: one radiologist, reviewed by others.
 Negative: none, the dataset has positives only.
 Boxes: left, top, width and height in pixels of MIMIC-CXR-JPG.
-Source: https://physionet.org/content/ms-cxr/1.1.0/; Boecking et al., ECCV 2022, arXiv 2204.09817.
-Licence: PhysioNet Credentialed Health Data License 1.5.0; phrases are text of reports, not redistributable.
+Paper: Boecking et al., ECCV 2022, arXiv 2204.09817.
 Access: credentialed PhysioNet account and training in human subjects research; images likewise, from MIMIC-CXR-JPG.
 """
 
@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import CREDENTIALED, FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import is_box, pixels, read_json
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
@@ -49,7 +49,7 @@ _IMAGE_KEYS = {"file_name", "path", "width", "height"}
 _PATIENT = re.compile(r"/p(\d{3,})/s")
 
 
-class _Row(NamedTuple):
+class _Phrase(NamedTuple):
     number: int
     label: str
     phrase: str
@@ -58,20 +58,27 @@ class _Row(NamedTuple):
     """File, width, height and split, which all rows of a film share."""
 
 
+@register_reader(
+    "ms-cxr",
+    title="MS-CXR",
+    url="https://physionet.org/content/ms-cxr/1.1.0/",
+    licence=CREDENTIALED,
+    note="Phrases are text of reports. Most patients are in the training split of MIMIC-CXR.",
+)
 def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Path = "") -> Iterator[FilmRecord]:
     """The films of MS-CXR, each with all its phrases.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train`, `validation` or `test`, in release 1.1.0 alone; None takes all films.
-        images: The folder of MIMIC-CXR-JPG which holds `files`, relative to the root or absolute; the root when left
+        images: the folder of MIMIC-CXR-JPG which holds `files`, relative to the root or absolute; the root when left
             out.
 
     Returns:
         Records in the order in which films end in the CSV, or begin in the COCO file; `phrases` has one per box.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or rows of one film
+        ValueError: a file, column or split is missing; while iterating, a row that cannot be read, or rows of one film
             that contradict each other.
     """
     check_split(split, _SPLITS)
@@ -87,7 +94,7 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
     )
 
 
-def _record(path: Path, film: str, rows: list[_Row], images: str | Path) -> FilmRecord:
+def _record(path: Path, film: str, rows: list[_Phrase], images: str | Path) -> FilmRecord:
     for row in rows:
         if row.film != rows[0].film:
             expected = f"the file, size and split of the film's first row, {rows[0].film},"
@@ -114,26 +121,26 @@ def _has_splits(path: Path) -> bool:
     return any("split" in annotation for annotation in read_json(path)["annotations"])
 
 
-def _csv_films(path: Path) -> Iterator[tuple[str, list[_Row]]]:
+def _csv_films(path: Path) -> Iterator[tuple[str, list[_Phrase]]]:
     groups = read_groups(path, _COLUMNS, ("split",))
     return ((film, [_csv_row(path, line, cells) for line, cells in rows]) for film, rows in groups)
 
 
-def _csv_row(path: Path, line: int, cells: tuple[str, ...]) -> _Row:
+def _csv_row(path: Path, line: int, cells: tuple[str, ...]) -> _Phrase:
     film, label, phrase, file, *numbers, split = cells
     box = xywh_box(read_numbers(numbers[:4], path, line, film))
     width, height = map(int, read_numbers(numbers[4:], path, line, film))
-    return _Row(line, label, phrase, box, (file, width, height, split))
+    return _Phrase(line, label, phrase, box, (file, width, height, split))
 
 
-def _json_films(path: Path) -> Iterator[tuple[str, list[_Row]]]:
+def _json_films(path: Path) -> Iterator[tuple[str, list[_Phrase]]]:
     document = read_json(path)
     if not isinstance(document, dict) or not document.keys() >= {"images", "annotations", "categories"}:
         raise ValueError(f"Expected images, annotations and categories in {path}, got others. Take it as published.")
     names = {category.get("id"): category.get("name") for category in document["categories"]}
-    # An entry without one of these is as good as none: an annotation of it is refused below.
+    # Entries without one of these are skipped; their annotations are refused below.
     images = {image.get("id"): image for image in document["images"] if image.keys() >= _IMAGE_KEYS}
-    films: dict[str, list[_Row]] = {}
+    films: dict[str, list[_Phrase]] = {}
     for number, annotation in enumerate(document["annotations"], start=1):
         film, row = _json_row(path, number, annotation, images, names)
         films.setdefault(film, []).append(row)
@@ -142,15 +149,15 @@ def _json_films(path: Path) -> Iterator[tuple[str, list[_Row]]]:
 
 def _json_row(
     path: Path, number: int, annotation: dict[str, Any], images: dict[Any, dict[str, Any]], names: dict[Any, str]
-) -> tuple[str, _Row]:
+) -> tuple[str, _Phrase]:
     image, label = images.get(annotation.get("image_id")), names.get(annotation.get("category_id"))
     phrase = annotation.get("label_text")
     if image is None or label is None or not is_box(annotation.get("bbox")) or not isinstance(phrase, str):
         expected = "an image and a category of the file, four numbers for bbox, and label_text"
-        # The phrase is text of a patient's report, which an error must not show.
+        # A phrase is text of a patient's report, which an error must not show.
         got = {key: value for key, value in annotation.items() if key != "label_text"}
         raise row_error(path, number, str(annotation.get("id")), expected, got, "Correct the annotation.")
     box = [float(value) for value in xywh_box(annotation["bbox"])]
     shared = (image["path"], pixels(image["width"]), pixels(image["height"]), annotation.get("split", ""))
     film = PurePosixPath(image["file_name"]).stem
-    return film, _Row(number, label, phrase.strip(), box, shared)
+    return film, _Phrase(number, label, phrase.strip(), box, shared)

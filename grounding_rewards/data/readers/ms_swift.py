@@ -1,4 +1,4 @@
-"""ms-swift's samples for grounding, whose boxes stand in `objects` and not in the text.
+"""Samples of ms-swift for grounding, whose boxes are in `objects` and not in the text.
 
 Files, one sample a line, with a row per image and conversation::
 
@@ -7,10 +7,9 @@ Files, one sample a line, with a row per image and conversation::
      [50, 60, 70, 80]], "bbox_type": "real"}}
 
 `bbox` is xyxy in pixels of the image (`real`, also when `bbox_type` is left out) or in fractions of it (`norm1`). `ref`
-and `bbox` fill their placeholders in order and need not be of one length.
+and `bbox` fill their placeholders in order, and may differ in length.
 Negative: an image all of whose rows have no box.
 Source: https://github.com/modelscope/ms-swift, docs/source_en/Customization/Custom-dataset.md.
-Licence and access: those of the dataset that is written so.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import UNNAMED, JsonRow, group_json_rows, is_box, objects_in
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import header_size, known, row_error, scaled_box
@@ -33,32 +32,34 @@ _PLACEHOLDER = re.compile("<ref-object>|<bbox>")
 _BOXES_IN_TEXT = re.compile(r"<\|box_start\|>|<box>|bbox_2d")
 
 
+@register_reader("ms-swift")
 def read_ms_swift(
     root: str | Path, *, split: str | None = None, annotations: str = "{split}.jsonl", images: str = "."
 ) -> Iterator[FilmRecord]:
     """The films of ms-swift's grounding samples; all rows of one image are one film.
 
     Args:
-        root: The folder of the dataset.
-        split: Name of a split; `validation` finds `val` and `valid` too; None takes all.
-        annotations: The file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
-        images: The folder of `images`, likewise.
+        root: the folder of the dataset.
+        split: name of a split; `validation` finds `val` and `valid` too; None takes all.
+        annotations: the file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
+        images: the folder of `images`, likewise.
 
     Returns:
         Records in the order in which images end in the file. Label and phrase of a box are its `ref`, or `finding`
         where a row has none; width and height are None unless a box needed them.
 
     Raises:
-        ValueError: No such file; while iterating, a point instead of a box, a row with several images, an unknown
-            `bbox_type`, boxes as text, or boxes of which it cannot be told which `ref` is theirs.
+        ValueError: no such file; while iterating, a point instead of a box, a row with several images, an unknown
+            `bbox_type`, boxes as text, or boxes whose `ref` is not clear.
 
-    >>> import json, tempfile
-    >>> row = {"messages": [{"role": "user", "content": "<image>Find the <ref-object>"}], "images": ["a.png"],
-    ...        "objects": {"ref": ["mass"], "bbox": [[1, 2, 11, 22]]}}
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "train.jsonl").write_text(json.dumps(row))
-    ...     [(film.file, film.boxes, film.labels) for film in read_ms_swift(root)]
-    [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+    Example:
+        >>> import json, tempfile
+        >>> row = {"messages": [{"role": "user", "content": "<image>Find the <ref-object>"}], "images": ["a.png"],
+        ...        "objects": {"ref": ["mass"], "bbox": [[1, 2, 11, 22]]}}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "train.jsonl").write_text(json.dumps(row))
+        ...     [(film.file, film.boxes, film.labels) for film in read_ms_swift(root)]
+        [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     root = Path(root)
     return chain.from_iterable(
@@ -118,13 +119,14 @@ def _objects(path: Path, image: str, numbered: JsonRow) -> tuple[list[list[float
 
 
 def _names(text: str, refs: list[Any], count: int) -> list[str] | None:
-    """The name of each box; None where it cannot be told.
+    """The name of each box; None where it is not clear.
 
-    >>> _names("<ref-object><bbox><bbox>, <ref-object><bbox>", ["mass", "nodule"], 3)
-    ['mass', 'mass', 'nodule']
-    >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox>", ["mass", "nodule"], 2)
-    ['mass', 'nodule']
-    >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox><bbox>", ["mass", "nodule"], 3)
+    Example:
+        >>> _names("<ref-object><bbox><bbox>, <ref-object><bbox>", ["mass", "nodule"], 3)
+        ['mass', 'mass', 'nodule']
+        >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox>", ["mass", "nodule"], 2)
+        ['mass', 'nodule']
+        >>> _names("Find <ref-object> and <ref-object>: <bbox><bbox><bbox>", ["mass", "nodule"], 3)
     """
     if len(refs) < 2:
         return [str(refs[0]) if refs else UNNAMED] * count

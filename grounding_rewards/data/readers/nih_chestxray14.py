@@ -7,8 +7,8 @@ Folder::
     train_val_list.txt, test_list.txt        names of images; optional
     images/<name>.png                        or images_001/images/<name>.png and so on
 
-The list of boxes is read by position: its header is `Image Index,Finding Label,Bbox [x,y,w,h],,,`, unquoted, so that
-columns of that name do not exist, and re-saved copies lack the last commas or end lines with CRLF. The same holds for
+The list of boxes is read by position: its header, `Image Index,Finding Label,Bbox [x,y,w,h],,,`, has unquoted commas in
+a name, and copies saved again lack the last commas or end lines with CRLF. The same holds for
 `OriginalImage[Width,Height]` of the other table.
 
 The list has at most one box per film and label, and none for most findings: a film with findings and without a box is
@@ -19,8 +19,7 @@ Negative: a film whose only label in `Data_Entry_2017` is "No Finding", found by
 list of boxes alone has none.
 Boxes: left, top, width and height in pixels of the PNG file, which is 1024 x 1024; the size of the radiograph before
 it was scaled is in `extra`.
-Source: https://nihcc.app.box.com/v/ChestXray-NIHCC; Wang et al., CVPR 2017, arXiv 1705.02315.
-Licence: no restrictions on use; link, citation and acknowledgement of the NIH Clinical Center are asked for.
+Paper: Wang et al., CVPR 2017, arXiv 1705.02315.
 Access: open.
 """
 
@@ -29,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import (
     check_split,
     find_file,
@@ -46,13 +45,20 @@ _ENTRIES = ("Data_Entry_2017_v2020.csv", "Data_Entry_2017.csv")
 _NEGATIVE = "No Finding"
 
 
+@register_reader(
+    "nih-chestxray14",
+    title="NIH ChestX-ray14",
+    url="https://nihcc.app.box.com/v/ChestXray-NIHCC",
+    licence="no restrictions; link, citation and acknowledgement of the NIH Clinical Center are asked for",
+    note="Not every finding is marked: a film without a box is no negative.",
+)
 def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negatives: bool = True) -> Iterator[FilmRecord]:
     """The films with boxes, then the films without findings.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train_val` or `test`, by the dataset's two lists; None takes all.
-        negatives: Give the films without findings as well; there are seventy for every film with boxes.
+        negatives: give the films without findings as well; there are seventy for every film with boxes.
 
     Returns:
         Records in the order of the tables. `extra` has `finding_labels` (all labels of the film, joined by `|`,
@@ -60,7 +66,7 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         `Data_Entry_2017`.
 
     Raises:
-        ValueError: A file or split is missing, a row of the list of boxes cannot be read, or an image is there twice;
+        ValueError: a file or split is missing, a row of the list of boxes cannot be read, or an image is there twice;
             while iterating, a row of the other table that cannot be read.
     """
     check_split(split, _LISTS)

@@ -8,10 +8,9 @@ Folder::
 `annotation` is a list separated by `;`: `0 x1 y1 x2 y2` is a rectangle, `1 x1 y1 x2 y2` an ellipse by its box, and
 `2 x1 y1 ... xn yn` a polygon, whose box is taken. A polygon may begin outside the film: its box is clipped at the left
 and upper edge, and where the image is there, whose header has the size, at the others too.
-Boxes: pixels of the JPEG file, whose size no table says. One label: `foreign object`.
-Negative: an empty cell. One of 12 radiologists read a film; who is not told.
-Source: https://github.com/jfhealthcare/object-CXR, mirrored by hlk-1135. Licence: scientific research and
-non-commercial use. Access: open.
+Boxes: pixels of the JPEG file, whose size no table has. One label: `foreign object`.
+Negative: an empty cell. Each film was read by one of 12 radiologists, who is not named.
+Access: open; mirrored by hlk-1135.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from itertools import chain
 from math import inf
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
     check_split,
@@ -39,18 +38,24 @@ LABEL = "foreign object"
 _NAMES = ("train", "dev", "test")
 
 
+@register_reader(
+    "object-cxr",
+    title="Object-CXR",
+    url="https://github.com/jfhealthcare/object-CXR",
+    licence="scientific research and non-commercial use",
+)
 def read_object_cxr(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of Object-CXR.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train`, `validation` (`dev.csv`) or `test`; None takes those that are there.
 
     Returns:
         Records in the order of the rows; width and height are None where the image is not there.
 
     Raises:
-        ValueError: No table, a column is missing, or an unknown split; while iterating, a shape or the header of an
+        ValueError: no table, a column is missing, or an unknown split; while iterating, a shape or the header of an
             image that cannot be read.
     """
     check_split(split, map(split_name, _NAMES))

@@ -1,4 +1,4 @@
-"""Options of a reader as they are written on a command line, `NAME=VALUE`."""
+"""Options of a reader on the command line, `NAME=VALUE`."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from grounding_rewards.data.readers.base import Reader
 
 
 def reader_options(reader: Reader, given: Sequence[str]) -> dict[str, Any]:
-    """The options of a reader, checked against the names of its arguments behind `root` and `split`.
+    """The options of a reader, checked against the names of its arguments after `root` and `split`.
 
-    `true` and `false` become what they say; where the reader takes several names, these are separated by commas; a
-    mapping is written in JSON.
+    `true` and `false` become booleans; several names are separated by commas; a mapping is written in JSON.
 
     Args:
-        reader: One of `READERS`.
-        given: Texts such as `sizes=sizes.csv`.
+        reader: one of `READERS`.
+        given: texts such as `sizes=sizes.csv`.
 
     Raises:
-        ValueError: No `NAME=VALUE`, a name that the reader does not have, or a mapping that is no JSON.
+        ValueError: no `NAME=VALUE`, a name that the reader does not have, or a mapping that is no JSON.
 
-    >>> from grounding_rewards.data.readers import get_reader
-    >>> reader_options(get_reader("nih-chestxray14"), ["negatives=false"])
-    {'negatives': False}
+    Example:
+        >>> from grounding_rewards.data.readers import get_reader
+        >>> reader_options(get_reader("nih-chestxray14"), ["negatives=false"])
+        {'negatives': False}
     """
     parameters = {one.name: one.default for one in list(inspect.signature(reader).parameters.values())[2:]}
     options = {}

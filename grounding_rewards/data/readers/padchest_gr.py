@@ -7,14 +7,13 @@ Folder::
     master_table.csv                  ImageID, PatientID, split, StudyDate and more; a row per study and label
     <ImageID>                         16-bit PNG, anywhere below the folder
 
-Readers: `boxes` and `extra_boxes` are two readers' independent sets, named so in `readers`; the second set is empty
-where nobody read a second time, so that `read_by` names it only where it has boxes.
+Readers: `boxes` and `extra_boxes` are independent sets of two readers, who have these names in `readers`; the second
+set is empty where nobody read a second time, so `read_by` names it only where it has boxes.
 Negative: a film without an abnormal sentence. A film with abnormal sentences but no box at all is none, and is left
 out; a film with both has the number of its abnormal sentences without box in `extra["findings_without_box"]`.
 Boxes: xyxy as fractions of the film, converted with the size in the image's header.
 Labels: a sentence can have several; they are joined by `|`.
-Source: https://bimcv.cipf.es/bimcv-projects/padchest-gr/; de Castro et al., arXiv 2411.05085.
-Licence: BIMCV's data use agreement for research; not redistributable.
+Paper: de Castro et al., arXiv 2411.05085.
 Access: form of BIMCV.
 """
 
@@ -24,7 +23,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import is_box, read_json_rows
 from grounding_rewards.data.readers.tables import (
     Size,
@@ -44,29 +43,35 @@ _SPLITS = ("train", "validation", "test")
 _SETS = ("boxes", "extra_boxes")
 
 
+@register_reader(
+    "padchest-gr",
+    title="PadChest-GR",
+    url="https://bimcv.cipf.es/bimcv-projects/padchest-gr/",
+    licence="data use agreement of BIMCV for research; not redistributable",
+)
 def read_padchest_gr(
     root: str | Path, *, split: str | None = None, language: Language = "en", sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:
     """The films of PadChest-GR, each with all its sentences that have boxes.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train`, `validation` or `test`; None takes all.
-        language: Language of `phrases`: `en` or `es`.
-        sizes: A CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
+        language: language of `phrases`: `en` or `es`.
+        sizes: a CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
 
     Returns:
         Records in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
 
     Raises:
-        ValueError: A file, column or split is missing, or an image is there twice; while iterating, a report that
+        ValueError: a file, column or split is missing, or an image is there twice; while iterating, a report that
             cannot be read, or a film with boxes whose size is not known.
     """
     check_split(split, _SPLITS)
     if language not in get_args(Language):
         raise ValueError(f"Expected en or es for language, got {language!r}. Choose one.")
     path = find_file(root, "grounded_reports_20240819.json")
-    # Read as text: as a number, the 39 digits of a study would be rounded.
+    # As text: a number of 39 digits would be rounded.
     table = read_table(find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))
     about = {film: (patient, name) for _, (film, patient, name) in table}
     known_sizes = None if sizes is None else read_sizes(sizes, "ImageID")
@@ -131,7 +136,7 @@ def _problem(report: Mapping[str, Any], sentence: str) -> str | None:
         return "no list of findings"
     for finding in findings:
         boxes = [box for key in _SETS for box in finding.get(key) or ()]
-        # A box in pixels would be taken for one far outside the film.
+        # A box in pixels would otherwise be far outside the film.
         if wrong := [box for box in boxes if not is_box(box) or not all(-0.5 <= value <= 1.5 for value in box)]:
             return f"the box {wrong[0]!r:.80}, which is not four fractions of the film"
         if boxes and not isinstance(finding.get(sentence), str):

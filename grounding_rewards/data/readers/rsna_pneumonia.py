@@ -10,13 +10,12 @@ Folder::
 one and test on the other.
 
 Readers: several radiologists, merged by the authors.
-Negative: a film with Target 0. Two thirds of them are abnormal for another reason: the class "No Lung Opacity / Not
-Normal", which is in `extra["class"]`.
+Negative: a film with Target 0. Two thirds of them show something else: their `extra["class"]` is "No Lung Opacity / Not
+Normal".
 Copies: where the DICOM file isn't there, `<patientId>.png` or `.jpg` is taken from anywhere below the root.
 Boxes: left, top, width and height in pixels of the DICOM file, which is 1024 x 1024, however large a copy is.
 All are labelled "Lung Opacity", the name of their class.
-Source: https://www.kaggle.com/c/rsna-pneumonia-detection-challenge; Shih et al., Radiology: AI, 2019.
-Licence: the rules of the competition, for academic and non-commercial use.
+Paper: Shih et al., Radiology: AI, 2019.
 Access: Kaggle account.
 """
 
@@ -25,9 +24,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import KAGGLE, FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import (
-    Row,
+    TableRow,
     check_split,
     film_finder,
     find_file,
@@ -42,18 +41,26 @@ _SIDE = 1024
 _LABEL = "Lung Opacity"
 
 
+@register_reader(
+    "rsna-pneumonia",
+    title="RSNA Pneumonia Detection Challenge",
+    url="https://www.kaggle.com/c/rsna-pneumonia-detection-challenge",
+    licence=KAGGLE,
+    note="Two thirds of the films without a box show other findings. Films are of NIH ChestX-ray14: never train on one "
+    "and test on the other.",
+)
 def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of the challenge's training set, the only one with boxes.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or None.
 
     Returns:
         Records in the order of the table; `extra["class"]` where the folder has the classes.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or two
+        ValueError: a file, column or split is missing; while iterating, a row that cannot be read, or two
             files that could be one film.
     """
     check_split(split, ["train"])
@@ -62,7 +69,7 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
     classes_path = Path(root, "stage_2_detailed_class_info.csv")
     classes: dict[str, str] = {}
     if classes_path.is_file():
-        # The same names serve many thousand films.
+        # One string for each class, not for each film.
         names: dict[str, str] = {}
         for _, (film, name) in read_table(classes_path, ("patientId", "class")):
             classes[film] = names.setdefault(name, name)
@@ -73,7 +80,7 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
     )
 
 
-def _film(path: Path, film: str, file: str, rows: list[Row], name: str | None) -> FilmRecord:
+def _film(path: Path, film: str, file: str, rows: list[TableRow], name: str | None) -> FilmRecord:
     boxes = [
         xywh_box(read_numbers(cells[1:5], path, line, film)) for line, cells in rows if _is_positive(path, line, cells)
     ]

@@ -5,8 +5,8 @@ Folder::
     train-rle.csv    ImageId and, after a space, EncodedPixels; later release: stage_2_train.csv
     dicom-images-train/<study>/<series>/<ImageId>.dcm
 
-A mask is run lengths: pairs of how many pixels to skip since the last run, and how many to take, column by column. A
-film can have several rows. Their union is taken, and each of its connected parts (corners count) gets a box.
+A mask is a list of run lengths, column by column: pixels to skip after the last run, pixels to take, and so on. A film
+can have several rows. Each connected part of their union (also connected by corners) gets a box.
 
 The films come from NIH ChestX-ray14, under other names and without a patient: never train on one and test on the other.
 
@@ -15,8 +15,6 @@ Negative: a film whose only row is `-1`.
 Copies: where the DICOM file isn't there, `<ImageId>.png` or `.jpg` is taken from anywhere below the root.
 Boxes: made from the masks, in pixels of the DICOM file, which is 1024 x 1024, however large a copy is.
 All are labelled "Pneumothorax".
-Source: https://www.kaggle.com/c/siim-acr-pneumothorax-segmentation.
-Licence: the rules of the competition, for academic and non-commercial use.
 Access: Kaggle account.
 """
 
@@ -27,26 +25,33 @@ from pathlib import Path
 
 import numpy as np
 
-from grounding_rewards.data.readers.base import FilmRecord
-from grounding_rewards.data.readers.tables import Row, check_split, film_finder, find_file, read_groups, row_error
+from grounding_rewards.data.readers.base import KAGGLE, FilmRecord, register_reader
+from grounding_rewards.data.readers.tables import TableRow, check_split, film_finder, find_file, read_groups, row_error
 
 _SIDE = 1024
 _LABEL = "Pneumothorax"
 _NEGATIVE = "-1"
 
 
+@register_reader(
+    "siim-acr",
+    title="SIIM-ACR Pneumothorax Segmentation",
+    url="https://www.kaggle.com/c/siim-acr-pneumothorax-segmentation",
+    licence=KAGGLE,
+    note="Films are of NIH ChestX-ray14.",
+)
 def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of the challenge's training set, the only one with masks.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or None.
 
     Returns:
         Records in the order in which films end in the table.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a mask that cannot be read, an image that is
+        ValueError: a file, column or split is missing; while iterating, a mask that cannot be read, an image that is
             there twice, or a film that is negative in one row and positive in another.
     """
     check_split(split, ["train"])
@@ -72,19 +77,20 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
     """A box around every connected part of the union of several masks.
 
     Args:
-        masks: Run lengths of each, column by column: skip, take, skip, take, ...
-        side: Width and height of the film in pixels.
+        masks: run lengths of each, column by column: skip, take, skip, take, ...
+        side: width and height of the film in pixels.
 
     Returns:
         xyxy, from left to right; a pixel reaches from its number to the next one.
 
     Raises:
-        ValueError: An odd count of numbers, a negative one, or a run that leaves the film.
+        ValueError: an odd count of numbers, a negative one, or a run that leaves the film.
 
     On a film of 4 x 4 pixels: two pixels at the top of the second column, and the last pixel of the last one.
 
-    >>> mask_boxes([[4, 2], [15, 1]], side=4)
-    [[1.0, 0.0, 2.0, 2.0], [3.0, 3.0, 4.0, 4.0]]
+    Example:
+        >>> mask_boxes([[4, 2], [15, 1]], side=4)
+        [[1.0, 0.0, 2.0, 2.0], [3.0, 3.0, 4.0, 4.0]]
     """
     from scipy.ndimage import find_objects, label
 
@@ -96,11 +102,11 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
         for start, end in zip(ends[::2], ends[1::2], strict=True):
             film[start:end] = True
     parts, _ = label(film.reshape(side, side), structure=np.ones((3, 3)))
-    # The first axis runs along the columns of the film, since the mask is written column by column.
+    # The mask is written column by column, so the first axis is x.
     return [[float(x.start), float(y.start), float(x.stop), float(y.stop)] for x, y in find_objects(parts)]
 
 
-def _boxes(path: Path, film: str, rows: list[Row]) -> list[list[float]]:
+def _boxes(path: Path, film: str, rows: list[TableRow]) -> list[list[float]]:
     negative = [cells[1] == _NEGATIVE for _, cells in rows]
     if any(negative):
         if not all(negative):

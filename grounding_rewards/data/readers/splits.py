@@ -1,4 +1,4 @@
-"""The splits of a folder: files whose names tell them, and the spellings of one split."""
+"""Splits that the names of files tell, and the spellings of a split."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ _SPELLINGS = {
 
 
 def split_name(spelling: str) -> str:
-    """The name of a split in our records; one that is none of the usual stays as it is.
+    """The name of a split in records; an unusual one stays as it is.
 
-    >>> split_name("val"), split_name("Train"), split_name("train2017")
-    ('validation', 'train', 'train2017')
+    Example:
+        >>> split_name("val"), split_name("Train"), split_name("train2017")
+        ('validation', 'train', 'train2017')
     """
     return _SPELLINGS.get(spelling.lower(), spelling)
 
@@ -30,8 +31,8 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
     """The files of a split, or of all.
 
     Args:
-        root: The folder of the dataset.
-        pattern: Path relative to it. `{split}` stands for the name of the split; a pattern without it is one file of no
+        root: the folder of the dataset.
+        pattern: path relative to it. `{split}` stands for the name of the split; a pattern without it is one file of no
             split.
         split: `validation` finds `val`, `valid` and `dev` too; None takes all.
 
@@ -39,7 +40,7 @@ def split_files(root: str | Path, pattern: str, split: str | None) -> list[tuple
         Name of the split, its spelling in the file's name, and the file; sorted by the file's name.
 
     Raises:
-        ValueError: There is no such file; the message lists what lies there instead.
+        ValueError: there is no such file; the message lists what lies there instead.
     """
     root = Path(root)
     if "{split}" not in pattern:

@@ -1,4 +1,4 @@
-"""What readers share: tables, boxes in other conventions, sizes of images, errors that name file, line and id."""
+"""Shared by readers: tables, boxes in other conventions, sizes of images, errors that name file, line and id."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from operator import itemgetter
 from pathlib import Path
 from typing import IO, TypeVar, cast
 
-from grounding_rewards.data.dicom import dicom_facts
-from grounding_rewards.data.images import upright_size
+from grounding_rewards.data.dicom import DICOM_SUFFIXES, dicom_facts, is_dicom
+from grounding_rewards.data.images import image_size
 
-Row = tuple[int, tuple[str, ...]]
-"""Number of the line in the file, and the cells that were asked for, in the order in which they were asked for."""
+TableRow = tuple[int, tuple[str, ...]]
+"""Number of the line in the file, and the cells of the columns that were asked for, in that order."""
 
 Size = tuple[int, int]
 """Width and height in pixels."""
@@ -26,7 +26,6 @@ _T = TypeVar("_T")
 
 _SIZE_COLUMNS = (("width", "height"), ("image_width", "image_height"), ("columns", "rows"), ("dim1", "dim0"))
 
-_DICOM = (".dicom", ".dcm")
 _COPIES = (".png", ".jpg", ".jpeg")
 
 
@@ -34,16 +33,17 @@ def find_file(root: str | Path, *names: str) -> Path:
     """The first of several files that exists in a folder.
 
     Args:
-        root: The folder of the dataset.
-        names: Paths relative to it, the most likely first.
+        root: the folder of the dataset.
+        names: paths relative to it, the most likely first.
 
     Raises:
-        ValueError: None of them exists.
+        ValueError: none of them exists.
 
-    >>> find_file("no such folder", "train.csv", "annotations/train.csv")
-    Traceback (most recent call last):
-    ...
-    ValueError: Expected train.csv or annotations/train.csv in the folder for root, got 'no such folder' without. \
+    Example:
+        >>> find_file("no such folder", "train.csv", "annotations/train.csv")
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected train.csv or annotations/train.csv in the folder for root, got 'no such folder' without. \
 Point to the folder that holds it.
     """
     for name in names:
@@ -58,10 +58,11 @@ Point to the folder that holds it.
 def check_split(split: str | None, known: Iterable[str]) -> None:
     """Refuse a split that the dataset does not have; None stands for all of them.
 
-    >>> check_split("val", ["train", "test"])
-    Traceback (most recent call last):
-    ...
-    ValueError: Expected one of train, test or None for split, got 'val'. Choose a split of the dataset.
+    Example:
+        >>> check_split("val", ["train", "test"])
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected one of train, test or None for split, got 'val'. Choose a split of the dataset.
     """
     known = list(known)
     if split is not None and split not in known:
@@ -73,10 +74,11 @@ def check_split(split: str | None, known: Iterable[str]) -> None:
 
 
 def row_error(path: str | Path, line: int, film: str, expected: str, got: object, fix: str) -> ValueError:
-    """The error of a row that cannot be read: what was expected, where, what is there, and what to do.
+    """The error for a row that cannot be read: what was expected, where, what is there, and what to do.
 
-    >>> row_error("train.csv", 7, "a1", "four numbers for the box", ("1", ""), "Correct or drop the row.")
-    ValueError("Expected four numbers for the box in line 7 of train.csv (id a1), got ('1', ''). \
+    Example:
+        >>> row_error("train.csv", 7, "a1", "four numbers for the box", ("1", ""), "Correct or drop the row.")
+        ValueError("Expected four numbers for the box in line 7 of train.csv (id a1), got ('1', ''). \
 Correct or drop the row.")
     """
     return ValueError(f"Expected {expected} in line {line} of {path} (id {film}), got {got!r}. {fix}")
@@ -88,13 +90,14 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
     A byte order mark is taken off, all line endings are understood, and a file that ends in `.gz` is unpacked.
 
     Raises:
-        ValueError: The file is no UTF-8 text or no CSV; the last line that could be read is named.
+        ValueError: the file is no UTF-8 text or no CSV; the last line that could be read is named.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "a.csv").write_text("image_id,x\\n\\na,1\\n")
-    ...     list(read_rows(Path(root, "a.csv")))
-    [(1, ['image_id', 'x']), (3, ['a', '1'])]
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.csv").write_text("image_id,x\\n\\na,1\\n")
+        ...     list(read_rows(Path(root, "a.csv")))
+        [(1, ['image_id', 'x']), (3, ['a', '1'])]
     """
     with _open_text(Path(path)) as file:
         reader = csv.reader(file)
@@ -109,28 +112,29 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
             ) from error
 
 
-def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[Row]:
+def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[TableRow]:
     """The rows of a CSV file with a header, reduced to columns that are found by name.
 
     The header is checked at the call and not at the first row. Names are compared without case and without spaces
     around them, because releases of one dataset differ there (`rad_ID` and `rad_id`, ` EncodedPixels`).
 
     Args:
-        path: A CSV file, as `read_rows` takes it.
-        columns: Columns that must be there.
-        optional: Columns that may be missing; their cells are then empty.
+        path: a CSV file, as `read_rows` takes it.
+        columns: columns that must be there.
+        optional: columns that may be missing; their cells are then empty.
 
     Returns:
         An iterator of `(line, cells)`; cells are stripped text, first those of `columns`, then those of `optional`.
 
     Raises:
-        ValueError: A column is missing; or, while iterating, a row has too few or too many cells.
+        ValueError: a column is missing; or, while iterating, a row has too few or too many cells.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "a.csv").write_text("image_id,rad_ID, x\\na,R1,1\\n")
-    ...     list(read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split")))
-    [(2, ('1', 'a', 'R1', ''))]
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.csv").write_text("image_id,rad_ID, x\\na,R1,1\\n")
+        ...     list(read_table(Path(root, "a.csv"), ("x", "image_id"), ("rad_id", "split")))
+        [(2, ('1', 'a', 'R1', ''))]
     """
     rows = read_rows(path)
     try:
@@ -144,12 +148,14 @@ def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str]
             f"Expected the columns {', '.join(columns)} in {path}, got {', '.join(header)} without "
             f"{', '.join(missing)}. Take the file as it was published."
         )
-    # One cell is added to every row, which stands in for the columns that are missing.
+    # An empty cell is added to every row; missing columns point to it.
     indices = [names.index(name.lower()) if name.lower() in names else len(names) for name in (*columns, *optional)]
     return _cells(path, rows, len(names), indices)
 
 
-def _cells(path: str | Path, rows: Iterator[tuple[int, list[str]]], width: int, indices: list[int]) -> Iterator[Row]:
+def _cells(
+    path: str | Path, rows: Iterator[tuple[int, list[str]]], width: int, indices: list[int]
+) -> Iterator[TableRow]:
     pick = itemgetter(*indices) if len(indices) > 1 else lambda row: (row[indices[0]],)
     for line, row in rows:
         if len(row) != width and (len(row) < width or any(row[width:])):
@@ -162,50 +168,52 @@ def _cells(path: str | Path, rows: Iterator[tuple[int, list[str]]], width: int, 
 
 def read_groups(
     path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()
-) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of a CSV file that belong to one film, together, wherever in the file they stand.
+) -> Iterator[tuple[str, list[TableRow]]]:
+    """The rows of a CSV file, grouped by film, wherever in the file they are.
 
-    The file is read twice: first to count each film's rows, so that in the second pass a film can be let go with its
-    last row. Memory holds the counts and the films that have begun and not ended: one film where the rows are sorted,
-    and never more than the cells that were asked for.
+    The file is read twice: first to count each film's rows, so that the second pass can yield a film with its last
+    row. Memory holds the counts and the films whose rows are not complete: one film where the rows are sorted, and
+    never more than the cells that were asked for.
 
     Args:
-        path: A CSV file with a header.
-        columns: Columns that must be there; the first one holds the id of the film.
-        optional: Columns that may be missing.
+        path: a CSV file with a header.
+        columns: columns that must be there; the first one holds the id of the film.
+        optional: columns that may be missing.
 
     Returns:
         An iterator of `(id, rows)`, in the order in which films end; rows in the order of the file.
 
     Raises:
-        ValueError: As `read_table`; or a row has no id.
+        ValueError: as `read_table`; or a row has no id.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "a.csv").write_text("image_id,x\\na,1\\nb,2\\na,3\\n")
-    ...     list(read_groups(Path(root, "a.csv"), ("image_id", "x")))
-    [('b', [(3, ('b', '2'))]), ('a', [(2, ('a', '1')), (4, ('a', '3'))])]
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.csv").write_text("image_id,x\\na,1\\nb,2\\na,3\\n")
+        ...     list(read_groups(Path(root, "a.csv"), ("image_id", "x")))
+        [('b', [(3, ('b', '2'))]), ('a', [(2, ('a', '1')), (4, ('a', '3'))])]
     """
     counting, rows = read_table(path, columns, optional), read_table(path, columns, optional)
     return group_rows(_with_id(path, columns[0], counting), rows)
 
 
-def _with_id(path: str | Path, column: str, rows: Iterator[Row]) -> Iterator[Row]:
+def _with_id(path: str | Path, column: str, rows: Iterator[TableRow]) -> Iterator[TableRow]:
     for line, cells in rows:
         if not cells[0]:
             raise row_error(path, line, "-", f"an id for {column}", "", "Correct or drop the row.")
         yield line, cells
 
 
-def group_rows(counting: Iterator[Row], rows: Iterator[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """`read_groups` for rows from elsewhere: the same rows twice, each with the film in its first cell.
+def group_rows(counting: Iterator[TableRow], rows: Iterator[TableRow]) -> Iterator[tuple[str, list[TableRow]]]:
+    """`read_groups` for rows from elsewhere: takes the same rows twice, each with the film in its first cell.
 
-    >>> rows = [(1, ("a", "x")), (2, ("b", "y")), (3, ("a", "z"))]
-    >>> [(film, len(found)) for film, found in group_rows(iter(rows), iter(rows))]
-    [('b', 1), ('a', 2)]
+    Example:
+        >>> rows = [(1, ("a", "x")), (2, ("b", "y")), (3, ("a", "z"))]
+        >>> [(film, len(found)) for film, found in group_rows(iter(rows), iter(rows))]
+        [('b', 1), ('a', 2)]
     """
     left = Counter(cells[0] for _, cells in counting)
-    begun: dict[str, list[Row]] = {}
+    begun: dict[str, list[TableRow]] = {}
     for row in rows:
         film = row[1][0]
         begun.setdefault(film, []).append(row)
@@ -218,10 +226,11 @@ def read_numbers(cells: Sequence[str], path: str | Path, line: int, film: str) -
     """The numbers of a box from the cells of a row.
 
     Raises:
-        ValueError: A cell is empty, no number or not finite; names file, line and id.
+        ValueError: a cell is empty, no number or not finite; names file, line and id.
 
-    >>> read_numbers(("1", "2.5", "30", "4e1"), "train.csv", 2, "a1")
-    [1.0, 2.5, 30.0, 40.0]
+    Example:
+        >>> read_numbers(("1", "2.5", "30", "4e1"), "train.csv", 2, "a1")
+        [1.0, 2.5, 30.0, 40.0]
     """
     try:
         numbers = [float(cell) for cell in cells]
@@ -235,8 +244,9 @@ def read_numbers(cells: Sequence[str], path: str | Path, line: int, film: str) -
 def xywh_box(box: Sequence[float]) -> list[float]:
     """Left, top, width, height to xyxy.
 
-    >>> xywh_box([10, 20, 30, 40])
-    [10, 20, 40, 60]
+    Example:
+        >>> xywh_box([10, 20, 30, 40])
+        [10, 20, 40, 60]
     """
     x, y, width, height = box
     return [x, y, x + width, y + height]
@@ -245,18 +255,20 @@ def xywh_box(box: Sequence[float]) -> list[float]:
 def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[float]:
     """An xyxy box in another frame with the same origin: fractions to pixels with the size of the film, for example.
 
-    >>> scaled_box([0.25, 0.5, 0.75, 1.0], 400, 200)
-    [100.0, 100.0, 300.0, 200.0]
+    Example:
+        >>> scaled_box([0.25, 0.5, 0.75, 1.0], 400, 200)
+        [100.0, 100.0, 300.0, 200.0]
     """
     x1, y1, x2, y2 = box
     return [x1 * scale_x, y1 * scale_y, x2 * scale_x, y2 * scale_y]
 
 
 def clipped_box(box: Sequence[float], width: float, height: float) -> list[float]:
-    """An xyxy box without what lies outside the film; an infinite side clips at zero alone.
+    """An xyxy box clipped to the film; with infinite sides only at zero.
 
-    >>> clipped_box([-4.0, 10.0, 30.0, 70.0], 40, 60)
-    [0.0, 10.0, 30.0, 60.0]
+    Example:
+        >>> clipped_box([-4.0, 10.0, 30.0, 70.0], 40, 60)
+        [0.0, 10.0, 30.0, 60.0]
     """
     x1, y1, x2, y2 = box
     return [float(min(max(value, 0.0), side)) for value, side in ((x1, width), (y1, height), (x2, width), (y2, height))]
@@ -266,18 +278,19 @@ def read_sizes(path: str | Path, key: str) -> dict[str, Size]:
     """Sizes of images from a table: width and height are found by the names of their columns, never by their order.
 
     Args:
-        path: A CSV file with `width` and `height`, `image_width` and `image_height`, DICOM's `Columns` and `Rows`,
+        path: a CSV file with `width` and `height`, `image_width` and `image_height`, DICOM's `Columns` and `Rows`,
             or `dim1` and `dim0`, as in copies of VinDr-CXR on Kaggle (`dim0` is the height).
-        key: The column with the id of the film.
+        key: the column with the id of the film.
 
     Raises:
-        ValueError: No such columns, a size that is not two positive whole numbers, or two sizes for one film.
+        ValueError: no such columns, a size that is not two positive whole numbers, or two sizes for one film.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "sizes.csv").write_text("image_id,height,width\\na,20,30\\n")
-    ...     read_sizes(Path(root, "sizes.csv"), "image_id")
-    {'a': (30, 20)}
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "sizes.csv").write_text("image_id,height,width\\na,20,30\\n")
+        ...     read_sizes(Path(root, "sizes.csv"), "image_id")
+        {'a': (30, 20)}
     """
     path = Path(path)
     if not path.is_file():
@@ -305,52 +318,45 @@ def header_size(path: str | Path) -> Size:
     """Width and height of an image or DICOM file, upright, without decoding its pixels.
 
     Raises:
-        ValueError: There is no such file, or it is no image.
+        ValueError: there is no such file, or it is no image.
 
-    >>> import tempfile
-    >>> from PIL import Image
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     Image.new("L", (30, 20)).save(Path(root, "a.png"))
-    ...     header_size(Path(root, "a.png"))
-    (30, 20)
+    Example:
+        >>> import tempfile
+        >>> from PIL import Image
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Image.new("L", (30, 20)).save(Path(root, "a.png"))
+        ...     header_size(Path(root, "a.png"))
+        (30, 20)
     """
     path = Path(path)
     try:
-        return _dicom_size(path) if path.suffix.lower() in (".dcm", ".dicom") else _image_size(path)
+        if is_dicom(path):
+            facts = dicom_facts(path)
+            return facts.columns, facts.rows
+        return image_size({"bytes": None, "path": path})
     except (OSError, AttributeError) as error:
         raise ValueError(
             f"Expected an image at {path}, whose size is needed, got {error}. Download the image."
         ) from error
 
 
-def _image_size(path: Path) -> Size:
-    from PIL import Image
-
-    with Image.open(path) as image:
-        return upright_size(image)
-
-
-def _dicom_size(path: Path) -> Size:
-    facts = dicom_facts(path)
-    return facts.columns, facts.rows
-
-
 def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:
-    """Where every image below a folder is: name without folders to path relative to the folder, with slashes.
+    """Every image below a folder: its name, without folders, to its path relative to the folder, with slashes.
 
     Args:
-        root: The folder; links are not followed.
-        suffixes: Endings that count as an image, in lower case, such as `.png`.
+        root: the folder; links are not followed.
+        suffixes: endings that count as an image, in lower case, such as `.png`.
 
     Raises:
-        ValueError: Two images have the same name, so that the name does not tell which one is meant.
+        ValueError: two images have the same name, so that the name does not tell which one is meant.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     Path(root, "films").mkdir()
-    ...     Path(root, "films", "a.png").touch()
-    ...     image_files(root, (".png",))
-    {'a.png': 'films/a.png'}
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Path(root, "films").mkdir()
+        ...     Path(root, "films", "a.png").touch()
+        ...     image_files(root, (".png",))
+        {'a.png': 'films/a.png'}
     """
     found: dict[str, str] = {}
     for folder, subfolders, names in os.walk(root):
@@ -368,10 +374,10 @@ def image_files(root: str | Path, suffixes: Sequence[str]) -> dict[str, str]:
 
 
 def film_finder(root: str | Path) -> Callable[[str, str], str]:
-    """Where the films of a dataset of DICOM files are, which are often kept as PNG or JPEG copies alone.
+    """Find the films of a dataset of DICOM files, of which often only PNG or JPEG copies are kept.
 
     Args:
-        root: The folder of the dataset.
+        root: the folder of the dataset.
 
     Returns:
         A function of the published path of a film and its id, which gives the path of the file relative to the root:
@@ -379,12 +385,13 @@ def film_finder(root: str | Path) -> Callable[[str, str], str]:
         below the root it lies; else the published one. The folder is searched at the first film that needs it. Raises
         `ValueError` where two files could be meant.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     Path(root, "a.png").touch()
-    ...     find = film_finder(root)
-    ...     find("train/a.dicom", "a"), find("train/b.dicom", "b")
-    ('a.png', 'train/b.dicom')
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     Path(root, "a.png").touch()
+        ...     find = film_finder(root)
+        ...     find("train/a.dicom", "a"), find("train/b.dicom", "b")
+        ('a.png', 'train/b.dicom')
     """
 
     @cache
@@ -402,25 +409,27 @@ def film_finder(root: str | Path) -> Callable[[str, str], str]:
     def find(published: str, film: str) -> str:
         if Path(root, published).is_file():
             return published
-        return by_stem(_DICOM).get(film) or by_stem(_COPIES).get(film, published)
+        return by_stem(DICOM_SUFFIXES).get(film) or by_stem(_COPIES).get(film, published)
 
     return find
 
 
 def is_copy(file: str) -> bool:
-    """Tell whether a file that `film_finder` gave is a copy, which may have been shrunk, and no DICOM file.
+    """Whether a file that `film_finder` found is a copy, which may have been shrunk, and not a DICOM file.
 
-    >>> is_copy("train/a.PNG"), is_copy("train/a.dicom")
-    (True, False)
+    Example:
+        >>> is_copy("train/a.PNG"), is_copy("train/a.dicom")
+        (True, False)
     """
     return file.lower().endswith(_COPIES)
 
 
 def known(names: Mapping[str, _T], name: str, path: str | Path, line: int, film: str) -> _T:
-    """The entry of a mapping, or an error that names the row and lists what is known.
+    """The entry of a mapping, or an error that names the row and lists the known names.
 
-    >>> known({"1": "bone"}, "1", "table.csv", 2, "a1")
-    'bone'
+    Example:
+        >>> known({"1": "bone"}, "1", "table.csv", 2, "a1")
+        'bone'
     """
     try:
         return names[name]

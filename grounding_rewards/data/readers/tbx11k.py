@@ -10,7 +10,7 @@ Boxes: x, y, width, height in pixels; two of the three categories are used, acti
 Negative: an image entry without annotation, healthy or sick with something else. A film in tb/ without a box is left
 out: it has tuberculosis that nobody located.
 Splits: train and validation. The labels of test were never published.
-Source: https://github.com/yun-liu/Tuberculosis. Licence: CC BY-NC-SA. Access: open, by a link in the repository.
+Access: open, by a link in the repository.
 """
 
 from __future__ import annotations
@@ -19,25 +19,26 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.coco import coco_films
 from grounding_rewards.data.readers.tables import check_split, find_file
 
 _FILES = {"train": "annotations/json/TBX11K_train.json", "validation": "annotations/json/TBX11K_val.json"}
 
 
+@register_reader("tbx11k", title="TBX11K", url="https://github.com/yun-liu/Tuberculosis", licence="CC BY-NC-SA")
 def read_tbx11k(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of TBX11K.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or `validation`; None takes both.
 
     Returns:
         Records in the order of the image entries; `extra["group"]` is `tb`, `health` or `sick`.
 
     Raises:
-        ValueError: A file is missing, or an unknown split; while iterating, annotations that cannot be read.
+        ValueError: a file is missing, or an unknown split; while iterating, annotations that cannot be read.
     """
     check_split(split, _FILES)
     paths = {name: find_file(root, file) for name, file in _FILES.items() if split in (None, name)}

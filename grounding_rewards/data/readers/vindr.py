@@ -1,7 +1,7 @@
 """What the three VinDr datasets share: a table with a row per box and reader, "No finding" rows, no sizes of films.
 
-Films that are kept as PNG or JPEG copies are found by their ids. Their boxes stay in pixels of the DICOM file, whose
-size the copy doesn't tell, so that the table of sizes is needed then.
+Where films are kept as PNG or JPEG copies, these are found by their ids, and a table of sizes is needed: boxes are in
+pixels of the DICOM file, and a copy may be smaller.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.readers.tables import (
-    Row,
     Size,
+    TableRow,
     film_finder,
     find_file,
     is_copy,
@@ -35,12 +35,12 @@ def read_vindr_chest(
     """The films of VinDr-CXR or VinDr-PCXR.
 
     Args:
-        root: The folder of the dataset.
-        tables: Name of each split that is wanted to the places where its table may lie, relative to the root.
-        sizes: A CSV file as `read_sizes` takes it, by `image_id`; None where there is none.
+        root: the folder of the dataset.
+        tables: name of each split that is wanted to the places where its table may lie, relative to the root.
+        sizes: a CSV file as `read_sizes` takes it, by `image_id`; None where there is none.
 
     Raises:
-        ValueError: A file or column is missing; while iterating, as `read_vindr_table`.
+        ValueError: a file or column is missing; while iterating, as `read_vindr_table`.
     """
     known_sizes = None if sizes is None else read_sizes(sizes, "image_id")
     find = film_finder(root)
@@ -74,19 +74,19 @@ def read_vindr_table(
     """The films of one table; its header is checked at the call.
 
     Args:
-        path: The table of boxes. Where `image_labels_<split>.csv` lies beside it, it completes `read_by` with readers
+        path: the table of boxes. Where `image_labels_<split>.csv` lies beside it, it completes `read_by` with readers
             who drew nothing, and `extra["image_labels"]` names what any reader said of the film as a whole.
-        split: Name of the split.
-        images: Folder of the films as it was published, relative to the root.
-        label: Column of the finding.
-        corners: Columns of x1, y1, x2 and y2, in pixels of the DICOM file.
-        sizes: Width and height of every film; None where they are not known.
-        find: What `film_finder` gives.
-        findings: The labels that count; rows of others are skipped, whatever their cells hold, and
+        split: name of the split.
+        images: folder of the films as it was published, relative to the root.
+        label: column of the finding.
+        corners: columns of x1, y1, x2 and y2, in pixels of the DICOM file.
+        sizes: width and height of every film; None where they are not known.
+        find: what `film_finder` gives.
+        findings: the labels that count; rows of others are skipped, whatever their cells hold, and
             `extra["other_labels"]` names them. None takes all, and refuses a box beside "No finding".
 
     Raises:
-        ValueError: A column is missing; while iterating, a row that cannot be read, a film without a size, or a copy
+        ValueError: a column is missing; while iterating, a row that cannot be read, a film without a size, or a copy
             of a film where no sizes are given.
     """
     groups = read_groups(path, ("image_id", label, *corners), ("rad_id", "study_id"))
@@ -110,7 +110,7 @@ def read_vindr_table(
 def _film(
     path: Path,
     film: str,
-    rows: list[Row],
+    rows: list[TableRow],
     split: str,
     file: str,
     sizes: dict[str, Size] | None,
@@ -160,7 +160,7 @@ def _film(
 
 
 def _read_image_labels(path: Path) -> dict[str, tuple[tuple[str, ...], str]]:
-    """Film to its readers, and to the labels that any of them gave it, joined by `|` in the order of the columns."""
+    """For each film its readers, and the labels that any of them gave it, joined by `|` in the order of the columns."""
     _, header = next(read_rows(path), (0, []))
     names = [name.strip() for name in header]
     labels = [name for name in names if name.lower() not in ("image_id", "rad_id") and name != NO_FINDING]

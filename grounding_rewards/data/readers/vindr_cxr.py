@@ -10,11 +10,10 @@ Folder, PhysioNet 1.0.0::
 Folder, Kaggle: `train.csv` with the same columns and class_id, and `train/<image_id>.dicom`; 14 labels instead of 22.
 
 Readers: a film of the training set was read by 3 of 17 radiologists, whose boxes are not merged; a film of the test
-set has the consensus of 5, and no reader is named.
+set has the consensus of 5, and names no reader.
 Negative: a film on which nobody drew a box; its rows say "No finding", one per reader.
-Boxes: pixels of the DICOM file. The tables say neither its size nor who the patient is.
-Source: https://physionet.org/content/vindr-cxr/1.0.0/; VinBigData Chest X-ray Abnormalities Detection on Kaggle.
-Licence: PhysioNet Credentialed Health Data License 1.5.0, or the rules on Kaggle; not redistributable.
+Boxes: pixels of the DICOM file. The tables have neither its size nor the patient.
+On Kaggle: VinBigData Chest X-ray Abnormalities Detection.
 Access: credentialed PhysioNet account and training in human subjects research, or a Kaggle account.
 """
 
@@ -23,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import check_split, find_file
 from grounding_rewards.data.readers.vindr import read_vindr_chest
 
@@ -34,15 +33,22 @@ _TABLES = {
 }
 
 
+@register_reader(
+    "vindr-cxr",
+    title="VinDr-CXR",
+    url="https://physionet.org/content/vindr-cxr/1.0.0/",
+    licence="PhysioNet Credentialed Health Data License 1.5.0, or the rules on Kaggle; not redistributable",
+    note="No patient ids. The training films have three readers, the test films one consensus.",
+)
 def read_vindr_cxr(
     root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:
     """The films of VinDr-CXR, as published by PhysioNet or on Kaggle, whichever files are there.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or `test`; None takes both, or `train` where the folder is Kaggle's, which has no boxes for test.
-        sizes: A CSV file with `image_id` and the `width` and `height` of every DICOM file (or `Columns` and `Rows`, or
+        sizes: a CSV file with `image_id` and the `width` and `height` of every DICOM file (or `Columns` and `Rows`, or
             Kaggle's `dim1` and `dim0`); without it, width and height are None, and the DICOM file has to say. Needed
             where films are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png` or `.jpg`.
 
@@ -50,7 +56,7 @@ def read_vindr_cxr(
         Records in the order in which films end in the tables; `extra["image_labels"]` where the folder has them.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
+        ValueError: a file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
             without `sizes`.
     """
     check_split(split, _TABLES)

@@ -6,13 +6,12 @@ Folder, PhysioNet 1.0.0::
     image_labels_{train,test}.csv    image_id, rad_ID, a column of 0 and 1 per label; optional
     train/<image_id>.dicom, test/<image_id>.dicom
 
-Labels are given as they are written, slips included: "Brocho-pneumonia", "Diagphramatic hernia".
+Labels are kept as published, with their misspellings: "Brocho-pneumonia", "Diagphramatic hernia".
 
 Readers: one of three radiologists per film.
 Negative: a film without boxes; its row says "No finding".
-Boxes: pixels of the DICOM file. The tables say neither its size nor who the patient is.
-Source: https://physionet.org/content/vindr-pcxr/1.0.0/; Pham et al., Scientific Data 10, 240 (2023).
-Licence: PhysioNet Restricted Health Data License 1.5.0; not redistributable.
+Boxes: pixels of the DICOM file. The tables have neither its size nor the patient.
+Paper: Pham et al., Scientific Data 10, 240 (2023).
 Access: PhysioNet account and the signed data use agreement.
 """
 
@@ -21,31 +20,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import RESTRICTED, FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import check_split
 from grounding_rewards.data.readers.vindr import read_vindr_chest
 
 _TABLES = {name: (f"annotations_{name}.csv", f"annotations/annotations_{name}.csv") for name in ("train", "test")}
 
 
+@register_reader(
+    "vindr-pcxr",
+    title="VinDr-PCXR",
+    url="https://physionet.org/content/vindr-pcxr/1.0.0/",
+    licence=RESTRICTED,
+    note="No patient ids.",
+)
 def read_vindr_pcxr(
     root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:
-    """The films of VinDr-PCXR.
-
-    Args:
-        root: The folder of the dataset; the top of this module shows it.
-        split: `train` or `test`; None takes both.
-        sizes: A CSV file with `image_id` and the `width` and `height` of every DICOM file (or `Columns` and `Rows`, or
-            Kaggle's `dim1` and `dim0`); without it, width and height are None, and the DICOM file has to say. Needed
-            where films are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png` or `.jpg`.
-
-    Returns:
-        Records in the order in which films end in the tables; `extra["image_labels"]` where the folder has them.
-
-    Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
-            without `sizes`.
-    """
+    """The films of VinDr-PCXR; arguments, records and errors as `read_vindr_cxr`."""
     check_split(split, _TABLES)
     return read_vindr_chest(root, {name: _TABLES[name] for name in (_TABLES if split is None else (split,))}, sizes)

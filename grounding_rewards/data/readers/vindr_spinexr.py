@@ -7,16 +7,15 @@ Folder, PhysioNet 1.0.0::
     train_images/<image_id>.dicom, test_images/<image_id>.dicom
 
 Empty boxes: the table has boxes without width or height. They are dropped, as by the dataset's own loader (any side
-below 0.001 pixels). The film keeps their number in `extra["empty_boxes"]`; a film with no other box is left out, since
-it is no negative. A warning gives the counts when the table has been read to its end.
+below 0.001 pixels), and counted in the film's `extra["empty_boxes"]`; a film with no other box is left out, since it
+is no negative. A warning gives the counts at the end of the table.
 
 Readers: one radiologist per film.
-Labels: the dataset's seven findings. Rows of any other lesion type are skipped, with a box or without, and the film
-names these types in `extra["other_labels"]`.
+Labels: the dataset's seven findings. Rows of other lesion types are skipped, with or without a box, and named in the
+film's `extra["other_labels"]`.
 Negative: a film on which none of the seven was found; mostly its row says "No finding".
 Boxes: pixels of the DICOM file. The patient is unknown; `patient_id` is the study, whose films belong together.
-Source: https://physionet.org/content/vindr-spinexr/1.0.0/; Nguyen et al., MICCAI 2021, arXiv 2106.12930.
-Licence: PhysioNet Restricted Health Data License 1.5.0; not redistributable.
+Paper: Nguyen et al., MICCAI 2021, arXiv 2106.12930.
 Access: PhysioNet account and the signed data use agreement.
 """
 
@@ -27,12 +26,12 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import RESTRICTED, FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import Size, check_split, film_finder, find_file, read_sizes
 from grounding_rewards.data.readers.vindr import read_vindr_table
 
 _SPLITS = ("train", "test")
-# As the tables write them.
+# As the tables spell them.
 _FINDINGS = (
     "Osteophytes",
     "Surgical implant",
@@ -47,15 +46,18 @@ _SMALLEST_SIDE = 1e-3
 logger = logging.getLogger(__name__)
 
 
+@register_reader(
+    "vindr-spinexr", title="VinDr-SpineXR", url="https://physionet.org/content/vindr-spinexr/1.0.0/", licence=RESTRICTED
+)
 def read_vindr_spinexr(
     root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:
     """The films of VinDr-SpineXR.
 
     Args:
-        root: The folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset; the top of this module shows it.
         split: `train` or `test`; None takes both.
-        sizes: A CSV file with `image_id` and the width and height of every film, in place of the folder's
+        sizes: a CSV file with `image_id` and the width and height of every film, in place of the folder's
             `<split>_meta.csv`. Without either, width and height are None, and the DICOM file has to say. One of them is
             needed where films are PNG or JPEG copies, which may lie anywhere below the root as `<image_id>.png`.
 
@@ -63,7 +65,7 @@ def read_vindr_spinexr(
         Records in the order in which films end in the tables; `extra["empty_boxes"]` where some were dropped.
 
     Raises:
-        ValueError: A file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
+        ValueError: a file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
             without a size.
     """
     check_split(split, _SPLITS)

@@ -1,4 +1,4 @@
-"""VLM-R1's samples, whose boxes stand in the answer as text; and MedGround-R1's, which are made of them.
+"""Samples of VLM-R1, whose boxes are text of the answer, and of MedGround-R1, which are derived from them.
 
 Files, one sample a line or an entry of a list, with a row per image and question::
 
@@ -8,7 +8,7 @@ Files, one sample a line or an entry of a list, with a row per image and questio
 
 Optional: `width` and `height` of the image, else its header is read; `resized_width` and `resized_height`.
 Negative: an image all of whose answers say that there is nothing.
-Source: https://github.com/om-ai-lab/VLM-R1. Licence and access: those of the dataset that is written so.
+Source: https://github.com/om-ai-lab/VLM-R1.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import UNNAMED, JsonRow, group_json_rows, objects_in, pixels
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import header_size, row_error
 from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
 
 
+@register_reader("vlm-r1")
 def read_vlm_r1(
     root: str | Path,
     *,
@@ -38,29 +39,30 @@ def read_vlm_r1(
     """The films of VLM-R1's or MedGround-R1's samples; all questions about one image are one film.
 
     Args:
-        root: The folder of the dataset.
-        split: Name of a split; `validation` finds `val` and `valid` too; None takes all.
-        box_format: How the answers write boxes, which cannot be told from the numbers: a name or a mapping as
+        root: the folder of the dataset.
+        split: name of a split; `validation` finds `val` and `valid` too; None takes all.
+        box_format: how the answers write boxes, which the numbers do not tell: a name or a mapping as
             `grounding_rewards.get_box_format` takes. For pixels of the image file:
             `{"syntax": "vlm-r1", "space": "pixel"}`.
-        annotations: The file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
-        images: The folder of `image`, likewise.
-        phrase_after: The phrase is what follows this in the question; the whole question where it is not in it.
+        annotations: the file of samples relative to the root, `.jsonl` or `.json`; `{split}` stands for the split.
+        images: the folder of `image`, likewise.
+        phrase_after: the phrase is what follows this in the question; the whole question where it is not in it.
 
     Returns:
         Records in the order in which images end in the file. A label is the one that the answer states, else
         `finding`; `phrases` has the question's phrase for each box.
 
     Raises:
-        ValueError: No such file, no or an unknown box format; while iterating, an answer that cannot be read whole, a
+        ValueError: no such file, no or an unknown box format; while iterating, an answer that cannot be read whole, a
             row with several images, or a format in pixels of the resized image without its size.
 
-    >>> import tempfile
-    >>> row = {"image": "a.png", "width": 40, "height": 30, "problem": "a mass", "solution": [250, 500, 750, 1000]}
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "train.jsonl").write_text(json.dumps(row))
-    ...     [(film.file, film.boxes, film.phrases) for film in read_vlm_r1(root, box_format="qwen3-vl")]
-    [('a.png', [[10.0, 15.0, 30.0, 30.0]], ('a mass',))]
+    Example:
+        >>> import tempfile
+        >>> row = {"image": "a.png", "width": 40, "height": 30, "problem": "a mass", "solution": [250, 500, 750, 1000]}
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "train.jsonl").write_text(json.dumps(row))
+        ...     [(film.file, film.boxes, film.phrases) for film in read_vlm_r1(root, box_format="qwen3-vl")]
+        [('a.png', [[10.0, 15.0, 30.0, 30.0]], ('a mass',))]
     """
     if box_format is None:
         raise ValueError(
@@ -75,10 +77,10 @@ def read_vlm_r1(
 
 
 def one_image(path: Path, number: int, image: Any) -> str:
-    """The image of a row, which may stand in a list of its own.
+    """The image of a row, which may be a list of one.
 
     Raises:
-        ValueError: There is none, or there are several.
+        ValueError: there is none, or there are several.
     """
     image = image[0] if isinstance(image, list) and len(image) == 1 else image
     if not isinstance(image, str) or not image:

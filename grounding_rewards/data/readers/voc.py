@@ -1,4 +1,4 @@
-"""Pascal VOC: one XML file per image; and CVAT 1.1, one XML file for all, often called VOC: the root tag tells.
+"""Pascal VOC, one XML file per image, and CVAT 1.1, one XML file for all; the root tag tells which.
 
 Folder, VOC::
 
@@ -11,12 +11,11 @@ Folder, CVAT 1.1::
     annotations.xml                      annotations/image[name,width,height,subset]/{box,polygon}[label]
     images/<name>
 
-Boxes: pixels. The VOC challenge counted the first pixel as 1 and named the last pixel inside; most tools that write its
-format since count from 0 and name the edge. The numbers seldom tell, so `one_based` has to. CVAT writes edges.
+Boxes: pixels. The VOC challenge counts pixels from 1 and gives the last pixel inside the box; most tools that write its
+format count from 0 and give the edge. The numbers seldom tell which, so `one_based` has to. CVAT writes edges.
 Negative: an image without objects.
 Ignored: an object that is difficult.
 Source: http://host.robots.ox.ac.uk/pascal/VOC/; https://docs.cvat.ai/docs/manual/advanced/formats/format-cvat/.
-Licence and access: those of the dataset that is written so.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import pixels, read_xml
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import check_split
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 _NO_BOX = ("tag", "attribute")
 
 
+@register_reader("voc")
 def read_voc(
     root: str | Path,
     *,
@@ -49,28 +49,29 @@ def read_voc(
     """The films of Pascal VOC or CVAT 1.1 files.
 
     Args:
-        root: The folder of the dataset.
+        root: the folder of the dataset.
         split: `train`, `validation` (for `val`) or `test` of `ImageSets/Main`, or a subset of CVAT; None takes all.
-        annotations: A folder of XML files or one such file, relative to the root; by default `Annotations`, else
+        annotations: a folder of XML files or one such file, relative to the root; by default `Annotations`, else
             `annotations.xml`.
-        images: The folder of the images, likewise; by default `JPEGImages` for VOC and `images` for CVAT.
-        one_based: True where the first pixel is 1 and `xmax` the last pixel inside, as in the VOC challenge: 1 is taken
+        images: the folder of the images, likewise; by default `JPEGImages` for VOC and `images` for CVAT.
+        one_based: true where the first pixel is 1 and `xmax` the last pixel inside, as in the VOC challenge: 1 is taken
             from `xmin` and `ymin`. False where they are edges from 0. VOC files are refused without it.
 
     Returns:
         Records in the order of the files' names.
 
     Raises:
-        ValueError: No such file, or an unknown split; while iterating, a file that cannot be read, or a VOC file
+        ValueError: no such file, or an unknown split; while iterating, a file that cannot be read, or a VOC file
             without `one_based`.
 
-    >>> import tempfile
-    >>> box = '<box label="mass" xtl="1" ytl="2" xbr="11" ybr="22"/>'
-    >>> cvat = f'<annotations><image name="a.png" width="40" height="30">{box}</image></annotations>'
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "annotations.xml").write_text(cvat)
-    ...     [(film.file, film.boxes, film.labels) for film in read_voc(root)]
-    [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+    Example:
+        >>> import tempfile
+        >>> box = '<box label="mass" xtl="1" ytl="2" xbr="11" ybr="22"/>'
+        >>> cvat = f'<annotations><image name="a.png" width="40" height="30">{box}</image></annotations>'
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "annotations.xml").write_text(cvat)
+        ...     [(film.file, film.boxes, film.labels) for film in read_voc(root)]
+        [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
     root = Path(root)
     paths = _xml_files(root, annotations)
@@ -128,14 +129,14 @@ def voc_film(root: Element, path: Path, *, images: str, split: str | None, one_b
     """The film of one VOC file.
 
     Args:
-        root: Its root, `<annotation>`.
-        path: Where it is, for errors.
-        images: The folder of `filename`.
-        split: What the record says.
-        one_based: As for `read_voc`.
+        root: its root, `<annotation>`.
+        path: where it is, for errors.
+        images: the folder of `filename`.
+        split: what the record says.
+        one_based: as for `read_voc`.
 
     Raises:
-        ValueError: As `read_voc`.
+        ValueError: as `read_voc`.
     """
     if one_based is None:
         raise ValueError(

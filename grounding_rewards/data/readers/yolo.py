@@ -1,16 +1,16 @@
-"""YOLO: one text file per image with a box or an outline a line, in fractions of the image, as Ultralytics trains on.
+"""YOLO, as Ultralytics reads it: one text file per image, a box or an outline a line, in fractions of the image.
 
 Folder::
 
     data.yaml                              names, and train, val, test: a folder of images, a list of folders, or a text
                                            file with a path a line; or instead
-    classes.txt                            a name a line; it may lie in labels/ too
+    classes.txt                            a name a line; may also be in labels/
     images/<split>/<name>.jpg              the size of an image is read from its header
     labels/<split>/<name>.txt              cls cx cy w h, or cls x1 y1 ... xn yn (an outline, whose box is taken)
 
 Without data.yaml, the first folder below images/ names the split of an image.
 Negative: an image whose text file is empty or missing.
-Source: https://docs.ultralytics.com/datasets/detect/. Licence and access: those of the dataset that is written so.
+Source: https://docs.ultralytics.com/datasets/detect/.
 """
 
 from __future__ import annotations
@@ -21,35 +21,37 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.dicom import DICOM_SUFFIXES
+from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import check_split, header_size, read_numbers, row_error, scaled_box
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", ".dcm", ".dicom")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)
 
-# Boxes drawn at the border come out a little beyond it once they are rounded.
+# Rounding can put a box at the border a little beyond it.
 _SLACK = 0.01
 
 
 class _Images(NamedTuple):
     split: str | None
     files: list[Path]
-    # The folder that was searched; None where a list names the images, which need not be all that have labels
+    # The folder that was searched; None where a list names the images, as it need not name all that have labels.
     folder: Path | None
 
 
+@register_reader("yolo")
 def read_yolo(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
     """The films of a YOLO folder.
 
     Args:
-        root: The folder with `data.yaml` (any `.yaml` that has `names`), or with `classes.txt` and `images`.
+        root: the folder with `data.yaml` (any `.yaml` that has `names`), or with `classes.txt` and `images`.
         split: `train`, `validation` (for `val`), `test`, or what else the folder has; None takes all.
 
     Returns:
         Records in the order of the names of the images; `id` is the same as `file`.
 
     Raises:
-        ValueError: No names of classes, images or labels; labels without an image; while iterating, a line that cannot
+        ValueError: no names of classes, images or labels; labels without an image; while iterating, a line that cannot
             be read, such as a prediction.
     """
     root = Path(root)
@@ -63,22 +65,23 @@ def read_yolo(root: str | Path, *, split: str | None = None) -> Iterator[FilmRec
 
 
 def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
-    """The boxes of a text file with their labels, xyxy in fractions of the image; none where there is no such file.
+    """The boxes of a text file and their labels, xyxy in fractions of the image; none where the file is missing.
 
     A corner up to 0.01 beyond the film is moved to its edge.
 
     Args:
-        path: The text file.
-        names: Name of every class, by its number.
+        path: the text file.
+        names: name of every class, by its number.
 
     Raises:
-        ValueError: A line that is neither a box nor an outline, or a class without a name.
+        ValueError: a line that is neither a box nor an outline, or a class without a name.
 
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as root:
-    ...     _ = Path(root, "a.txt").write_text("1 0.5 0.5 0.5 1")
-    ...     list(read_label_file(Path(root, "a.txt"), ["mass", "nodule"]))
-    [('nodule', [0.25, 0.0, 0.75, 1.0])]
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.txt").write_text("1 0.5 0.5 0.5 1")
+        ...     list(read_label_file(Path(root, "a.txt"), ["mass", "nodule"]))
+        [('nodule', [0.25, 0.0, 0.75, 1.0])]
     """
     path = Path(path)
     if not path.is_file():
@@ -122,10 +125,11 @@ def _corners(values: Sequence[float]) -> list[float]:
 
 
 def _at_the_edge(value: float) -> float:
-    """A coordinate that rounding has brought a little beyond the film, on its edge; one farther out is wrong and stays.
+    """Move a coordinate that rounding put a little beyond the film to its edge; one farther out is wrong and stays.
 
-    >>> _at_the_edge(-0.000001), _at_the_edge(0.3), _at_the_edge(1.005), _at_the_edge(1.2)
-    (0.0, 0.3, 1.0, 1.2)
+    Example:
+        >>> _at_the_edge(-0.000001), _at_the_edge(0.3), _at_the_edge(1.005), _at_the_edge(1.2)
+        (0.0, 0.3, 1.0, 1.2)
     """
     return min(max(value, 0.0), 1.0) if -_SLACK <= value <= 1 + _SLACK else value
 
@@ -146,7 +150,7 @@ def _film(root: Path, path: Path, split: str | None, names: Sequence[str]) -> Fi
 
 
 def _label_path(path: Path) -> Path:
-    """As Ultralytics does: the last folder `images` becomes `labels`; without one, the label lies beside the image."""
+    """As Ultralytics does: the last folder `images` becomes `labels`; without one, the label is beside the image."""
     parts = list(path.parts)
     for position in range(len(parts) - 2, -1, -1):
         if parts[position] == "images":
@@ -178,7 +182,7 @@ def _check_labels(source: _Images) -> None:
 
 
 def _described(root: Path) -> tuple[list[str], list[_Images]] | None:
-    """Names of classes and images by a file of Ultralytics; None where the folder has none."""
+    """Names of classes, and images, from a YAML file; None where the folder has none."""
     import yaml
 
     for path in sorted(root.glob("*.y*ml")):
@@ -215,9 +219,9 @@ def _names(given: Any, path: Path) -> list[str]:
 
 
 def _entry(root: Path, base: Any, entry: str, split: str) -> _Images:
-    """The images of an entry, which is relative to `path`, or, where that is another machine's, to the file itself."""
+    """The images of an entry, relative to `path`, or, if that is of another machine, to the YAML file."""
     tried = [root / str(base or "") / entry, root / entry]
-    # Roboflow writes ../train/images into a file that lies beside train/
+    # Roboflow writes ../train/images in a file beside train/.
     tried += [root / entry.removeprefix("../")]
     for path in tried:
         if path.is_dir():

@@ -1,4 +1,4 @@
-"""How a model answers films that were changed: corruptions, and attacks that know the model.
+"""How a model answers changed films: corruptions, and attacks that use its gradients.
 
 Source: spec/evaluation_metrics.md §4.
 """

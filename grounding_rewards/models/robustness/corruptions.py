@@ -1,15 +1,15 @@
 """What happens to films on their way to a model: eight changes of the image, in five strengths each.
 
-A change depends on the seed and not on anything else, and at every strength alike: one that turns a film to the left
-at strength 1 turns it to the left at strength 5, and noise only grows. All sizes are fractions of the film, so that a
-copy of fewer pixels is changed in the same way. The film keeps its size.
+A change is random only through its seed, in the same way at every strength: a film that is turned to the left at
+strength 1 is turned to the left at strength 5. All sizes are fractions of the film, so that a smaller copy is changed
+in the same way. The film keeps its size.
 
 Where a change moves the image, one affine matrix moves the pixels and the boxes. A moved box is the smallest upright
-rectangle around its four moved corners, cut off at the edges of the film. Where less than half of it is left, the
-finding is taken to be gone: its entry of ``kept`` is False.
+rectangle around its four moved corners, clipped to the film. Where less than half of it is left, the finding counts as
+no longer visible: its entry of ``kept`` is False.
 
-Labels stay with their boxes, also with their sides: a mirrored film shows the same patient's right lung, in the half of
-the image where the left one is expected.
+Labels stay with their boxes: on a mirrored film the right lung is still called right, in the half of the image where
+the left one is expected.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ STRENGTHS = (1, 2, 3, 4, 5)
 Seed = int | Sequence[int]
 Matrix = NDArray[np.float64]
 
-# A box of which less is left inside the film is no longer a finding that can be seen.
-_MIN_VISIBLE = 0.5
+#: A finding of whose box a smaller share is left inside the film counts as no longer visible.
+MIN_VISIBLE = 0.5
 
 # Strokes of the letters of a marker, in a square of side 1.
 _LETTERS = (
@@ -51,7 +51,7 @@ class Corrupted(NamedTuple):
 
     Attributes:
         image: of the size that it had.
-        boxes: ``(n, 4)`` xyxy in pixels of the image, one for each box that was given, in the same order.
+        boxes: ``(n, 4)`` xyxy in pixels of the image, in the order of the given ones.
         kept: ``(n,)`` bool: False for a box of which the change has left less than half inside the film.
     """
 
@@ -85,7 +85,7 @@ def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: S
         boxes: ``(n, 4)`` xyxy in pixels of the image.
         name: one of :data:`CORRUPTIONS`.
         strength: 1 to 5; 0 leaves the film as it is.
-        seed: decides what is left to chance, such as the side to which a film is turned.
+        seed: of what is random, such as the side to which a film is turned.
 
     Raises:
         ValueError: unknown name, a strength out of range, boxes that are not ``(n, 4)``, an image of more than 8 bits.
@@ -111,7 +111,7 @@ def corrupt(image: Image, boxes: ArrayLike, name: str, strength: int, *, seed: S
 def corrupt_boxes(
     boxes: ArrayLike, name: str, strength: int, *, width: float, height: float, seed: Seed = 0
 ) -> tuple[Boxes, NDArray[np.bool_]]:
-    """Where a change moves boxes to, without the image.
+    """Move boxes as a change moves them, without the image.
 
     Args:
         boxes: ``(n, 4)`` xyxy in pixels of a film.
@@ -145,11 +145,11 @@ def corrupt_boxes(
     whole = _move(given, matrix)
     film = (width, height, width, height)
     clipped = np.clip(whole, 0.0, film)
-    # What stuck out of the film before the change is not lost through it
+    # What was outside the film before the change is not lost through it.
     before, after = box_area(np.clip(given, 0.0, film)), box_area(clipped)
     scale = box_area(whole) / np.where(box_area(given) > 0, box_area(given), 1.0)
     valid = valid_boxes(given)
-    kept = ~valid | ((after > 0) & (after >= _MIN_VISIBLE * before * scale))
+    kept = ~valid | ((after > 0) & (after >= MIN_VISIBLE * before * scale))
     return np.where(valid[:, None], clipped, given), kept
 
 
@@ -188,10 +188,10 @@ def _move(boxes: Boxes, matrix: Matrix) -> Boxes:
 
 
 def _warp(image: Image, matrix: Matrix) -> Image:
-    """The image moved by a matrix, black where nothing was moved to."""
+    """The image moved by a matrix; uncovered parts are black."""
     from PIL.Image import Resampling, Transform
 
-    # Pillow asks where each pixel of the result comes from.
+    # Pillow wants the matrix from the result to the source.
     back = np.linalg.inv(np.vstack([matrix, [0.0, 0.0, 1.0]]))[:2]
     return image.transform(image.size, Transform.AFFINE, back.ravel().tolist(), Resampling.BILINEAR)
 
@@ -265,7 +265,7 @@ def _laterality_flip(amount: float, width: float, height: float, rng: np.random.
     return np.array([[-1.0, 0.0, width], [0.0, 1.0, 0.0]])
 
 
-#: By name what can be done to a film.
+#: All changes by name.
 CORRUPTIONS: Mapping[str, Corruption] = MappingProxyType(
     {
         "window_level": Corruption(

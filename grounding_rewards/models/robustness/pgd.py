@@ -1,13 +1,14 @@
-"""Projected gradient descent on what a vision-language model sees: the least change that makes its answer unlikely.
+"""Projected gradient descent on the pixels of a film: small changes that make the right answer unlikely.
 
-The attack moves ``pixel_values``, the numbers that a processor makes of a film, to lower the likelihood of the gold
-answer, by at most ε in every pixel. ε is a part of the range of intensities, 8/255 for example; each channel's mean
-and standard deviation turn it into the processor's units. No intensity leaves its range, and where a processor repeats
-a still image in time, as those of the Qwen2-VL kind do, all copies are changed alike.
+The attack changes ``pixel_values``, which a processor makes of a film, by at most ε in every pixel to lower the
+likelihood of the gold answer. ε is a fraction of the range of intensities, such as 8/255; each channel's mean and
+standard deviation convert it to the processor's units. No intensity leaves its range. Processors of the Qwen2-VL kind
+repeat a still image in time; all copies are changed alike.
 
-The pixels are those that the model is fed, after resizing, and they are not rounded to 8 bits: the attacker of
-Madry et al., Towards Deep Learning Models Resistant to Adversarial Attacks, 2018 (arXiv:1706.06083), who knows the
-model. Steps follow the sign of the gradient, from a random start, and the last one counts.
+The pixels are those that the model is fed, after resizing, not rounded to 8 bits. Steps follow the sign of the
+gradient, from a random start; the result of the last one is used.
+
+Source: Madry et al., Towards Deep Learning Models Resistant to Adversarial Attacks, 2018 (arXiv:1706.06083).
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class PGD:
     """An attack.
 
     Attributes:
-        epsilon: largest change of an intensity, as a part of their range, in [0, 1]; 0 changes nothing.
+        epsilon: largest change of an intensity, as a fraction of the range, in [0, 1]; 0 changes nothing.
         steps: number of gradient steps, at least 1.
-        step_size: of one step, as a part of the range of intensities; ``2.5 · epsilon / steps`` without it, with which
-            the attack can reach every point of its ball from every other (Madry et al., §5).
+        step_size: as a fraction of the range of intensities; by default ``2.5 · epsilon / steps``, with which the
+            attack can reach every point within ε from every other (Madry et al., §5).
         seed: of the random start.
 
     Raises:
@@ -65,7 +66,7 @@ class PGD:
 
     @property
     def step(self) -> float:
-        """The size of one step, as a part of the range of intensities."""
+        """The size of one step, as a fraction of the range of intensities."""
         return 2.5 * self.epsilon / self.steps if self.step_size is None else self.step_size
 
 
@@ -73,10 +74,10 @@ class PixelScale(NamedTuple):
     """How ``pixel_values`` hold intensities: ``value = low + span · intensity``, for intensities in [0, 1].
 
     Attributes:
-        shape: of a view of the values in which channels, and repetitions in time, have axes of their own.
-        low: value of black, of a shape that goes with ``shape``.
-        span: value of white minus that of black, likewise.
-        repeated: the axis of ``shape`` along which a still image is repeated; None where it is not.
+        shape: of a view of the values with separate axes for channels and for repetitions in time.
+        low: value of black; broadcasts to ``shape``.
+        span: value of white minus that of black; broadcasts to ``shape``.
+        repeated: the axis of ``shape`` along which a still image is repeated, None without such an axis.
     """
 
     shape: tuple[int, ...]
@@ -86,16 +87,16 @@ class PixelScale(NamedTuple):
 
 
 def pixel_scale(pixel_values: Tensor, processor: Any) -> PixelScale:
-    """Read from a processor how its pixel values hold intensities.
+    """The scale of a processor's pixel values.
 
     Args:
         pixel_values: of still images: ``(…, channels, height, width)``, or ``(patches, channels · repetitions ·
-            patch_size²)`` as processors of the Qwen2-VL kind give; in any other order where all channels are normalised
+            patch_size²)`` as processors of the Qwen2-VL kind give; any other layout if channels are normalised
             alike.
         processor: a ``transformers`` processor or image processor.
 
     Raises:
-        ValueError: the order of the values is not known, and matters.
+        ValueError: the layout is not known, and channels are not normalised alike.
 
     Example:
         >>> import torch
@@ -141,7 +142,7 @@ def _layout(
         return shape, len(shape) - 3, None
     side = getattr(image_processor, "patch_size", None)
     if len(shape) == 2 and isinstance(side, int) and shape[1] % (_CHANNELS * side**2) == 0:
-        # A patch is written channel by channel, and in a channel image by image.
+        # The axes of a patch: channel, repetition, pixel.
         view = (shape[0], _CHANNELS, shape[1] // (_CHANNELS * side**2), side**2)
         images = pixel_values.reshape(view)
         if (images == images[:, :, :1]).all():
@@ -162,7 +163,7 @@ def project_gradient(
     attack: PGD,
     rng: np.random.Generator | None = None,
 ) -> Tensor:
-    """Raise a loss by a change of the pixel values that stays within ε.
+    """Raise a loss by changing the pixel values by at most ε.
 
     ``x ← clip(x + α · sign(∇ loss(x)))`` to the ball of radius ε around the film and to the range of intensities.
 
@@ -171,11 +172,11 @@ def project_gradient(
         pixel_values: of any shape, floating point; left as they are.
         scale: from :func:`pixel_scale`.
         attack: its strength.
-        rng: of the random start; made from the attack's seed without it. Films that are attacked one batch after the
-            other with the same generator start as they would in a single batch.
+        rng: of the random start; by default from the attack's seed. With one generator for all batches, films start as
+            they would in a single batch.
 
     Returns:
-        New values of the same shape; those that were given where ε is 0.
+        New values of the same shape; the given ones for ε = 0.
 
     Raises:
         ValueError: the loss has no gradient with regard to the pixel values, or one that is not finite.
@@ -195,10 +196,10 @@ def project_gradient(
         return pixel_values
     rng = np.random.default_rng(attack.seed) if rng is None else rng
     film = pixel_values.detach().float().reshape(scale.shape)
-    # One of several equal images stands for all of them.
+    # Attack one of the equal copies.
     still = film if scale.repeated is None else film.narrow(scale.repeated, 0, 1)
     radius, step = attack.epsilon * scale.span, attack.step * scale.span
-    # Resizing with negative weights can leave a value just outside the range, where it may stay.
+    # Resizing with negative weights can leave a value just outside the range; it may stay there.
     lowest = torch.minimum(torch.maximum(still - radius, scale.low), still)
     highest = torch.maximum(torch.minimum(still + radius, scale.low + scale.span), still)
     start = torch.from_numpy(rng.uniform(-1.0, 1.0, still.shape).astype(np.float32)).to(film.device)
@@ -230,22 +231,22 @@ def _gradient(loss: Tensor, x: Tensor) -> Tensor:
 
 
 def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_token_id: int) -> Callable[..., Tensor]:
-    """How unlikely a model finds given answers to films, as a function of the pixel values.
+    """The negative log-likelihood of answers, as a function of the pixel values.
 
-    ``-Σ log p(token | film, prompt, tokens before)`` over the tokens of every answer. Films do not mix, so that the
-    gradient with regard to a film is that of its own answer.
+    ``-Σ log p(token | film, prompt, tokens before)`` over the tokens of every answer. Films do not
+    interact, so the gradient for a film depends on its own answer alone.
 
     Args:
         model: a transformers vision-language model.
-        inputs: what its processor made of b films and prompts, padded on the left.
+        inputs: from its processor for b films and prompts, padded on the left.
         answers: the b answers as token ids.
-        pad_token_id: fills up the shorter answers.
+        pad_token_id: pads the shorter answers.
 
     Returns:
         ``pixel_values → ()``, in nats.
 
     Raises:
-        ValueError: as many answers as films are needed, none of them empty.
+        ValueError: not as many answers as films, or an empty one.
     """
     import torch
 
@@ -261,7 +262,7 @@ def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_t
     counts = torch.tensor([[n < len(answer) for n in range(longest)] for answer in answers], device=prompt.device)
     extended = {key: value for key, value in inputs.items() if key != "pixel_values"}
     for key, value in extended.items():
-        # What says something about each token of the prompt says 0, plain text, about those of the answer.
+        # Inputs per token, such as token types, are 0 (text) for the tokens of the answer.
         if getattr(value, "shape", None) == prompt.shape:
             extended[key] = torch.cat([value, torch.zeros_like(ids, dtype=value.dtype)], dim=1)
     extended["input_ids"] = torch.cat([prompt, ids], dim=1)
@@ -271,22 +272,22 @@ def answer_loss(model: Any, inputs: Any, answers: Sequence[Sequence[int]], pad_t
     def loss(pixel_values: Tensor) -> Tensor:
         logits = model(**extended, pixel_values=pixel_values, use_cache=False).logits
         # The token at position t is predicted at t - 1.
-        said = logits[:, prompt.shape[1] - 1 : -1].float().log_softmax(dim=-1)
-        return -said.gather(-1, ids[..., None])[..., 0][counts].sum()
+        log_p = logits[:, prompt.shape[1] - 1 : -1].float().log_softmax(dim=-1)
+        return -log_p.gather(-1, ids[..., None])[..., 0][counts].sum()
 
     return loss
 
 
 class AttackingProcessor:
-    """A processor whose pixel values are attacked on their way to the model.
+    """A processor that attacks its pixel values before the model gets them.
 
-    Handed to :func:`grounding_rewards.models.generate.generate` in the place of the processor, it lets the model
-    answer films as the attack has changed them, with prompts, batches and decoding as they always are.
+    With it :func:`grounding_rewards.models.generate.generate` asks about attacked films; prompts, batches and decoding
+    are unchanged.
 
     Args:
         processor: the model's own.
         model: a transformers vision-language model, in evaluation mode when it is attacked.
-        answers: the gold answer to every film, in the order in which the films are asked about.
+        answers: the gold answer to every film, in the order of generation.
         attack: its strength.
     """
 
@@ -301,7 +302,7 @@ class AttackingProcessor:
         return getattr(self._processor, name)
 
     def apply_chat_template(self, conversations: Sequence[Any], **kwargs: Any) -> Any:
-        """What the processor makes of the conversations, with pixel values that are attacked."""
+        """The inputs for the model, with attacked pixel values."""
         inputs = self._processor.apply_chat_template(conversations, **kwargs).to(self._model.device)
         pixel_values = inputs.get("pixel_values")
         if getattr(pixel_values, "dtype", None) is None or not pixel_values.is_floating_point():
@@ -322,6 +323,6 @@ class AttackingProcessor:
 
     @staticmethod
     def _tokens(tokenizer: Any, answer: str) -> list[int]:
-        """The answer with its end, which a model must find likely as well to stop there."""
+        """The tokens of the answer and the one that ends it."""
         end = [] if tokenizer.eos_token_id is None else [tokenizer.eos_token_id]
         return [*tokenizer(answer, add_special_tokens=False)["input_ids"], *end]

@@ -1,15 +1,14 @@
-"""Ask a model about films as they are and about films that were changed, and measure what that costs."""
+"""Ask a model about unchanged and changed films, and measure what the changes cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.evaluation.answers import reads_special_tokens
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.bootstrap import RESAMPLES
@@ -30,7 +29,7 @@ _HEAVY = ("prompt", "image")
 
 @dataclass(frozen=True)
 class Changes:
-    """Which changes a model's answers are measured under.
+    """The changes under which a model is measured.
 
     Attributes:
         families: `corruptions`, `pgd` or both.
@@ -39,7 +38,7 @@ class Changes:
         epsilons: largest changes of an intensity, as parts of their range.
         steps: of the attack.
         step_size: of the attack, as a part of the range of intensities; ``2.5 · ε / steps`` without it.
-        seed: of what is left to chance in corruptions and attacks, and of the bootstrap.
+        seed: of corruptions, attacks and the bootstrap.
 
     Raises:
         ValueError: an unknown family or corruption, or a number out of range.
@@ -63,6 +62,19 @@ class Changes:
                     )
         self.attacks()
 
+    def __str__(self) -> str:
+        """The changes in words; ε and strengths are on the axes of the diagrams.
+
+        >>> str(Changes(families=("pgd",)))
+        'projected gradient, 10 steps of 2.5·ε/10, against the gold answer, seed 0'
+        """
+        step = f"2.5·ε/{self.steps}" if self.step_size is None else f"{self.step_size:g}"
+        words = {
+            "corruptions": f"corruptions of strengths {min(self.strengths)} to {max(self.strengths)}",
+            "pgd": f"projected gradient, {self.steps} steps of {step}, against the gold answer",
+        }
+        return ", ".join([*(words[family] for family in FAMILIES if family in self.families), f"seed {self.seed}"])
+
     def attacks(self) -> list[PGD]:
         """The attack of each ε."""
         return [PGD(epsilon, self.steps, self.step_size, self.seed) for epsilon in self.epsilons]
@@ -78,12 +90,12 @@ def robustness(
     max_new_tokens: int = 256,
     batch_size: int = 16,
     resamples: int = RESAMPLES,
-    progress: str | None = None,
+    on_progress: Callable[[str, int, int], None] | None = None,
 ) -> list[RobustnessPoint]:
     """Robust accuracy, attack success rate and mean IoU of greedy answers to changed films.
 
-    Every film is changed in its own way, which ``changes.seed`` and its row number decide. Intervals are over patients
-    where the dataset knows them, else over films.
+    The change of a film depends on ``changes.seed`` and its row number. Intervals are over patients where the dataset
+    knows them, else over films.
 
     Args:
         model: a transformers vision-language model; for ``pgd`` one that passes gradients on to its pixel values.
@@ -95,7 +107,7 @@ def robustness(
         max_new_tokens: where an answer is cut off.
         batch_size: films answered, and attacked, at the same time.
         resamples: number of bootstrap resamples.
-        progress: text beside the progress bars; no bars without it.
+        on_progress: called with the change, the films answered under it, and of how many.
 
     Returns:
         For each corruption the film as it is (strength 0) and each strength; then a point for each ε.
@@ -103,7 +115,7 @@ def robustness(
     Raises:
         ValueError: the processor's pixel values cannot be attacked, or the model has no gradients, or is run by vLLM.
     """
-    from grounding_rewards.models.generate import generate
+    from grounding_rewards.models.generate import generate, reads_special_tokens
     from grounding_rewards.models.vllm_backend import VllmModel
 
     if isinstance(model, VllmModel):
@@ -122,9 +134,10 @@ def robustness(
         "skip_special_tokens": not reads_special_tokens(dataset, reward),
     }
 
-    def said(shown: Any, of: Any, what: str) -> list[AnsweredFilm]:
-        texts = generate(model, of, shown, progress=progress and f"{progress}, {what}", **settings)
-        return read_answers(rows, texts, reward)
+    def ask(shown: Any, of: Any, change: str) -> list[AnsweredFilm]:
+        if on_progress is not None:
+            settings["on_progress"] = lambda films, total, _: on_progress(change, films, total)
+        return read_answers(rows, generate(model, of, shown, **settings), reward)
 
     def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
         figures = robustness_estimates(pairs, reward, groups=groups, resamples=resamples, seed=changes.seed)
@@ -138,24 +151,24 @@ def robustness(
             broken_share=figures["broken_share"],
         )
 
-    before = said(dataset, processor, "films as they are")
+    before = ask(dataset, processor, "films as they are")
     groups = patients_of(before)
     points = []
     for name in changes.corruptions if "corruptions" in changes.families else ():
         points.append(point("corruptions", name, 0, list(map(AnswerPair.unmoved, before, before))))
         for strength in changes.strengths:
             films = CorruptedFilms(dataset, name, strength, changes.seed)
-            after = said(films, processor, f"{name} {strength}")
+            after = ask(films, processor, f"{name} {strength}")
             points.append(point("corruptions", name, strength, list(films.pairs(before, after))))
     for attack in changes.attacks() if "pgd" in changes.families else ():
         attacking = AttackingProcessor(processor, model, gold, attack)
-        after = said(dataset, attacking, f"attack with ε = {attack.epsilon:.4f}")
+        after = ask(dataset, attacking, f"attack with ε = {attack.epsilon:.4f}")
         points.append(point("pgd", "pgd", attack.epsilon, list(map(AnswerPair.unmoved, before, after))))
     return points
 
 
 class CorruptedFilms:
-    """The rows of a dataset with every image corrupted when it is asked for; boxes are left to :meth:`pairs`.
+    """The rows of a dataset, each image corrupted when it is read; :meth:`pairs` moves the boxes.
 
     Args:
         dataset: rows with ``image``.
@@ -176,9 +189,9 @@ class CorruptedFilms:
         return {**row, "image": image}
 
     def pairs(self, before: Sequence[AnsweredFilm], after: Sequence[AnsweredFilm]) -> Iterator[AnswerPair]:
-        """Each film with both answers, and everything where the corruption has moved it to.
+        """Each film with both answers, its boxes moved along with the corruption.
 
-        What is left of a reference box that is gone becomes an ignored region: to mark it is neither right nor wrong.
+        What is left of a reference box that is no longer visible becomes an ignored region.
         """
         for i, (old, new) in enumerate(zip(before, after, strict=True)):
             (gt, kept), (ignore, _), (moved, moved_kept) = (

@@ -9,8 +9,8 @@ import yaml
 
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prepare import PrepareSettings, prepare_films, read_manifest, verify_films
-from grounding_rewards.data.prepare.sources import SOURCES
-from grounding_rewards.data.readers import list_datasets
+from grounding_rewards.data.prepare.manifest import readers_agreement
+from grounding_rewards.data.readers import SOURCES, list_datasets
 
 GENERAL = {"coco", "yolo", "voc", "jsonl", "vlm-r1", "ms-swift"}
 
@@ -186,3 +186,9 @@ def test_licence_and_source_of_ones_own_films(make_films, tmp_path):
     assert "- Source: https://example.org/films\n- Licence: CC BY 4.0\n" in card
     with pytest.raises(ValueError, match=r"Expected no licence for tbx11k, whose own is written, got 'MIT'"):
         PrepareSettings("tbx11k", "qwen3-vl", licence="MIT")
+
+
+def test_agreement_is_the_manifests(tmp_path):
+    assert readers_agreement("synthetic") is None
+    (tmp_path / "manifest.json").write_text('{"agreement": {"films": 3}}')
+    assert readers_agreement(str(tmp_path)) == {"films": 3}

@@ -12,9 +12,11 @@ import torch
 from PIL import Image
 
 from grounding_rewards import get_reward
-from grounding_rewards.evaluation.run import Films, load_model, prepare_task
+from grounding_rewards.data.load import load_split
+from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.models.generate import generate
+from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness.corruptions import corrupt
 from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor
 from grounding_rewards.models.robustness.run import Changes, CorruptedFilms, robustness
@@ -26,17 +28,17 @@ SETTINGS: dict[str, Any] = {"max_new_tokens": 24, "batch_size": 24, "resamples":
 
 @pytest.fixture(scope="module")
 def shipped() -> tuple[Any, Any, Any]:
-    """The shipped model, its processor, and 24 drawn films with a reward."""
+    """The shipped model, its processor, and 24 drawn films."""
     model, processor = load_model(REPOSITORY / "assets" / "tiny_vlm")
-    return model, processor, prepare_task(model, processor, Films(count=24, train_split=None), reward="R3")
+    return model, processor, add_columns(load_split("synthetic", "test", films=24), processor, "qwen2.5-vl")
 
 
 def test_accuracy_falls_with_epsilon_and_is_unchanged_at_0(shipped: tuple[Any, Any, Any]) -> None:
-    model, processor, task = shipped
+    model, processor, films = shipped
     changes = Changes(
         families=("corruptions", "pgd"), corruptions=("noise",), strengths=(1,), epsilons=(0, 8 / 255, 0.1)
     )
-    still, _, *attacked = robustness(model, processor, task.dataset, task.reward, changes, **SETTINGS)
+    still, _, *attacked = robustness(model, processor, films, get_reward("R3"), changes, **SETTINGS)
     zero, middle, large = attacked
     assert [point.strength for point in attacked] == [0, 8 / 255, 0.1]
     assert {point.family for point in attacked} == {"pgd"}
@@ -55,13 +57,13 @@ def test_accuracy_falls_with_epsilon_and_is_unchanged_at_0(shipped: tuple[Any, A
 
 def test_noise_of_the_same_size_harms_less_than_an_attack(shipped: tuple[Any, Any, Any]) -> None:
     # What the attack finds is no mere noise: its gradient points somewhere.
-    model, processor, task = shipped
+    model, processor, films = shipped
     start = PGD(8 / 255, steps=1, step_size=1e-9)
     attack = replace(start, steps=5, step_size=None)
-    gold = ['[{"bbox_2d": [0, 0, 9, 9], "label": "mass"}]'] * len(task.dataset)
+    gold = ['[{"bbox_2d": [0, 0, 9, 9], "label": "mass"}]'] * len(films)
     settings: dict[str, Any] = {"temperature": 0, "max_new_tokens": 24, "batch_size": 24}
     plain, noisy, attacked = (
-        generate(model, of, task.dataset, **settings)
+        generate(model, of, films, **settings)
         for of in (processor, *(AttackingProcessor(processor, model, gold, one) for one in (start, attack)))
     )
     noise, harm = (sum(a != b for a, b in zip(plain, said, strict=True)) for said in (noisy, attacked))
@@ -69,9 +71,9 @@ def test_noise_of_the_same_size_harms_less_than_an_attack(shipped: tuple[Any, An
 
 
 def test_every_corruption_gives_a_point_for_each_strength(shipped: tuple[Any, Any, Any]) -> None:
-    model, processor, task = shipped
+    model, processor, films = shipped
     changes = Changes(families=("corruptions",), corruptions=("crop", "laterality_flip"), strengths=(1, 5))
-    points = robustness(model, processor, task.dataset, task.reward, changes, **SETTINGS)
+    points = robustness(model, processor, films, get_reward("R3"), changes, **SETTINGS)
     assert [(point.name, point.strength) for point in points] == [
         ("crop", 0),
         ("crop", 1),
@@ -156,21 +158,23 @@ def test_films_and_answers_move_together() -> None:
 
 
 def test_the_generators_of_the_caller_are_left_alone(shipped: tuple[Any, Any, Any]) -> None:
-    model, processor, task = shipped
+    model, processor, films = shipped
     state, drawn = torch.random.get_rng_state(), np.random.get_state()[1].tolist()
     changes = Changes(corruptions=("noise",), strengths=(1,), epsilons=(0.01,), steps=1)
-    few = task.dataset.select(range(2))
-    first, again = (robustness(model, processor, few, task.reward, changes, **SETTINGS) for _ in range(2))
+    few = films.select(range(2))
+    first, again = (robustness(model, processor, few, get_reward("R3"), changes, **SETTINGS) for _ in range(2))
     assert first == again
     assert torch.equal(torch.random.get_rng_state(), state)
     assert np.random.get_state()[1].tolist() == drawn
 
 
 def test_the_seed_also_draws_the_films_of_the_intervals(shipped: tuple[Any, Any, Any]) -> None:
-    model, processor, task = shipped
-    few = task.dataset.select(range(12))
+    model, processor, films = shipped
+    few = films.select(range(12))
     one, other = (
-        robustness(model, processor, few, task.reward, Changes(("pgd",), epsilons=(0.0,), seed=seed), **SETTINGS)[0]
+        robustness(model, processor, few, get_reward("R3"), Changes(("pgd",), epsilons=(0.0,), seed=seed), **SETTINGS)[
+            0
+        ]
         for seed in (0, 1)
     )
     assert one.mean_iou[0] == other.mean_iou[0]
@@ -178,9 +182,9 @@ def test_the_seed_also_draws_the_films_of_the_intervals(shipped: tuple[Any, Any,
 
 
 def test_a_model_that_vllm_runs_is_refused(shipped: tuple[Any, Any, Any]) -> None:
-    model, processor, task = shipped
+    model, processor, films = shipped
     with pytest.raises(ValueError, match="Expected a model that transformers runs for `model`, got one that vLLM runs"):
-        robustness(VllmModel("a", None, model.config, None), processor, task.dataset, task.reward)
+        robustness(VllmModel("a", None, model.config, None), processor, films, get_reward("R3"))
 
 
 @pytest.mark.parametrize(

@@ -1,18 +1,14 @@
-"""The figures of a log, and that no completion can break the page."""
+"""The figures of a log."""
 
 from __future__ import annotations
 
-import io
 import json
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from rich.console import Console
 
 import grounding_rewards as gr
-from grounding_rewards.report.inspection import REWARDS, inspect_completions, print_inspection
+from grounding_rewards.metrics.inspection import REWARDS, inspect_completions
 
 ROWS = [
     # two boxes, one right; a stated negative on a film without findings; cut off; broken
@@ -26,12 +22,6 @@ TEXTS = [text for text, _ in ROWS]
 
 def rows(**columns):
     return [{"boxes": boxes, "width": 100, "height": 100, **columns} for _, boxes in ROWS]
-
-
-def shown(inspection, *, examples: int = 0) -> str:
-    out = io.StringIO()
-    print_inspection(inspection, Console(file=out, width=120), examples=examples)
-    return out.getvalue()
 
 
 def test_statuses_reasons_and_boxes_are_counted():
@@ -58,7 +48,7 @@ def test_every_row_may_have_its_own_format():
     formats = ["qwen3-vl", "gemini", {"syntax": "json", "space": "norm1000"}, "qwen3-vl"]
     mixed = [{**row, "box_format": name} for row, name in zip(rows(), formats, strict=True)]
     inspection = inspect_completions(TEXTS, mixed)
-    assert set(inspection.audits) == {"qwen3-vl", "gemini", "{syntax: json, space: norm1000}"}
+    assert set(inspection.space_checks) == {"qwen3-vl", "gemini", "{syntax: json, space: norm1000}"}
     assert inspection.figures == pytest.approx(inspect_completions(TEXTS, rows(), "qwen3-vl").figures)
 
 
@@ -111,54 +101,3 @@ def test_json_holds_figures_and_no_text():
     text = json.dumps(inspection.as_json(), allow_nan=False)
     assert "secret" not in text
     assert json.loads(text)["statuses"]["unparseable"] == 2
-
-
-def test_the_page_shows_each_status_and_reason_with_its_meaning_and_an_example():
-    page = shown(inspect_completions(TEXTS, rows(), "qwen3-vl"))
-    assert "a list of numbers that is none of" in page
-    assert '[{"bbox_2d": [1, 2, 3]}]' in page
-    assert "Too little to judge norm1000, order xyxy" in page
-
-
-def test_a_cut_off_text_is_shown_by_its_end_and_thinking_is_left_out():
-    long = "<think>" + "hm " * 99 + "</think>" + json.dumps([{"bbox_2d": [k, 1, 900, 950]} for k in range(9)])
-    page = shown(inspect_completions([long, long[:-9] + "!"], [{}] * 2, "qwen3-vl"))
-    assert "hm" not in page
-    assert '[{"bbox_2d": [0, 1, 900, 950]}' in page
-    assert "[8, 1, 90!" in page
-
-
-def test_examples_are_shown_in_full_on_demand():
-    texts = ["first?\nline two", "second?", "third?"]
-    inspection = inspect_completions(texts, [{}] * 3, "qwen3-vl")
-    assert "line two" not in shown(inspection).replace("\\nline two", "")
-    page = shown(inspection, examples=2)
-    assert "unparseable, row 0\nfirst?\nline two\n" in page
-    assert "third?" not in page
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[bold red]markup[/]",
-        "[/nothing to close]",
-        "\x1b[2J\x1b[31mclears the screen",
-        "\x00 \x07 \r overwritten",
-        "\u202e right to left \u2066",
-        "\ud800 half a character",
-        "[link=https://example.org]x[/link]",
-    ],
-)
-def test_no_completion_can_break_the_page(text):
-    page = shown(inspect_completions([text], [{}], "qwen3-vl"), examples=1)
-    assert all(character.isprintable() or character == "\n" for character in page)
-    assert text.encode("unicode_escape").decode()[:12] in page
-
-
-@given(st.lists(st.text(), min_size=1, max_size=4))
-def test_any_completions_make_a_page(texts):
-    page = shown(
-        inspect_completions(texts, [{"boxes": [], "width": 9, "height": 9}] * len(texts), "qwen3-vl"), examples=1
-    )
-    page.encode("utf-8")
-    assert all(character.isprintable() or character == "\n" for character in page)

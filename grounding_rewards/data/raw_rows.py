@@ -1,7 +1,7 @@
-"""The rows of any dataset, one at a time and as they are: nothing is checked, nothing is put right.
+"""The rows of any dataset, one at a time and as they are: unchecked, uncorrected.
 
-For those who look for mistakes. Training loads its films with `grounding_rewards.data.load`, which refuses what here is
-only passed on.
+For the doctor, which looks for mistakes. Training loads its films with `grounding_rewards.data.load`, which refuses
+what is passed on here.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.films import ANNOTATIONS, split_of
-from grounding_rewards.data.images import image_size
+from grounding_rewards.data.film_folder import ANNOTATIONS, split_of
+from grounding_rewards.data.images import image_size, small_film
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 
-#: The split of a row that names none.
+#: The split of rows whose dataset has no splits.
 NO_SPLIT = "all"
-#: The name of the drawing of regions that no reward looks at.
+#: The name of the drawing that holds the regions to ignore.
 IGNORED = "ignore_boxes"
 
-# With 64 films a batch of a megabyte each, a batch is no burden.
+# Rows that are read from a parquet file at once: some 64 MB of films of a megabyte each.
 _BATCH = 64
 _SHARD = re.compile(r"(?P<split>.+?)-\d+(-of-\d+)?")
 
 
 class Drawing(NamedTuple):
-    """Boxes that were drawn on a film together.
+    """Boxes of a film that belong together.
 
     name: empty for the column `boxes`; `reader 0` and so on for `reader_boxes`; :data:`IGNORED` for `ignore_boxes`.
     boxes: as they are given.
@@ -45,7 +45,7 @@ class Drawing(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What to say before a word about these boxes."""
+        """How a message about these boxes begins."""
         return f"{self.name}: " if self.name else ""
 
     def label(self, index: int) -> Any:
@@ -109,7 +109,7 @@ class FilmRow:
 
     @cached_property
     def image_hash(self) -> bytes | None:
-        """Eight bytes that stand for the image's file; None without one. A film encoded anew has another."""
+        """A hash of the image's file, 8 bytes; None without one. The same film encoded again has another hash."""
         return None if self.image_bytes is None else hashlib.blake2b(self.image_bytes, digest_size=8).digest()
 
     @cached_property
@@ -122,19 +122,19 @@ class FilmRow:
 
     @cached_property
     def boxes(self) -> Sequence[Any]:
-        """The boxes as they are given; none where the column is no list."""
+        """The boxes as they are given; empty where the column is no list."""
         given = self.columns.get("boxes")
         return given if isinstance(given, list | tuple) else ()
 
     @cached_property
     def labels(self) -> Sequence[Any]:
-        """The labels as they are given; none where the column is no list."""
+        """The labels as they are given; empty where the column is no list."""
         given = self.columns.get("labels")
         return given if isinstance(given, list | tuple) else ()
 
     @cached_property
     def readers(self) -> tuple[Drawing, ...]:
-        """What each reader drew; none where the column `reader_boxes` is no list of lists."""
+        """What each reader drew; empty where the column `reader_boxes` is no list of lists."""
         boxes, labels = self.columns.get("reader_boxes"), self.columns.get("reader_labels")
         if not isinstance(boxes, list | tuple):
             return ()
@@ -147,7 +147,7 @@ class FilmRow:
 
     @cached_property
     def answers(self) -> tuple[Drawing, ...]:
-        """What a right answer may be: the boxes of any reader, or else `boxes`."""
+        """The drawings that a right answer may equal: that of any reader, or else `boxes`."""
         return self.readers or (self._drawn,)
 
     @cached_property
@@ -163,12 +163,12 @@ class FilmRow:
 
     @cached_property
     def prompt(self) -> str | None:
-        """The words of the prompt, of all its messages; None where the row has no prompt."""
+        """The text of the prompt, of all its messages; None where the row has no prompt."""
         given = self.columns.get("prompt")
         return None if given is None else " ".join(_texts(given)).strip()
 
     def thumbnail(self, side: int) -> bytes:
-        """A small copy of the film as JPEG, its longer side at most `side` pixels; no bytes where it can't be read."""
+        """A small copy of the film as JPEG, its longer side at most `side` pixels; empty where it can't be read."""
         from PIL import Image, ImageOps
 
         if self.image_bytes is None:
@@ -245,33 +245,6 @@ def _texts(given: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def small_film(film: Any, side: int) -> Any:
-    """A thumbnail in 8-bit grey or colour; films of more bits are spread over the grey scale.
-
-    Args:
-        film: a PIL image of any mode; it stays as it is.
-        side: pixels that the thumbnail's longer side has at most.
-
-    Example:
-        >>> from PIL import Image
-        >>> film = small_film(Image.new("I;16", (300, 200)), 150)
-        >>> film.mode, film.size
-        ('L', (150, 100))
-    """
-    import numpy as np
-    from PIL import Image
-
-    if film.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"):
-        film = film.convert("L" if film.mode in ("1", "L", "LA") else "RGB")
-        film.thumbnail((side, side))
-        return film
-    pixels = np.asarray(film, dtype=np.float64)
-    low, high = np.percentile(pixels, (0.5, 99.5))
-    film = Image.fromarray(np.uint8(np.clip((pixels - low) / max(high - low, 1e-9), 0, 1) * 255))
-    film.thumbnail((side, side))
-    return film
-
-
 def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
     path = root / ANNOTATIONS
     known: dict[str, int] = {}
@@ -281,7 +254,7 @@ def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
     chosen = splits or _in_usual_order(known)
 
     def rows() -> Iterator[FilmRow]:
-        # The file may mix splits; one is finished before the next, as with shards.
+        # The file may mix splits; as with shards, one split is finished before the next.
         for split in chosen:
             yield from (row for row in _jsonl_rows(path) if row.split == split)
 
@@ -321,7 +294,7 @@ def _shards(path: Path) -> dict[str, list[Path]]:
 
 
 def _why_unfinished(folder: Path) -> str:
-    """Why training refuses a prepared folder; empty where it does not, or the folder was not prepared."""
+    """Why training would refuse a prepared folder; empty where it would not, or the folder was not prepared."""
     if not (folder / MANIFEST).is_file():
         return ""
     try:
@@ -416,7 +389,7 @@ def _film_row(split: str, number: int, columns: Mapping[str, Any]) -> FilmRow:
 
 
 def _in_usual_order(splits: Mapping[str, Any]) -> list[str]:
-    """Training films come first: what repeats later has leaked out of them."""
+    """Training films come first, so that a film found again later has leaked out of them."""
     usual = ("train", "validation", "val", "dev", "test")
     return sorted(splits, key=lambda split: (usual.index(split) if split in usual else len(usual), split))
 

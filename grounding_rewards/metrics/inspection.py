@@ -21,22 +21,19 @@ from grounding_rewards.parsing import (
     list_box_formats,
     read_boxes,
 )
-from grounding_rewards.parsing.results import REASON_MEANINGS
 from grounding_rewards.parsing.scope import find_answer
-from grounding_rewards.report.tables import NOTHING
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import completion_text, get_reward
-from grounding_rewards.space_check import SpaceAudit, SpaceWarning, audit_boxes, film_sizes
+from grounding_rewards.space_check import SpaceCheck, SpaceWarning, check_space, film_sizes
 
-REWARDS = ("R1", "R2", "R3", "R4", "R5")
+REWARDS = SPECIFICATION_REWARDS
 #: A log with a larger share of unparseable completions is one to look into.
 MOST_UNPARSEABLE = 0.1
 
 _SIZES = ("width", "height", "resized_width", "resized_height")
-_HEADINGS = {"mean_iou": "mean IoU, on films with findings"}
 _CHUNK = 512
 # Of the film's sides: a box on the edge is on the film.
 _ROUNDING = 1e-9
-_EXCERPT, _FULL_TEXT = 80, 2000
 
 Track = Callable[[Sequence[Any]], Iterable[Any]]
 
@@ -57,7 +54,7 @@ class Inspection:
         off_film: those that are not, even in part.
         scored: completions with reference boxes whose film's size is known where it is needed.
         figures: means over those: of each reward, and of ``mean_iou``, the IoU of matched boxes where a film has any.
-        audits: by the name of the box format.
+        space_checks: by the name of the box format.
         examples: by status and by reason the numbers of the completions that have it.
         notes: what the reader should know of the log.
     """
@@ -73,7 +70,7 @@ class Inspection:
     off_film: int
     scored: int
     figures: dict[str, float]
-    audits: dict[str, SpaceAudit]
+    space_checks: dict[str, SpaceCheck]
     examples: dict[str, list[int]]
     notes: tuple[str, ...]
 
@@ -81,7 +78,7 @@ class Inspection:
     def is_suspect(self) -> bool:
         """Whether numbers contradict a declared space, or more than a tenth of the completions is unparseable."""
         unparseable = self.statuses["unparseable"] > MOST_UNPARSEABLE * len(self.texts)
-        return unparseable or any(audit.likely for audit in self.audits.values())
+        return unparseable or any(check.likely for check in self.space_checks.values())
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values for JSON, without any text of the log; what was not measured is None."""
@@ -96,7 +93,7 @@ class Inspection:
             "off_film": self.off_film,
             "scored": self.scored,
             "figures": self.figures,
-            "spaces": {name: _audit_as_json(audit) for name, audit in self.audits.items()},
+            "spaces": {name: _check_as_json(check) for name, check in self.space_checks.items()},
             "notes": list(self.notes),
         }
 
@@ -159,7 +156,9 @@ def inspect_completions(
         off_film=places[2],
         scored=sum(len(group.members) for group in scored),
         figures=figures,
-        audits={group.fmt.name: _audit(log, group, mine) for group, mine in zip(groups, scored, strict=True)},
+        space_checks={
+            group.fmt.name: _space_check(log, group, mine) for group, mine in zip(groups, scored, strict=True)
+        },
         examples=_examples(raws),
         notes=tuple(notes),
     )
@@ -253,10 +252,10 @@ def _sums(log: _Log, group: _Group, name: str) -> tuple[float, int]:
     return (n * logged[f"{scorer}/mean_iou"] if name == "mean_iou" else sum(rewards)), n
 
 
-def _audit(log: _Log, group: _Group, scored: _Group) -> SpaceAudit:
+def _space_check(log: _Log, group: _Group, scored: _Group) -> SpaceCheck:
     known = set(scored.members)
     gt = [log.gt[k] if k in known else [] for k in group.members]
-    return audit_boxes([log.raws[k] for k in group.members], group.fmt, gt, **_by_side(log.sizes[group.members]))
+    return check_space([log.raws[k] for k in group.members], group.fmt, gt, **_by_side(log.sizes[group.members]))
 
 
 def _places(log: _Log, group: _Group) -> tuple[int, int, int]:
@@ -292,110 +291,13 @@ def _examples(raws: Sequence[RawBoxes]) -> dict[str, list[int]]:
     return examples
 
 
-def _audit_as_json(audit: SpaceAudit) -> dict[str, Any]:
+def _check_as_json(check: SpaceCheck) -> dict[str, Any]:
     return {
-        "declared": audit.declared._asdict(),
-        "likely": audit.likely._asdict() if audit.likely is not None else None,
-        "declared_iou": None if math.isnan(audit.declared_iou) else audit.declared_iou,
-        "likely_iou": None if math.isnan(audit.likely_iou) else audit.likely_iou,
-        "films": audit.films,
-        "boxes": audit.boxes,
-        "message": audit.message,
+        "declared": check.declared._asdict(),
+        "likely": check.likely._asdict() if check.likely is not None else None,
+        "declared_iou": None if math.isnan(check.declared_iou) else check.declared_iou,
+        "likely_iou": None if math.isnan(check.likely_iou) else check.likely_iou,
+        "films": check.films,
+        "boxes": check.boxes,
+        "message": check.message,
     }
-
-
-def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0) -> None:
-    """Print tables, verdict and examples. What the model wrote is shown as it is, control characters spelled out.
-
-    Args:
-        inspection: from :func:`inspect_completions`.
-        console: a ``rich.console.Console``.
-        examples: how many completions to show in full for each status and reason.
-    """
-    from rich.text import Text
-
-    console.print(f"{len(inspection.texts)} completions, box format {', '.join(inspection.audits)}", markup=False)
-    console.print(_status_table(inspection))
-    if inspection.reasons:
-        console.print(_reason_table(inspection))
-    console.print(_figure_table(inspection))
-    for name, audit in inspection.audits.items():
-        style = "bold red" if audit.likely else ""
-        console.print(Text(f"{name}: {audit.message}", style=style))
-    for note in inspection.notes:
-        console.print(Text(f"Note: {note}"))
-    if examples:
-        for key, numbers in inspection.examples.items():
-            for k in numbers[:examples]:
-                console.print(Text(f"\n{key}, row {k}", style="bold"))
-                console.print(Text(_shown(inspection.texts[k], lines=True)))
-
-
-def _status_table(inspection: Inspection) -> Any:
-    table = _table("status", "completions", "share", "example", right=(1, 2))
-    for status, count in inspection.statuses.items():
-        table.add_row(status, str(count), _share(count, len(inspection.texts)), _excerpt(inspection, status))
-    return table
-
-
-def _reason_table(inspection: Inspection) -> Any:
-    from rich.text import Text
-
-    table = _table("rejected", "times", "what it means, and an example", right=(1,))
-    for reason, count in inspection.reasons.items():
-        meaning = Text.assemble(REASON_MEANINGS[reason], "\n", _excerpt(inspection, reason))
-        table.add_row(reason, str(count), meaning)
-    return table
-
-
-def _figure_table(inspection: Inspection) -> Any:
-    completions = len(inspection.texts)
-    table = _table("boxes", "", right=(1,))
-    table.add_row("per completion, mean", f"{inspection.boxes / completions:.2f}")
-    table.add_row("per completion, most", str(inspection.most_boxes))
-    table.add_row("upside down", _share(inspection.upside_down, inspection.boxes))
-    table.add_row("reaching off the film", _share(inspection.off_film, inspection.located))
-    if inspection.scored:
-        table.add_section()
-        table.add_row("completions with reference boxes", str(inspection.scored))
-    for key, value in inspection.figures.items():
-        table.add_row(_HEADINGS.get(key, f"mean {key}"), f"{value:.3f}")
-    return table
-
-
-def _table(*headings: str, right: Sequence[int] = ()) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for k, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if k in right else "left", no_wrap=k < len(headings) - 1)
-    return table
-
-
-def _share(part: int, whole: int) -> str:
-    return f"{part / whole:.0%}" if whole else NOTHING
-
-
-def _excerpt(inspection: Inspection, key: str) -> Any:
-    """One line of the first completion with this status or reason: how a cut-off one ends, how others begin."""
-    from rich.text import Text
-
-    if key not in inspection.examples:
-        return Text("")
-    answer = inspection.answers[inspection.examples[key][0]].strip()
-    if len(answer) > _EXCERPT:
-        ending = key in ("truncated", "unclosed")
-        answer = f"…{answer[1 - _EXCERPT :]}" if ending else f"{answer[: _EXCERPT - 1]}…"
-    return Text(_shown(answer), style="dim", overflow="ellipsis", no_wrap=True)
-
-
-def _shown(text: str, *, lines: bool = False) -> str:
-    """Text without anything that a terminal would obey: control characters and the like as Python spells them.
-
-    >>> _shown("a\\x1b[31m\\n"), _shown("a\\tb\\nc", lines=True)
-    ('a\\\\x1b[31m\\\\n', 'a\\\\tb\\nc')
-    """
-    cut = text[:_FULL_TEXT]
-    shown = "".join(c if c.isprintable() or (lines and c == "\n") else c.encode("unicode_escape").decode() for c in cut)
-    return shown if len(text) == len(cut) else f"{shown}… ({len(text) - len(cut)} more characters)"

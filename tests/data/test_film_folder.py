@@ -7,7 +7,7 @@ import json
 import pytest
 from PIL import Image
 
-from grounding_rewards.data.films import load_films, write_square_films
+from grounding_rewards.data.film_folder import load_films, write_square_films
 
 GOOD = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 20, 25]], "labels": ["mass"], "split": "train"}
 

@@ -37,14 +37,14 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
     film depends neither on the split that was asked for nor on the order of the lines.
 
     Args:
-        root: The folder that holds `annotations.jsonl`.
-        split: Only films of this split; None takes all.
+        root: the folder that holds `annotations.jsonl`.
+        split: only films of this split; None takes all.
 
     Returns:
         Columns prompt, image, boxes (xyxy pixels), labels, width, height, id, and patient_id where a film has one.
 
     Raises:
-        ValueError: No such file, a line that cannot be read (named by number), an image that is missing, or no film in
+        ValueError: no such file, a line that cannot be read (named by number), an image that is missing, or no film in
             the split.
     """
     from datasets import Dataset, Image
@@ -79,18 +79,18 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
 
 
 def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
-    """Copy a folder of films, every film squeezed into a square and its boxes with it.
+    """Copy a folder of films, resizing every film, and its boxes, to a square.
 
-    A small model learns boxes faster on films of one shape. The IoU of two boxes is the same before and after, because
-    each axis is scaled as a whole.
+    A small model learns boxes faster on films of one shape. The IoU of two boxes does not change, because each axis is
+    scaled as a whole.
 
     Args:
-        root: The folder that holds `annotations.jsonl`.
-        output: The new folder; images become 8-bit grey PNG files, all other keys of a film are kept.
-        size: Side in pixels.
+        root: the folder that holds `annotations.jsonl`.
+        output: the new folder; images become 8-bit grey PNG files, all other keys of a film are kept.
+        size: side in pixels.
 
     Raises:
-        ValueError: As `load_films`.
+        ValueError: as `load_films`.
     """
     from PIL import Image
 
@@ -134,19 +134,20 @@ def _read(root: Path) -> Iterator[dict[str, Any]]:
 
 
 def split_of(row: Mapping[str, Any]) -> str:
-    """The split of a film; one that nobody has put aside is there to train on, and for nothing else.
+    """The split of a film; one without a split belongs to `train`.
 
     Args:
-        row: A line of `annotations.jsonl`.
+        row: a line of `annotations.jsonl`.
 
-    >>> split_of({"split": "test"}), split_of({"split": None}), split_of({})
-    ('test', 'train', 'train')
+    Example:
+        >>> split_of({"split": "test"}), split_of({"split": None}), split_of({})
+        ('test', 'train', 'train')
     """
     return str(row.get("split") or "train")
 
 
 def _problem(row: Any, root: Path) -> str | None:
-    """What is wrong with a line; geometry is left to the check before training."""
+    """What is wrong with a line; its geometry is checked before training."""
     if not isinstance(row, Mapping):
         return "not a JSON object"
     for key, kind in _REQUIRED.items():

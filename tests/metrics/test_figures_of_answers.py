@@ -1,4 +1,4 @@
-"""Figures by hand on a few films."""
+"""Figures by hand on a few films, from the text of the answers on."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 
-from grounding_rewards.evaluation.figures import FIGURES, run_sums
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.bootstrap import difference_estimates, ratio_estimates
+from grounding_rewards.metrics.film_figures import film_sums
 from grounding_rewards.rewards.grounding import get_reward
 
 REWARD = get_reward("R3")
+FIGURES = (
+    *("sampled_reward", "mean_iou", "f1_50", "recall_50", "recall_75", "hallucination_rate"),
+    *("sampled_unparseable_share", "label_accuracy"),
+)
 
 # On the norm1000 grid of qwen3-vl, film of 100 by 100: 10 units are a pixel.
 HALF = '[{"bbox_2d": [0, 0, 500, 250], "label": "mass"}]'  # IoU 0.5 with 0, 0, 50, 50
@@ -27,8 +31,13 @@ def answers(films: Any, greedy: list[str], sampled: list[list[str]] | None = Non
     return read_answers(films.to_list(), [[text, *more] for text, more in zip(greedy, others, strict=True)], REWARD)
 
 
+def sums_of(said: list[AnsweredFilm]) -> dict[str, Any]:
+    sums = film_sums(said)
+    return {key: sums[key] for key in FIGURES if key in sums}
+
+
 def values(said: list[AnsweredFilm]) -> dict[str, float]:
-    return {key: estimate.value for key, estimate in ratio_estimates(run_sums(said)).items()}
+    return {key: estimate.value for key, estimate in ratio_estimates(sums_of(said)).items()}
 
 
 def test_figures_by_hand(films: Any) -> None:
@@ -39,10 +48,10 @@ def test_figures_by_hand(films: Any) -> None:
             "sampled_reward": (0.5 + 0.5 + 0.0 + 0.2) / 4,
             "mean_iou": (0.5 + 1.0 + 0.0) / 3,  # three reference boxes, one without a partner
             "f1_50": 2 * 2 / (4 + 3),  # TP 2 of 4 predicted and 3 reference boxes
-            "above_50": 2 / 3,  # 0.5 counts
-            "above_75": 1 / 3,
+            "recall_50": 2 / 3,  # 0.5 counts
+            "recall_75": 1 / 3,
             "hallucination_rate": 1 / 2,
-            "unparseable_share": 0.0,
+            "sampled_unparseable_share": 0.0,
             "label_accuracy": 1 / 2,  # the exact box on film two says effusion instead of mass
         }
     )
@@ -52,13 +61,13 @@ def test_sampled_figures_average_over_answers_first(films: Any) -> None:
     sampled = [[HALF, "what?"], ["[]", "[]"], ["[]", "[]"], ["[]", "{"]]
     figures = values(answers(films, ["[]"] * 4, sampled))
     assert figures["sampled_reward"] == pytest.approx((0.25 + 0.0 + 0.2 + 0.1) / 4)
-    assert figures["unparseable_share"] == pytest.approx((0.5 + 0 + 0 + 0.5) / 4)
+    assert figures["sampled_unparseable_share"] == pytest.approx((0.5 + 0 + 0 + 0.5) / 4)
     assert figures["mean_iou"] == 0.0
 
 
 def test_a_cut_off_answer_without_a_box_is_unparseable_and_no_hallucination(films: Any) -> None:
     figures = values(answers(films, ['[{"bbox_2d": [0, 0, 5'] * 4))
-    assert figures["unparseable_share"] == 1.0
+    assert figures["sampled_unparseable_share"] == 1.0
     assert figures["hallucination_rate"] == 0.0
 
 
@@ -69,21 +78,21 @@ def test_an_inverted_box_on_a_normal_film_is_a_hallucination(films: Any) -> None
 
 def test_answers_without_labels_have_no_label_accuracy(films: Any) -> None:
     figures = values(answers(films, ['[{"bbox_2d": [0, 0, 500, 500]}]', "[]", "[]", "[]"]))
-    assert figures["above_75"] == pytest.approx(1 / 3)
+    assert figures["recall_75"] == pytest.approx(1 / 3)
     assert math.isnan(figures["label_accuracy"])
 
 
 def test_changes_are_differences_of_figures(films: Any) -> None:
     before = answers(films, ["[]"] * 4)
     after = answers(films, [HALF, SMALL_AND_JUNK, HALF, "[]"])
-    changes = difference_estimates(run_sums(before), run_sums(after))
+    changes = difference_estimates(sums_of(before), sums_of(after))
     for key in FIGURES:
         expected = values(after)[key] - values(before)[key]
         assert changes[key].value == pytest.approx(expected, nan_ok=True), key
 
 
 def test_patients_widen_the_interval_of_films_that_agree(films: Any) -> None:
-    sums = run_sums(answers(films, [HALF, "[]", "[]", "[]"]))
+    sums = sums_of(answers(films, [HALF, "[]", "[]", "[]"]))
     grouped = ratio_estimates(sums, groups=["a", "a", "b", "c"])
     assert grouped["mean_iou"].value == ratio_estimates(sums)["mean_iou"].value
     # Both films with findings are one patient's, so that all resamples with a finding agree.

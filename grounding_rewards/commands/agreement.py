@@ -1,0 +1,89 @@
+"""How well the readers of a dataset agree with each other: the human ceiling of a model that learns from them.
+
+Every pair of readers of a film is compared, label by label: F1 of their boxes from each IoU threshold on, and the mean
+IoU of boxes that overlap, with 95 % intervals over films. A finding is a label on a film that at least one reader drew;
+the shares say how many drew it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.commands.console import output_console
+from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_agreement
+from grounding_rewards.data.readers import get_reader
+from grounding_rewards.data.readers.options import reader_options
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `grounding-rewards agreement`."""
+    parser.add_argument("dataset", help="name of a reader, such as vindr-cxr")
+    parser.add_argument("--root", required=True, metavar="FOLDER", help="folder of the dataset")
+    parser.add_argument("--split", metavar="NAME", help="one split; default: all")
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the reader, may be repeated; a wrong name lists the right ones",
+    )
+    parser.add_argument(
+        "--iou",
+        type=float,
+        nargs="+",
+        default=list(IOU_THRESHOLDS),
+        metavar="IOU",
+        help="thresholds from which two boxes agree; default: 0.4 0.5",
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print how well the readers of a dataset agree."""
+    reader = get_reader(arguments.dataset)
+    options = reader_options(reader, arguments.option)
+    films = reader(arguments.root, split=arguments.split, **options)
+    agreement = measure_agreement(films, iou_thresholds=arguments.iou)
+    if arguments.json is not None:
+        arguments.json.write_text(
+            json.dumps(agreement.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+    output_console(140).print(_agreement_table(agreement, arguments.dataset))
+    return 0
+
+
+def _agreement_table(agreement: Agreement, dataset: str) -> Any:
+    """The figures as a ``rich.table.Table``, a row per label."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    alone = f", {agreement.single} more with one reader left out" if agreement.single else ""
+    table = Table(
+        title=f"{dataset}: {agreement.pairs} pairs of readers on {agreement.films} films{alone}",
+        caption="A model that does better than this against one reader has learned that reader, not the finding.",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("")
+    table.add_column("findings", justify="right")
+    for number in range(1, len(agreement.overall.drawn_by) + 1):
+        table.add_column(f"by {number}", justify="right")
+    for threshold in agreement.overall.f1:
+        table.add_column(f"F1@{threshold:g}", justify="right")
+    table.add_column("mean IoU", justify="right")
+    for row in (agreement.overall, *agreement.labels):
+        shares = [f"{number / row.findings:.0%}" if row.findings else "–" for number in row.drawn_by]
+        cells = [
+            Text.assemble(f"{one.value:.3f}", (f" [{one.low:.3f}, {one.high:.3f}]", "dim"))
+            if one.value == one.value
+            else "–"
+            for one in (*row.f1.values(), row.mean_iou)
+        ]
+        name = "all labels" if row.label is None else row.label
+        table.add_row(Text(name), str(row.findings), *shares, *cells, style="bold" if row.label is None else None)
+    return table

@@ -1,0 +1,171 @@
+"""Read a log of completions and say what is in it: how many were read, why the others were not, and whether the numbers
+contradict the coordinate space or order of the box format.
+
+A log is a .jsonl, .json, .csv or .parquet file, or a folder of them, such as the completions/ that TRL writes with
+`log_completions: true`. A row has the completion (column completion, text, response, output or answer: a string or a
+list of messages) and, as far as known, boxes (x1, y1, x2, y2 in original pixels), width, height, resized_width,
+resized_height and box_format.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from grounding_rewards.commands.console import add_sizes, output_console, track
+from grounding_rewards.data.completion_logs import read_completions
+from grounding_rewards.metrics.estimates import NOTHING
+from grounding_rewards.metrics.inspection import Inspection, inspect_completions
+from grounding_rewards.parsing import box_format_from_option
+from grounding_rewards.parsing.results import REASON_MEANINGS
+
+EXAMPLES = """\
+examples:
+  grounding-rewards inspect completions.jsonl --box-format qwen3-vl
+  grounding-rewards inspect outputs/completions --box-format qwen2.5-vl --width 1024 --height 1024
+  grounding-rewards inspect log.csv --box-format '{syntax: json, keys: [box], order: yxyx, space: norm1000}'
+  grounding-rewards inspect log.jsonl --examples 2 --json figures.json --strict
+"""
+
+_SIZES = ("width", "height", "resized_width", "resized_height")
+_HEADINGS = {"mean_iou": "mean IoU, on films with findings"}
+# Longest excerpt in a table, and longest text of an example, in characters.
+_EXCERPT, _FULL_TEXT = 80, 2000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `grounding-rewards inspect`."""
+    parser.add_argument("log", nargs="+", type=Path, help="file or folder")
+    parser.add_argument(
+        "--box-format",
+        metavar="FORMAT",
+        help="how the model writes boxes: a name, or a mapping as in a configuration; default: the column box_format",
+    )
+    parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
+    add_sizes(parser, resized=True)
+    parser.add_argument(
+        "--examples", type=int, default=0, metavar="N", help="show N completions of each status and reason in full"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, without any text of the log")
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="exit with 1 if numbers contradict the format, or more than a tenth of the completions is unparseable",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Inspect a log; 1 with `--strict` where it is suspect."""
+    completions, rows = read_completions(options.log, text_column=options.text_column)
+    inspection = inspect_completions(
+        completions,
+        rows,
+        box_format_from_option(options.box_format),
+        sizes={side: getattr(options, side) for side in _SIZES},
+        track=partial(track, "inspecting"),
+    )
+    if options.json is not None:
+        options.json.write_text(json.dumps(inspection.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    print_inspection(inspection, output_console(120), examples=options.examples)
+    return int(options.strict and inspection.is_suspect)
+
+
+def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0) -> None:
+    """Print tables, verdict and examples. What the model wrote is shown as it is, control characters spelled out.
+
+    Args:
+        inspection: from :func:`inspect_completions`.
+        console: a ``rich.console.Console``.
+        examples: how many completions to show in full for each status and reason.
+    """
+    from rich.text import Text
+
+    console.print(f"{len(inspection.texts)} completions, box format {', '.join(inspection.space_checks)}", markup=False)
+    console.print(_status_table(inspection))
+    if inspection.reasons:
+        console.print(_reason_table(inspection))
+    console.print(_figure_table(inspection))
+    for name, check in inspection.space_checks.items():
+        style = "bold red" if check.likely else ""
+        console.print(Text(f"{name}: {check.message}", style=style))
+    for note in inspection.notes:
+        console.print(Text(f"Note: {note}"))
+    if examples:
+        for key, numbers in inspection.examples.items():
+            for k in numbers[:examples]:
+                console.print(Text(f"\n{key}, row {k}", style="bold"))
+                console.print(Text(_shown(inspection.texts[k], lines=True)))
+
+
+def _status_table(inspection: Inspection) -> Any:
+    table = _table("status", "completions", "share", "example", right=(1, 2))
+    for status, count in inspection.statuses.items():
+        table.add_row(status, str(count), _share(count, len(inspection.texts)), _excerpt(inspection, status))
+    return table
+
+
+def _reason_table(inspection: Inspection) -> Any:
+    from rich.text import Text
+
+    table = _table("rejected", "times", "what it means, and an example", right=(1,))
+    for reason, count in inspection.reasons.items():
+        meaning = Text.assemble(REASON_MEANINGS[reason], "\n", _excerpt(inspection, reason))
+        table.add_row(reason, str(count), meaning)
+    return table
+
+
+def _figure_table(inspection: Inspection) -> Any:
+    completions = len(inspection.texts)
+    table = _table("boxes", "", right=(1,))
+    table.add_row("per completion, mean", f"{inspection.boxes / completions:.2f}")
+    table.add_row("per completion, most", str(inspection.most_boxes))
+    table.add_row("upside down", _share(inspection.upside_down, inspection.boxes))
+    table.add_row("reaching off the film", _share(inspection.off_film, inspection.located))
+    if inspection.scored:
+        table.add_section()
+        table.add_row("completions with reference boxes", str(inspection.scored))
+    for key, value in inspection.figures.items():
+        table.add_row(_HEADINGS.get(key, f"mean {key}"), f"{value:.3f}")
+    return table
+
+
+def _table(*headings: str, right: Sequence[int] = ()) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
+    for k, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if k in right else "left", no_wrap=k < len(headings) - 1)
+    return table
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part / whole:.0%}" if whole else NOTHING
+
+
+def _excerpt(inspection: Inspection, key: str) -> Any:
+    """One line of the first completion with this status or reason: how a cut-off one ends, how others begin."""
+    from rich.text import Text
+
+    if key not in inspection.examples:
+        return Text("")
+    answer = inspection.answers[inspection.examples[key][0]].strip()
+    if len(answer) > _EXCERPT:
+        ending = key in ("truncated", "unclosed")
+        answer = f"…{answer[1 - _EXCERPT :]}" if ending else f"{answer[: _EXCERPT - 1]}…"
+    return Text(_shown(answer), style="dim", overflow="ellipsis", no_wrap=True)
+
+
+def _shown(text: str, *, lines: bool = False) -> str:
+    """Text without anything that a terminal would obey: control characters and the like as Python spells them.
+
+    >>> _shown("a\\x1b[31m\\n"), _shown("a\\tb\\nc", lines=True)
+    ('a\\\\x1b[31m\\\\n', 'a\\\\tb\\nc')
+    """
+    cut = text[:_FULL_TEXT]
+    shown = "".join(c if c.isprintable() or (lines and c == "\n") else c.encode("unicode_escape").decode() for c in cut)
+    return shown if len(text) == len(cut) else f"{shown}… ({len(text) - len(cut)} more characters)"

@@ -1,0 +1,63 @@
+"""Refuse values that are not legal, in the words that every error of the package uses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from numbers import Real
+from typing import NamedTuple
+
+
+class Interval(NamedTuple):
+    """Numbers from `low` to `high`; `above` and `below` leave out the ends.
+
+    >>> str(Interval(0, 1, above=True)), 0.0 in Interval(0, 1, above=True), str(Interval(1))
+    ('a number in (0, 1]', False, 'a number from 1 up')
+    """
+
+    low: float = 0.0
+    high: float = math.inf
+    above: bool = False
+    below: bool = False
+
+    def __contains__(self, value: object) -> bool:
+        if not isinstance(value, Real) or isinstance(value, bool):
+            return False
+        number = float(value)
+        high_enough = number > self.low if self.above else number >= self.low
+        low_enough = number < self.high if self.below else number <= self.high
+        return high_enough and low_enough and math.isfinite(number)
+
+    def __str__(self) -> str:
+        if math.isinf(self.high):
+            return f"a number above {self.low:g}" if self.above else f"a number from {self.low:g} up"
+        return f"a number in {'(' if self.above else '['}{self.low:g}, {self.high:g}{')' if self.below else ']'}"
+
+
+SHARE = Interval(0, 1)
+SOME_SHARE = Interval(0, 1, above=True)
+
+
+def check_number(name: str, value: object, legal: Interval, hint: str = "Choose one in that range.") -> float:
+    """The value as a float, refused where it is no number in the interval.
+
+    >>> check_number("beta", 2, Interval(0, 1000, above=True))
+    2.0
+    >>> check_number("iou_threshold", 1.5, SHARE, "The usual value is 0.5.")
+    Traceback (most recent call last):
+    ValueError: Expected a number in [0, 1] for `iou_threshold`, got 1.5. The usual value is 0.5.
+    """
+    if not isinstance(value, Real) or value not in legal:
+        raise ValueError(f"Expected {legal} for `{name}`, got {value!r}. {hint}")
+    return float(value)
+
+
+def check_word(name: str, value: object, legal: Collection[str]) -> None:
+    """Refuse a value that is none of the legal words.
+
+    >>> check_word("matching", "best", ("greedy", "hungarian"))
+    Traceback (most recent call last):
+    ValueError: Expected a known word for `matching`, got 'best'. Use one of: greedy, hungarian.
+    """
+    if not isinstance(value, str) or value not in legal:
+        raise ValueError(f"Expected a known word for `{name}`, got {value!r:.200}. Use one of: {', '.join(legal)}.")

@@ -1,0 +1,68 @@
+"""A figure with its interval: as a number, as JSON, and as text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+#: Stands in tables where nothing was measured.
+NOTHING = "–"
+
+
+class Estimate(NamedTuple):
+    """A figure and the ends of its 95 % interval; all three are NaN where there is nothing to measure."""
+
+    value: float
+    low: float
+    high: float
+
+
+#: Figures by key.
+Figures = dict[str, Estimate]
+
+
+def finite_or_none(value: float) -> float | None:
+    """A number as JSON has it, which knows neither NaN nor infinity.
+
+    Example:
+        >>> finite_or_none(0.5), finite_or_none(float("nan"))
+        (0.5, None)
+    """
+    return float(value) if math.isfinite(value) else None
+
+
+def estimate_as_json(estimate: Sequence[float]) -> dict[str, float | None]:
+    """A figure and the ends of its interval as plain values.
+
+    Example:
+        >>> estimate_as_json(Estimate(0.5, 0.4, float("nan")))
+        {'value': 0.5, 'low': 0.4, 'high': None}
+    """
+    return dict(zip(Estimate._fields, map(finite_or_none, estimate), strict=True))
+
+
+def format_value(value: float, *, signed: bool = False) -> str:
+    """Three decimals, or a dash for NaN.
+
+    Example:
+        >>> format_value(0.67), format_value(0.02, signed=True), format_value(float("nan"))
+        ('0.670', '+0.020', '–')
+    """
+    if math.isnan(value):
+        return NOTHING
+    text = f"{value:+.3f}" if signed else f"{value:.3f}"
+    return "0.000" if float(text) == 0 else text
+
+
+def format_interval(estimate: tuple[float, float, float], *, signed: bool = False) -> str:
+    """The ends of an interval, or nothing where nothing was measured.
+
+    Example:
+        >>> format_interval(Estimate(0.67, 0.64, 0.7)), format_interval(Estimate(0.02, -0.01, 0.05), signed=True)
+        ('[0.640, 0.700]', '[-0.010, +0.050]')
+    """
+    _, low, high = estimate
+    if math.isnan(low) or math.isnan(high):
+        return ""
+    return f"[{format_value(low, signed=signed)}, {format_value(high, signed=signed)}]"

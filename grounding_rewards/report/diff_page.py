@@ -1,0 +1,227 @@
+"""The page of a comparison: figures of two runs side by side, training curves, and films with the answers of both.
+
+It shows films and what models wrote about them, so it is to be guarded like the films.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.comparison import Change, RunDifference, format_p
+from grounding_rewards.metrics.estimates import Figures
+from grounding_rewards.metrics.pairing import pair_film
+from grounding_rewards.report.render import data_uri, jpeg_uri, read_asset, render
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+#: Longest side in pixels of a film on the page; with the number of films it bounds the size of the file.
+LONGEST_SIDE = 448
+FILMS_PER_SECTION = 6
+_MOST_BOXES = 50
+_MOST_TEXT = 4_000
+
+# The tiles, as far as both runs have them, behind the figure that the verdict is about.
+_TILES = ("sampled_reward", "mean_iou", "hallucination_rate", "sampled_unparseable_share")
+_MOST_TILES = 4
+
+
+class FilmPair(NamedTuple):
+    """The same film as A and as B answered it."""
+
+    a: AnsweredFilm
+    b: AnsweredFilm
+
+
+class Section(NamedTuple):
+    """Films under one heading."""
+
+    title: str
+    note: str
+    pairs: Sequence[FilmPair]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiffPage:
+    """What the page of a comparison shows.
+
+    Attributes:
+        title: what was compared.
+        subtitle: on what.
+        names: of A and of B.
+        found: how they differ.
+        figures: keys of the figures of ``found`` that are shown, in order.
+        pairs: the films that both runs have.
+        reward: name of the reward by whose change films are chosen, a key of their ``rewards``.
+        load_image: gives a film as an image, None where there is none; called for the few that are shown.
+        baselines: by name the figures of answers that need no look at the film.
+        definitions: key of a figure and what it means, in a sentence.
+        curves: PNGs for a light and a dark ground, from :func:`grounding_rewards.report.curves.draw_curves`.
+        facts: how the runs were made and compared, a line each.
+    """
+
+    title: str
+    subtitle: str
+    names: tuple[str, str]
+    found: RunDifference
+    figures: Sequence[str]
+    pairs: Sequence[FilmPair]
+    reward: str
+    load_image: Callable[[AnsweredFilm], Image | None]
+    baselines: Mapping[str, Figures] = field(default_factory=dict)
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    curves: tuple[bytes, bytes] | None = None
+    facts: Sequence[str] = ()
+
+
+def choose_films(pairs: Sequence[FilmPair], reward: str, *, count: int = FILMS_PER_SECTION) -> list[Section]:
+    """Choose the films that tell what changed: gains, the middle, losses, unchanged films, normal films.
+
+    The middle stands for the comparison as a whole; gains alone would flatter any model. No film comes twice.
+
+    Args:
+        pairs: all films that both runs have.
+        reward: name of the reward whose change ranks them.
+        count: films per section at most.
+
+    Returns:
+        The sections that have a film.
+
+    Example:
+        >>> film = {"width": 9, "height": 9, "gt": [[0, 0, 5, 5]], "gt_labels": ["mass"]}
+        >>> pair = FilmPair(*(AnsweredFilm("a", **film, rewards={"R4": value}) for value in (0.5, 0.7)))
+        >>> [section.title for section in choose_films([pair], "R4")]
+        ['Largest gains']
+    """
+    findings = sorted((pair for pair in pairs if not pair.a.is_normal), key=lambda pair: -_gain(pair, reward))
+    normal = sorted(
+        (pair for pair in pairs if pair.a.is_normal),
+        key=lambda pair: (-_gain(pair, reward), -pair.b.rewards[reward]),
+    )
+    up = [pair for pair in findings if _gain(pair, reward) > 0]
+    down = [pair for pair in findings if _gain(pair, reward) < 0]
+    same = [pair for pair in findings if _gain(pair, reward) == 0]
+    gains, losses = up[:count], down[::-1][:count]
+    rest = findings[len(gains) : len(findings) - len(losses)]
+    start = max(0, (len(rest) - count) // 2)
+    middle = rest[start : start + count]
+    shown = {pair.a.id for pair in middle}
+    unchanged = _spread([pair for pair in same if pair.a.id not in shown], count)
+    tally = f"{len(up)} of {len(findings)} films with findings have a higher {reward} in B, {len(down)} a lower one"
+    clean_a, clean_b = (sum(not len(pair[side].pred) for pair in normal) for side in (0, 1))
+    sections = [
+        Section("Largest gains", f"{tally}; the {len(gains)} that gained most.", gains),
+        Section("In the middle", "Films from the middle of the ranking by change: what to expect.", middle),
+        Section("Largest losses", f"{tally}; the {len(losses)} that lost most.", losses),
+        Section("Unchanged", f"{len(same)} of {len(findings)} films with findings have the same {reward}.", unchanged),
+        Section(
+            "Normal films",
+            "Nothing is to be found here; any box is invented. "
+            f"Without a box: {clean_a} of {len(normal)} in A, {clean_b} of {len(normal)} in B.",
+            _spread(normal, count),
+        ),
+    ]
+    return [section for section in sections if section.pairs]
+
+
+def _gain(pair: FilmPair, reward: str) -> float:
+    return pair.b.rewards[reward] - pair.a.rewards[reward]
+
+
+def _spread(pairs: Sequence[FilmPair], count: int) -> Sequence[FilmPair]:
+    """The first and the last of them, ``count`` in all."""
+    if len(pairs) <= count:
+        return pairs
+    head = (count + 1) // 2
+    return [*pairs[:head], *pairs[len(pairs) - (count - head) :]]
+
+
+def render_diff_page(page: DiffPage) -> str:
+    """Write the whole page.
+
+    Returns:
+        An HTML document that refers to nothing outside itself.
+    """
+    tiles = dict.fromkeys((page.found.main, *_TILES))
+    numbers = iter(range(len(page.pairs)))
+    sections = [
+        {
+            "title": section.title,
+            "note": section.note,
+            "films": [_film(page, pair, next(numbers)) for pair in section.pairs],
+        }
+        for section in choose_films(page.pairs, page.reward)
+    ]
+    return render(
+        "diff.html.jinja",
+        title=page.title,
+        page=page,
+        found=page.found,
+        tiles=[change for key in tiles if (change := page.found.figures.get(key)) and _is_measured(change)][
+            :_MOST_TILES
+        ],
+        figures={key: change for key in page.figures if _is_measured(change := page.found.figures[key])},
+        sections=sections,
+        curves=page.curves and [data_uri(png, "image/png") for png in page.curves],
+        format_p=format_p,
+        style=read_asset("page.css") + read_asset("diff_page.css"),
+        script="",
+    )
+
+
+def _is_measured(change: Change) -> bool:
+    return not (math.isnan(change.a.value) and math.isnan(change.b.value))
+
+
+def _film(page: DiffPage, pair: FilmPair, number: int) -> dict[str, Any]:
+    """A film as the template draws it."""
+    image = page.load_image(pair.b)
+    return {
+        "name": f"film-{number}",
+        "id": pair.b.id,
+        "findings": ", ".join(pair.b.gt_labels) or "normal",
+        "gain": _gain(pair, page.reward),
+        "uri": image and jpeg_uri(image, LONGEST_SIDE),
+        "width": f"{pair.b.width:g}",
+        "height": f"{pair.b.height:g}",
+        "reference": [
+            *_rectangles(pair.b.ignore, ["ignored"] * len(pair.b.ignore), "ignored"),
+            *_rectangles(pair.b.gt, pair.b.gt_labels, "reference"),
+        ],
+        "answers": [
+            {
+                "side": side,
+                "name": name,
+                "reward": film.rewards[page.reward],
+                "bar": f"{100 * min(max(film.rewards[page.reward], 0), 1):.0f}",
+                "reason": film.reason,
+                "text": film.text[:_MOST_TEXT],
+                "boxes": list(zip(film.pred_labels, pair_film(film).pred_ious.tolist(), strict=True))[:_MOST_BOXES],
+                "rectangles": _rectangles(film.pred, film.pred_labels, "predicted"),
+            }
+            for side, name, film in zip("ab", page.names, pair, strict=True)
+        ],
+    }
+
+
+def _rectangles(boxes: NDArray[np.float64], labels: Sequence[str | None], kind: str) -> list[dict[str, str]]:
+    """What can be drawn of some boxes: those with an area."""
+    return [
+        {
+            "x": f"{x1:.1f}",
+            "y": f"{y1:.1f}",
+            "width": f"{x2 - x1:.1f}",
+            "height": f"{y2 - y1:.1f}",
+            "kind": kind,
+            "label": label or "",
+        }
+        for (x1, y1, x2, y2), label in zip(boxes[:_MOST_BOXES].tolist(), labels, strict=False)
+        if all(map(math.isfinite, (x1, y1, x2, y2))) and x1 < x2 and y1 < y2
+    ]

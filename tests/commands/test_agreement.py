@@ -1,0 +1,55 @@
+"""The command `agreement`: the table, the figures in a file, and options of the reader."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+
+import pytest
+
+from grounding_rewards.commands import agreement
+from grounding_rewards.commands.agreement import add_arguments, run
+from grounding_rewards.data import readers
+from tests.data.test_agreement import THREE
+
+
+def test_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(readers.READERS, "vindr-cxr", lambda root, *, split=None: iter([THREE] if split else []))
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    path = tmp_path / "agreement.json"
+    options = ["vindr-cxr", "--root", "r", "--split", "train", "--iou", "0.45", "--json", str(path)]
+    assert run(parser.parse_args(options)) == 0
+    printed = capsys.readouterr().out
+    assert "vindr-cxr: 3 pairs of readers on 1 films" in printed
+    assert "F1@0.45" in printed
+    content = json.loads(path.read_text(encoding="utf-8"))
+    assert content["overall"]["f1"] == {"0.45": [0.6, 0.6, 0.6]}
+    assert content["labels"][1] == {
+        "label": "nodule",
+        "findings": 1,
+        "drawn_by": [1, 0, 0],
+        "f1": {"0.45": [0.0, 0.0, 0.0]},
+        "mean_iou": [None, None, None],
+    }
+
+
+def test_options_reach_the_reader_and_help_is_plain(monkeypatch):
+    seen = {}
+
+    def read(root, *, split=None, sizes=None, box_format=None):
+        seen.update(sizes=sizes, box_format=box_format)
+        return iter([THREE])
+
+    monkeypatch.setitem(readers.READERS, "vlm-r1", read)
+    parser = argparse.ArgumentParser(description=agreement.__doc__)
+    add_arguments(parser)
+    options = ["vlm-r1", "--root", "r", "--option", "sizes=s.csv", "--option", "box_format=qwen3-vl"]
+    assert run(parser.parse_args(options)) == 0
+    assert seen == {"sizes": "s.csv", "box_format": "qwen3-vl"}
+    with pytest.raises(ValueError, match="It has: sizes, box_format"):
+        run(parser.parse_args(["vlm-r1", "--root", "r", "--option", "size=s.csv"]))
+    assert "--option" in parser.format_help()
+    assert "``" not in parser.format_help()
+    assert not re.search(":[a-z]+:`", parser.format_help())

@@ -1,0 +1,72 @@
+"""What `grounding-rewards inspect` prints, and that no completion can break it."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from grounding_rewards.commands.inspect import print_inspection
+from grounding_rewards.metrics.inspection import inspect_completions
+from tests.metrics.test_inspection import TEXTS, rows
+
+
+def shown(inspection, *, examples: int = 0) -> str:
+    out = io.StringIO()
+    print_inspection(inspection, Console(file=out, width=120), examples=examples)
+    return out.getvalue()
+
+
+def test_the_page_shows_each_status_and_reason_with_its_meaning_and_an_example():
+    page = shown(inspect_completions(TEXTS, rows(), "qwen3-vl"))
+    assert "a list of numbers that is none of" in page
+    assert '[{"bbox_2d": [1, 2, 3]}]' in page
+    assert "Too little to judge norm1000, order xyxy" in page
+
+
+def test_a_cut_off_text_is_shown_by_its_end_and_thinking_is_left_out():
+    long = "<think>" + "hm " * 99 + "</think>" + json.dumps([{"bbox_2d": [k, 1, 900, 950]} for k in range(9)])
+    page = shown(inspect_completions([long, long[:-9] + "!"], [{}] * 2, "qwen3-vl"))
+    assert "hm" not in page
+    assert '[{"bbox_2d": [0, 1, 900, 950]}' in page
+    assert "[8, 1, 90!" in page
+
+
+def test_examples_are_shown_in_full_on_demand():
+    texts = ["first?\nline two", "second?", "third?"]
+    inspection = inspect_completions(texts, [{}] * 3, "qwen3-vl")
+    assert "line two" not in shown(inspection).replace("\\nline two", "")
+    page = shown(inspection, examples=2)
+    assert "unparseable, row 0\nfirst?\nline two\n" in page
+    assert "third?" not in page
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[bold red]markup[/]",
+        "[/nothing to close]",
+        "\x1b[2J\x1b[31mclears the screen",
+        "\x00 \x07 \r overwritten",
+        "\u202e right to left \u2066",
+        "\ud800 half a character",
+        "[link=https://example.org]x[/link]",
+    ],
+)
+def test_no_completion_can_break_the_page(text):
+    page = shown(inspect_completions([text], [{}], "qwen3-vl"), examples=1)
+    assert all(character.isprintable() or character == "\n" for character in page)
+    assert text.encode("unicode_escape").decode()[:12] in page
+
+
+@given(st.lists(st.text(), min_size=1, max_size=4))
+def test_any_completions_make_a_page(texts):
+    page = shown(
+        inspect_completions(texts, [{"boxes": [], "width": 9, "height": 9}] * len(texts), "qwen3-vl"), examples=1
+    )
+    page.encode("utf-8")
+    assert all(character.isprintable() or character == "\n" for character in page)

@@ -1,0 +1,16 @@
+"""Which boxes can be ranked."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.ranking import states_confidences
+from tests.metrics.random_films import random_films
+
+
+def test_confidences_are_stated_for_all_boxes_or_not() -> None:
+    films = random_films(0)
+    assert states_confidences(films)
+    assert states_confidences([])
+    assert not states_confidences([*films, AnsweredFilm("a", 9, 9, pred=[[0, 0, 5, 5]] * 2, pred_scores=[0.5, np.nan])])

@@ -1,0 +1,221 @@
+"""The page of a comparison: complete in itself, honest about its choice of films, and safe with any text in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from PIL import Image
+
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.bootstrap import Estimate
+from grounding_rewards.metrics.comparison import Change, SignTest, compare_runs
+from grounding_rewards.report.diff_page import DiffPage, FilmPair, choose_films, render_diff_page
+
+BOX = (10.0, 10.0, 60.0, 40.0)
+SAME = SignTest(0, 0, 0, float("nan"))
+
+
+def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) -> FilmPair:
+    """A film whose rewards are those of A and B; a normal one without a box where it earns something."""
+    gt = [] if normal else [BOX]
+    films = [
+        AnsweredFilm(
+            name,
+            100,
+            80,
+            gt=gt,
+            **{
+                "gt_labels": ["mass"] * len(gt),
+                "text": "[]",
+                "reason": "because",
+                "pred": [] if normal and earned else [BOX],
+                **values,
+            },
+            rewards={"R4": earned},
+        )
+        for earned in (a, b)
+    ]
+    return FilmPair(*films)
+
+
+def page(pairs: list[FilmPair], **values: Any) -> str:
+    a, b = zip(*pairs, strict=True)
+    found = compare_runs(a, b, resamples=10)
+    shown: dict[str, Any] = {
+        "title": "R4 & friends",
+        "subtitle": "drawn films",
+        "names": ("before", "after"),
+        "found": found,
+        "figures": ["f1_50", "mean_iou"],
+        "pairs": pairs,
+        "reward": "R4",
+        "load_image": lambda film: Image.new("L", (100, 80), 40),
+        "baselines": {"nothing found": {"f1_50": Estimate(0.0, 0.0, 0.0)}},
+        "definitions": {"mean_iou": "of pairs"},
+        "curves": (b"light", b"dark"),
+        "facts": ["A = runs/before"],
+    }
+    return render_diff_page(DiffPage(**{**shown, **values}))
+
+
+def test_sections_tell_gains_middle_losses_unchanged_and_normal_films() -> None:
+    pairs = [pair(f"f{i}", 0.5, i / 20) for i in range(20)] + [pair(f"s{i}", 0.5, 0.5) for i in range(4)]
+    pairs += [pair(f"n{i}", 0.0, 0.2 * (i % 2), normal=True) for i in range(8)]
+    sections = choose_films(pairs, "R4", count=3)
+    assert [section.title for section in sections] == [
+        "Largest gains",
+        "In the middle",
+        "Largest losses",
+        "Unchanged",
+        "Normal films",
+    ]
+    gains, middle, losses, unchanged, normal = ([one.a.id for one in section.pairs] for section in sections)
+    assert gains == ["f19", "f18", "f17"]
+    assert losses == ["f0", "f1", "f2"]
+    assert middle == ["s0", "s1", "s2"]
+    assert unchanged == ["f10", "s3"]
+    assert len(normal) == 3
+    assert "9 of 24 films with findings have a higher R4 in B, 10 a lower one" in sections[0].note
+    assert "5 of 24 films with findings have the same R4" in sections[3].note
+    assert "0 of 8 in A, 4 of 8 in B" in sections[4].note
+
+
+@pytest.mark.parametrize(
+    ("pairs", "titles"),
+    [
+        ([], []),
+        ([pair("up", 0.1, 0.9)], ["Largest gains"]),
+        ([pair("down", 0.9, 0.1)], ["Largest losses"]),
+        ([pair("same", 0.5, 0.5)], ["In the middle"]),
+        ([pair("normal", 0.0, 0.2, normal=True)], ["Normal films"]),
+    ],
+)
+def test_empty_sections_are_left_out_and_no_film_comes_twice(pairs: list[FilmPair], titles: list[str]) -> None:
+    assert [section.title for section in choose_films(pairs, "R4")] == titles
+
+
+class Tags(HTMLParser):
+    """Collects open tags and checks that they are closed in order."""
+
+    void = frozenset({"meta", "img", "source", "rect", "use", "image"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.attributes: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.references += [value or "" for name, value in attrs if name in ("href", "src", "srcset")]
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.void:
+            assert self.open.pop() == tag
+
+
+def test_page_is_well_formed_and_refers_to_nothing_outside() -> None:
+    tags = Tags()
+    text = page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)])
+    tags.feed(text)
+    assert tags.open == []
+    assert all(reference.startswith(("data:", "#")) for reference in tags.references)
+    # the policy in its head lets nothing be loaded and nothing run, style attributes among it
+    assert "default-src 'none'; img-src data:; style-src 'sha256-" in text
+    assert "script-src 'none'" in text
+    assert "style" not in tags.attributes
+
+
+def test_each_film_is_in_the_file_once_and_drawn_twice() -> None:
+    text = page([pair("a", 0.1, 0.9)])
+    assert text.count("data:image/jpeg") == 1
+    assert text.count('href="#film-0"') == 2
+
+
+def test_without_an_image_boxes_are_drawn_alone() -> None:
+    text = page([pair("a", 0.1, 0.9)], load_image=lambda film: None)
+    assert "data:image/jpeg" not in text
+    assert "<use" not in text
+    assert text.count('class="predicted"') == 2
+
+
+def test_what_anyone_writes_is_shown_and_not_run() -> None:
+    nasty = '<script>alert("x")</script>&'
+    text = page(
+        [pair("<b>", 0.1, 0.9, gt_labels=[nasty], pred_labels=[nasty], reason=nasty, text=nasty)],
+        names=(nasty, "after"),
+        baselines={nasty: {}},
+        definitions={"mean_iou": nasty},
+        facts=[nasty],
+        title=nasty,
+        subtitle=nasty,
+    )
+    assert "<script" not in text
+    assert text.count("&lt;script&gt;") >= 12
+    assert 'title="&lt;b&gt;"' in text
+
+
+@pytest.mark.parametrize(
+    ("box", "drawn"),
+    [
+        ((10, 10, 60, 40), True),
+        ((-50, -50, 500, 500), True),  # the frame of the film cuts it
+        ((60, 10, 10, 40), False),  # inverted
+        ((10, 10, 10, 40), False),  # no area
+        ((0, 0, float("nan"), 40), False),
+        ((0, 0, float("inf"), 40), False),
+    ],
+)
+def test_boxes_that_can_be_drawn_are(box: tuple[float, ...], drawn: bool) -> None:
+    one = pair("a", 0.0, 0.2, normal=True)
+    text = page([FilmPair(replace(one.a, pred=[box], pred_labels=(), pred_scores=()), one.b)])
+    assert text.count('class="predicted"') == int(drawn)
+    for svg in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL):
+        ElementTree.fromstring(svg)
+
+
+def test_large_films_are_shrunk() -> None:
+    assert len(page([pair("a", 0.1, 0.9)], load_image=lambda film: Image.effect_noise((3000, 2000), 60))) < 300_000
+
+
+@pytest.mark.parametrize(
+    ("difference", "lower_is_better", "kind"),
+    [
+        ((0.1, 0.05, 0.2), False, "better"),
+        ((0.1, -0.05, 0.2), False, "soft"),  # may be chance
+        ((-0.1, -0.2, -0.05), False, "worse"),
+        ((-0.1, -0.2, -0.05), True, "better"),
+        ((0.1, 0.05, 0.2), True, "worse"),
+    ],
+)
+def test_tiles_are_coloured_only_where_the_interval_leaves_0(
+    difference: tuple[float, float, float], lower_is_better: bool, kind: str
+) -> None:
+    pairs = [pair("a", 0.1, 0.9)]
+    found = compare_runs([pairs[0].a], [pairs[0].b], resamples=10)
+    ends = Estimate(0.5, 0, 1)
+    change = Change("x", lower_is_better, ends, ends, Estimate(*difference), SAME, float("nan"))
+    text = page(pairs, found=replace(found, figures={"f1_50": change}), figures=["f1_50"])
+    assert re.search(r'</b>\s*<span class="(\w+)">', text).group(1) == kind
+
+
+def test_the_table_has_the_chosen_figures_beside_the_baselines() -> None:
+    text = page([pair("a", 0.1, 0.9), pair("b", 0.1, 0.2)])
+    table = text.partition('class="panel figures"')[2].partition("</table>")[0]
+    assert re.findall(r'<th scope="col">(.*?)</th>', table)[1:4] == ["before", "after", "after − before"]
+    assert '<th scope="col">nothing found</th>' in table
+    assert re.findall(r'<th scope="row">([^<]*)', table) == ["F1 at IoU 0.5", "mean IoU"]
+    assert "<small>of pairs</small>" in table
+
+
+def test_without_curves_and_baselines_there_is_none() -> None:
+    text = page([pair("a", 0.1, 0.9)], curves=None, baselines={})
+    assert "Training" not in text
+    assert "nothing found" not in text

@@ -1,0 +1,91 @@
+"""The walks of docs/extend.md, walked: each changes a copy of the package as it says, and then tries what it made."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import grounding_rewards
+from tests.conftest import REPOSITORY
+
+PAGE = (REPOSITORY / "docs" / "extend.md").read_text(encoding="utf-8")
+PACKAGE = Path(grounding_rewards.__file__).parent
+MOST_FILES = 2
+
+
+class Step(NamedTuple):
+    """A block of a walk: code and where it goes; below no line means at the end, and no file means to be run."""
+
+    file: str | None
+    below: str | None
+    code: str
+
+
+class Walk(NamedTuple):
+    title: str
+    touches: list[str]
+    steps: list[Step]
+
+
+def walks() -> list[Walk]:
+    _, *sections = re.split(r"^## ", PAGE, flags=re.MULTILINE)
+    return [walk(section) for section in sections]
+
+
+def walk(section: str) -> Walk:
+    title = section.partition("\n")[0]
+    named = re.search(r"^Touches (.+)\.$", section, flags=re.MULTILINE)
+    assert named, f"{title} does not say which files it touches"
+    blocks = re.findall(r"^```python\n(.*?)^```", section, flags=re.MULTILINE | re.DOTALL)
+    return Walk(title, re.findall(r"`([^`]+)`", named[1]), [step(block) for block in blocks])
+
+
+def step(block: str) -> Step:
+    first, _, code = block.partition("\n")
+    if first == "# try it":
+        return Step(None, None, code)
+    place = re.fullmatch(r"# (\S+?)(?:, below: (.+))?", first)
+    assert place, f"{first} says neither a file nor `try it`"
+    return Step(place[1], place[2], code)
+
+
+def apply(one: Step, root: Path) -> None:
+    file = root / str(one.file)
+    before = file.read_text(encoding="utf-8") if file.exists() else ""
+    if one.below is None:
+        file.write_text(f"{before}\n\n{one.code}" if before else one.code, encoding="utf-8")
+        return
+    lines = before.splitlines(keepends=True)
+    places = [k for k, line in enumerate(lines) if line.strip() == one.below]
+    assert len(places) == 1, f"{one.file} has {len(places)} lines `{one.below}`"
+    lines.insert(places[0] + 1, one.code)
+    file.write_text("".join(lines), encoding="utf-8")
+
+
+@pytest.mark.parametrize("one", walks(), ids=lambda one: one.title)
+def test_a_walk_arrives(one, tmp_path):
+    shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
+    changes = [made for made in one.steps if made.file is not None]
+    for made in changes:
+        apply(made, tmp_path)
+    tried = "\n".join(made.code for made in one.steps if made.file is None)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", tried], capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "assert" in tried
+
+
+@pytest.mark.parametrize("one", walks(), ids=lambda one: one.title)
+def test_a_walk_touches_few_files_and_names_them(one):
+    changed = list(dict.fromkeys(made.file for made in one.steps if made.file is not None))
+    assert changed == one.touches
+    assert len(changed) <= MOST_FILES
