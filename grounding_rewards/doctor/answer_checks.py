@@ -12,7 +12,7 @@ from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.data.raw_rows import Drawing, FilmRow
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Case, Examiner, trusted_size
-from grounding_rewards.doctor.findings import Check, Finding, Problem
+from grounding_rewards.doctor.defects import Check, Defect, Problem
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, CHARACTERS_PER_TOKEN
 from grounding_rewards.doctor.prompt_claims import prompt_contradictions
 from grounding_rewards.parsing import BoxFormat
@@ -104,12 +104,12 @@ class AnswerExaminer(Examiner):
                         small = f"box {index} is {width:.1f} x {height:.1f} pixels of {seen[0]:g} x {seen[1]:g}"
                         yield Problem("small-boxes", drawing.prefix + small, drawing.name)
 
-    def findings(self) -> Iterator[Finding]:
-        yield from super().findings()
+    def defects(self) -> Iterator[Defect]:
+        yield from super().defects()
         figures = self.case.figures
         films = sum(figures.per_film.values())
         if films >= _FEWEST_FILMS and not 0 < figures.negatives <= _MOST_NEGATIVES * films:
-            yield _NEGATIVES.finding(figures.negatives, films, f"{figures.negatives} of {films} films have no box.")
+            yield _NEGATIVES.defect(figures.negatives, films, f"{figures.negatives} of {films} films have no box.")
 
     def assumptions(self) -> Iterator[str]:
         if self._assumed_resize:
@@ -171,16 +171,16 @@ class GoldExaminer(Examiner):
         if lost:
             yield Problem("gold-reward", "; ".join(lost))
 
-    def findings(self) -> Iterator[Finding]:
+    def defects(self) -> Iterator[Defect]:
         longest, is_counted = self.case.figures.longest_gold, self.case.model.counts_tokens
-        for finding in super().findings():
-            if finding.name != "gold-length":
-                yield finding
+        for defect in super().defects():
+            if defect.name != "gold-length":
+                yield defect
             elif is_counted:
-                yield replace(finding, found=f"The longest takes {longest} tokens.")
+                yield replace(defect, found=f"The longest takes {longest} tokens.")
             else:
                 # Only an estimate.
-                yield replace(finding, severity="warning", found=f"The longest takes about {longest} tokens.")
+                yield replace(defect, severity="warning", found=f"The longest takes about {longest} tokens.")
 
     def assumptions(self) -> Iterator[str]:
         if self.case.figures.longest_gold and not self.case.model.counts_tokens:

@@ -9,7 +9,7 @@ from typing import Any
 from grounding_rewards.data.raw_rows import Drawing, FilmRow
 from grounding_rewards.doctor.box_defects import BoxFit, box_defect
 from grounding_rewards.doctor.case import Case, Examiner, group, trusted_size
-from grounding_rewards.doctor.findings import EXAMPLES, Check, Example, Finding, Problem
+from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, Problem
 from grounding_rewards.doctor.model import own_resized_size
 
 
@@ -92,7 +92,7 @@ class BoxExaminer(Examiner):
             if size is not None:
                 self._fit(row, drawing, size)
 
-    def findings(self) -> Iterator[Finding]:
+    def defects(self) -> Iterator[Defect]:
         for check in self.checks:
             here = {groups: one for groups, one in self.case.diagnoses.items() if one.name == check.name}
             if not here:
@@ -105,11 +105,11 @@ class BoxExaminer(Examiner):
             count, of = sum(one.shown_by for one in here.values()), sum(one.of for one in here.values())
             is_doubtful = check.name == "one-corner" and not any(one.certain for one in here.values())
             yield replace(
-                check.finding(count, of, found, examples),
+                check.defect(count, of, found, examples),
                 fix=" ".join(dict.fromkeys(one.fix for one in here.values())),
                 severity="warning" if is_doubtful else check.severity,
             )
-        yield from super().findings()
+        yield from super().defects()
 
     def _fit(self, row: FilmRow, drawing: Drawing, size: tuple[float, float]) -> None:
         plain = [k for k, box in enumerate(drawing.boxes) if box_defect(box, size) != "normalised-boxes"]

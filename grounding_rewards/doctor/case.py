@@ -11,7 +11,7 @@ from typing import ClassVar
 from grounding_rewards.data.images import has_shape
 from grounding_rewards.data.raw_rows import IGNORED, Drawing, FilmRow, RowSource
 from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis
-from grounding_rewards.doctor.findings import EXAMPLES, Check, Example, FilmPicture, Finding, Problem
+from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, FilmPicture, Problem
 from grounding_rewards.doctor.histograms import Figures
 from grounding_rewards.doctor.model import Model
 
@@ -91,7 +91,7 @@ class Bucket:
 class Examiner:
     """Base class of the examiners, one per topic.
 
-    `look` is called for every row, `findings` once after the last row.
+    `look` is called for every row, `defects` once after the last row.
 
     Attributes:
         checks: what it looks for.
@@ -108,14 +108,14 @@ class Examiner:
         """The problems of one row."""
         return iter(())
 
-    def findings(self) -> Iterator[Finding]:
-        """The problems of all rows as findings, without those that a mistake of all boxes explains."""
+    def defects(self) -> Iterator[Defect]:
+        """The problems of all rows as defects, without those that a mistake of all boxes explains."""
         for check in self.checks:
             buckets = [one for name, one in self.met[check.name].items() if not self.case.is_explained(check, name)]
             if buckets:
                 examples = [example for bucket in buckets for example in bucket.examples]
                 count = sum(bucket.count for bucket in buckets)
-                yield check.finding(count, self.case.totals[check.unit], examples=examples)
+                yield check.defect(count, self.case.totals[check.unit], examples=examples)
 
     def unchecked(self) -> dict[str, str]:
         """Names of checks that could not be made, and why."""

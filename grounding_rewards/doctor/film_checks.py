@@ -9,7 +9,7 @@ from grounding_rewards.data.checks import list_problems
 from grounding_rewards.data.images import has_shape
 from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.doctor.case import Bucket, Case, Examiner
-from grounding_rewards.doctor.findings import Check, Finding, Problem
+from grounding_rewards.doctor.defects import Check, Defect, Problem
 
 # Resized copies are usually smaller than this part of the film.
 _NEAR = 0.95
@@ -48,10 +48,10 @@ class RowExaminer(Examiner):
         if damage := row.damage or "; ".join(list_problems(row.columns)):
             yield Problem("unreadable-row", damage)
 
-    def findings(self) -> Iterator[Finding]:
+    def defects(self) -> Iterator[Defect]:
         if unfinished := self.case.source.unfinished:
-            yield _UNFINISHED.finding(1, 0, unfinished)
-        yield from super().findings()
+            yield _UNFINISHED.defect(1, 0, unfinished)
+        yield from super().defects()
 
 
 class ImageExaminer(Examiner):
@@ -111,8 +111,8 @@ class ImageExaminer(Examiner):
                 is_exchanged = has_shape(image, (size[1], size[0]))
                 yield Problem("exchanged-size" if is_exchanged else "image-size", detail)
 
-    def findings(self) -> Iterator[Finding]:
-        yield from super().findings()
+    def defects(self) -> Iterator[Defect]:
+        yield from super().defects()
         # Smaller images are doubtful only if most have the declared size; slightly smaller ones unless all are alike.
         films = sum(bucket.count for bucket in self._scales.values())
         alike = max(
@@ -124,7 +124,7 @@ class ImageExaminer(Examiner):
         buckets = [self._scales[kind] for kind, is_doubtful in doubtful.items() if is_doubtful and kind in self._scales]
         if buckets:
             count = sum(bucket.count for bucket in buckets)
-            yield _IMAGE_SCALE.finding(
+            yield _IMAGE_SCALE.defect(
                 count,
                 films,
                 f"{films - count} of {films} images are of the declared size or plain copies.",

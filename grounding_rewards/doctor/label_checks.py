@@ -11,7 +11,7 @@ from typing import NamedTuple
 from grounding_rewards.data.checks import is_blank, label_count_problems
 from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.doctor.case import Examiner
-from grounding_rewards.doctor.findings import Check, Example, Finding, Problem
+from grounding_rewards.doctor.defects import Check, Defect, Example, Problem
 from grounding_rewards.labels import normalize_label, vocabulary
 
 # With more distinct labels than this they are free phrases, and near spellings are not looked for.
@@ -83,8 +83,8 @@ class LabelExaminer(Examiner):
                 if is_blank(label):
                     yield Problem("blank-label", f"{drawing.prefix}label {index} is {label!r:.40}", drawing.name)
 
-    def findings(self) -> Iterator[Finding]:
-        yield from super().findings()
+    def defects(self) -> Iterator[Defect]:
+        yield from super().defects()
         labels = self.case.figures.labels
         groups = label_variants(labels)
         for check in (_SPELLING, _WORDS):
@@ -93,7 +93,7 @@ class LabelExaminer(Examiner):
                 found = f"{len(mine)} {'group' if len(mine) == 1 else 'groups'} of labels that are probably one each."
                 listed = [", ".join(f"{label!r} × {labels[label]}" for label in group.labels) for group in mine]
                 examples = [Example("", -1, "", one) for one in listed]
-                yield check.finding(sum(len(group.labels) for group in mine), len(labels), found, examples)
+                yield check.defect(sum(len(group.labels) for group in mine), len(labels), found, examples)
 
 
 class Variants(NamedTuple):

@@ -1,4 +1,4 @@
-"""Checks, problems of single rows, and findings over a dataset."""
+"""Checks, problems of single rows, and defects over a dataset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 SEVERITIES = ("error", "warning", "note")
-#: Examples of each finding.
+#: Examples of each defect.
 EXAMPLES = 3
 
 
@@ -23,7 +23,7 @@ class FilmPicture(NamedTuple):
 
 
 class Example(NamedTuple):
-    """One place of a finding: split, row number in the split, id, what is there, and the film if films are kept."""
+    """One place of a defect: split, row number in the split, id, what is there, and the film if films are kept."""
 
     split: str
     row: int
@@ -41,7 +41,7 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Finding:
+class Defect:
     """What one check found in the dataset.
 
     Attributes:
@@ -99,7 +99,7 @@ class Check(NamedTuple):
     unit: str = "boxes"
     follows: bool = False
 
-    def finding(self, count: int, of: int, found: str = "", examples: Sequence[Example] = ()) -> Finding:
-        """A finding of this check, with the first of the examples."""
+    def defect(self, count: int, of: int, found: str = "", examples: Sequence[Example] = ()) -> Defect:
+        """A defect of this check, with the first of the examples."""
         first = tuple(examples[:EXAMPLES])
-        return Finding(self.name, self.severity, self.title, count, of, self.unit, found, self.why, self.fix, first)
+        return Defect(self.name, self.severity, self.title, count, of, self.unit, found, self.why, self.fix, first)
