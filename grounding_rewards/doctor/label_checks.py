@@ -100,12 +100,10 @@ class Variants(NamedTuple):
     """Labels that probably mean the same.
 
     labels: as the dataset writes them, the most frequent first.
-    counts: how often each occurs.
     why: how they differ: `case, spacing or plural`, `spelling`, or `words`.
     """
 
     labels: tuple[str, ...]
-    counts: tuple[int, ...]
     why: str
 
 
@@ -163,8 +161,7 @@ def _name_of(key: str) -> str | None:
 
 
 def _variants(labels: list[str], counts: Mapping[str, int], why: str) -> Variants:
-    ordered = sorted(labels, key=lambda label: -counts[label])
-    return Variants(tuple(ordered), tuple(counts[label] for label in ordered), why)
+    return Variants(tuple(sorted(labels, key=lambda label: -counts[label])), why)
 
 
 def _singular(word: str) -> str:
@@ -197,12 +194,9 @@ def _is_slip(common: str, rare: str) -> bool:
         differing = [(common.replace(" ", ""), rare.replace(" ", ""))]
     else:
         differing = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
-    return len(differing) == 1 and _is_near(*differing[0]) and not _are_two_findings(common, rare)
-
-
-def _are_two_findings(common: str, rare: str) -> bool:
-    """Whether the shared vocabulary knows both labels, also as synonyms."""
-    return normalize_label(common).known and normalize_label(rare).known
+    if len(differing) != 1 or not _is_near(*differing[0]):
+        return False
+    return not (normalize_label(common).known and normalize_label(rare).known)
 
 
 def _is_near(a: str, b: str) -> bool:
