@@ -12,10 +12,18 @@ The scorer needs numpy and scipy only; training, data and reports are in the sub
 """
 
 from grounding_rewards import rewards
-from grounding_rewards.overlap import nms
-from grounding_rewards.parsing import ParsedBoxes, format_boxes, list_box_formats, parse_boxes, regex
+from grounding_rewards.overlap import nms, pairwise_iou
+from grounding_rewards.parsing import (
+    ParsedBoxes,
+    box_format_regex,
+    format_boxes,
+    get_box_format,
+    list_box_formats,
+    parse_boxes,
+)
 from grounding_rewards.rewards import BoxReward, Explanation, list_rewards, register_reward
 from grounding_rewards.rewards.grounding import GroundingReward, ScoredCompletion, get_reward
+from grounding_rewards.space_check import SpaceWarning
 
 __version__ = "0.1.0"
 
@@ -25,13 +33,16 @@ __all__ = [
     "GroundingReward",
     "ParsedBoxes",
     "ScoredCompletion",
+    "SpaceWarning",
+    "box_format_regex",
     "format_boxes",
+    "get_box_format",
     "get_reward",
     "list_box_formats",
     "list_rewards",
     "nms",
+    "pairwise_iou",
     "parse_boxes",
-    "regex",
     "register_reward",
     "rewards",
 ]

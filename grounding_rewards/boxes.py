@@ -13,11 +13,49 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+__all__ = [
+    "BIN1000",
+    "BIN1024",
+    "CROP100",
+    "NORM1",
+    "NORM100",
+    "NORM999",
+    "NORM1000",
+    "ORDERS",
+    "PAD1",
+    "PAD999",
+    "PIXEL",
+    "RESIZED_PIXEL",
+    "SPACES",
+    "SQUASH840",
+    "Boxes",
+    "CoordinateSpace",
+    "Frame",
+    "Order",
+    "as_box_array",
+    "box_area",
+    "frame_to_pixel",
+    "from_pixel",
+    "from_xyxy",
+    "get_space",
+    "is_box",
+    "norm1_to_patch_index",
+    "patch_index_to_norm1",
+    "pixel_to_frame",
+    "reference_defect",
+    "space_frame",
+    "to_pixel",
+    "to_xyxy",
+    "valid_boxes",
+]
 
 Boxes = NDArray[np.float64]
 
@@ -70,7 +108,7 @@ def valid_boxes(boxes: Boxes) -> NDArray[np.bool_]:
     with np.errstate(all="ignore"):
         width = boxes[..., 2] - boxes[..., 0]
         height = boxes[..., 3] - boxes[..., 1]
-        # An infinite corner gives an infinite or NaN side, so the sides answer for the corners too.
+        # An infinite corner makes a side infinite or NaN, so checking the sides is enough.
         return (width > 0) & (height > 0) & np.isfinite(width) & np.isfinite(height)
 
 
@@ -92,46 +130,117 @@ def box_area(boxes: Boxes) -> NDArray[np.float64]:
     return np.where(valid_boxes(boxes), area, 0.0)
 
 
-def xywh_to_xyxy(boxes: Boxes) -> Boxes:
-    """Convert left, top, width, height to xyxy, ``(..., 4)`` to ``(..., 4)``.
+#: What rounding may put outside the film, as a part of its longer side.
+_EDGE = 1e-6
+
+
+def is_box(box: object) -> bool:
+    """Whether this is a sequence of four finite numbers.
 
     Example:
-        >>> xywh_to_xyxy(np.array([[10.0, 20.0, 30.0, 40.0]]))
+        >>> is_box([1, 2, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, float("nan")])
+        (True, False, False)
+    """
+    return (
+        isinstance(box, Sequence)
+        and len(box) == 4
+        and all(isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) for value in box)
+    )
+
+
+def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str | None:
+    """What keeps a box from being a reference box, or None: :func:`valid_boxes` for one box, and the film's edges.
+
+    Args:
+        box: what a dataset gives for a box.
+        size: width and height of the film in pixels; None leaves the edges aside.
+
+    Returns:
+        ``"not-finite"``, also for what is not four numbers, ``"swapped-corners"``, ``"no-area"``, ``"off-film"`` (no
+        part of it is on the film), ``"partly-off-film"``, or None.
+
+    Example:
+        >>> [reference_defect(box, (100, 200)) for box in ([0, 0, 100, 200], [9, 9, 4, 12], [90, 10, 110, 20])]
+        [None, 'swapped-corners', 'partly-off-film']
+    """
+    if not is_box(box):
+        return "not-finite"
+    x1, y1, x2, y2 = box
+    if x1 > x2 or y1 > y2:
+        return "swapped-corners"
+    if x1 == x2 or y1 == y2:
+        return "no-area"
+    if size is None:
+        return None
+    width, height = size
+    slack = _EDGE * max(size)
+    if x1 >= width or y1 >= height or x2 <= 0 or y2 <= 0:
+        return "off-film"
+    if x1 < -slack or y1 < -slack or x2 > width + slack or y2 > height + slack:
+        return "partly-off-film"
+    return None
+
+
+class Order(NamedTuple):
+    """What the four numbers of a box are, in the order in which they are given.
+
+    numbers: what a prompt calls them.
+    to_xyxy: ``x1, y1, x2, y2`` of the four numbers, which may be arrays.
+    from_xyxy: the four numbers of ``x1, y1, x2, y2``, likewise.
+    """
+
+    numbers: tuple[str, str, str, str]
+    to_xyxy: Callable[[Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
+    from_xyxy: Callable[[Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
+
+
+#: The orders by name. Reading, writing, prompts and the space check know no others: another order is an entry here.
+ORDERS: dict[str, Order] = {
+    "xyxy": Order(
+        ("x1", "y1", "x2", "y2"),
+        lambda x1, y1, x2, y2: (x1, y1, x2, y2),
+        lambda x1, y1, x2, y2: (x1, y1, x2, y2),
+    ),
+    "yxyx": Order(
+        ("y1", "x1", "y2", "x2"),
+        lambda y1, x1, y2, x2: (x1, y1, x2, y2),
+        lambda x1, y1, x2, y2: (y1, x1, y2, x2),
+    ),
+    "xywh": Order(
+        ("x", "y", "width", "height"),
+        lambda x, y, w, h: (x, y, x + w, y + h),
+        lambda x1, y1, x2, y2: (x1, y1, x2 - x1, y2 - y1),
+    ),
+    "cxcywh": Order(
+        ("cx", "cy", "width", "height"),
+        lambda cx, cy, w, h: (cx - w / 2, cy - h / 2, cx + w / 2, cy + h / 2),
+        lambda x1, y1, x2, y2: ((x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1),
+    ),
+}
+
+
+def to_xyxy(boxes: Boxes, order: str) -> Boxes:
+    """Convert boxes from an order of :data:`ORDERS` to xyxy, ``(..., 4)`` to ``(..., 4)``.
+
+    Example:
+        >>> to_xyxy(np.array([[10.0, 20.0, 30.0, 40.0]]), "xywh")
+        array([[10., 20., 40., 60.]])
+        >>> to_xyxy(np.array([[25.0, 40.0, 30.0, 40.0]]), "cxcywh")
         array([[10., 20., 40., 60.]])
     """
-    return np.concatenate([boxes[..., :2], boxes[..., :2] + boxes[..., 2:]], axis=-1)
+    return np.stack(ORDERS[order].to_xyxy(*np.moveaxis(boxes, -1, 0)), axis=-1)
 
 
-def xyxy_to_xywh(boxes: Boxes) -> Boxes:
-    """Convert xyxy to left, top, width, height, ``(..., 4)`` to ``(..., 4)``.
+def from_xyxy(boxes: Boxes, order: str) -> Boxes:
+    """Convert boxes from xyxy to an order of :data:`ORDERS`, ``(..., 4)`` to ``(..., 4)``.
 
     Example:
-        >>> xyxy_to_xywh(np.array([[10.0, 20.0, 40.0, 60.0]]))
+        >>> from_xyxy(np.array([[10.0, 20.0, 40.0, 60.0]]), "xywh")
         array([[10., 20., 30., 40.]])
+        >>> from_xyxy(np.array([[10.0, 20.0, 40.0, 60.0]]), "yxyx")
+        array([[20., 10., 60., 40.]])
     """
-    return np.concatenate([boxes[..., :2], boxes[..., 2:] - boxes[..., :2]], axis=-1)
-
-
-def cxcywh_to_xyxy(boxes: Boxes) -> Boxes:
-    """Convert centre, width, height to xyxy, ``(..., 4)`` to ``(..., 4)``.
-
-    Example:
-        >>> cxcywh_to_xyxy(np.array([[25.0, 40.0, 30.0, 40.0]]))
-        array([[10., 20., 40., 60.]])
-    """
-    half = boxes[..., 2:] / 2
-    return np.concatenate([boxes[..., :2] - half, boxes[..., :2] + half], axis=-1)
-
-
-def xyxy_to_cxcywh(boxes: Boxes) -> Boxes:
-    """Convert xyxy to centre, width, height, ``(..., 4)`` to ``(..., 4)``.
-
-    Example:
-        >>> xyxy_to_cxcywh(np.array([[10.0, 20.0, 40.0, 60.0]]))
-        array([[25., 40., 30., 40.]])
-    """
-    size = boxes[..., 2:] - boxes[..., :2]
-    return np.concatenate([boxes[..., :2] + size / 2, size], axis=-1)
+    return np.stack(ORDERS[order].from_xyxy(*np.moveaxis(boxes, -1, 0)), axis=-1)
 
 
 @dataclass(frozen=True)
@@ -148,6 +257,7 @@ class CoordinateSpace:
             pixels of the image that the processor fed to the model; ``"original"``, pixels of the film as they are.
         unit: the number that stands for the right or bottom edge of the frame; of no meaning for the frames in pixels.
         offset: 0.5 for bins whose number stands for the middle of the bin, 0 where it stands for its left or top edge.
+        meaning: what the numbers are, in words.
 
     Example:
         >>> get_space("bin1000")
@@ -158,36 +268,40 @@ class CoordinateSpace:
     frame: Literal["film", "padded", "cropped", "resized", "original"]
     unit: float = 1.0
     offset: float = 0.0
+    meaning: str = field(default="", compare=False, repr=False)
 
 
-PIXEL = CoordinateSpace("pixel", "original")
-RESIZED_PIXEL = CoordinateSpace("resized_pixel", "resized")
-NORM1 = CoordinateSpace("norm1", "film")
-NORM100 = CoordinateSpace("norm100", "film", 100.0)
-NORM999 = CoordinateSpace("norm999", "film", 999.0)
-NORM1000 = CoordinateSpace("norm1000", "film", 1000.0)
-BIN1024 = CoordinateSpace("bin1024", "film", 1024.0)
-BIN1000 = CoordinateSpace("bin1000", "film", 1000.0, offset=0.5)
-SQUASH840 = CoordinateSpace("squash840", "film", 840.0)
-PAD1 = CoordinateSpace("pad1", "padded")
-PAD999 = CoordinateSpace("pad999", "padded", 999.0)
-CROP100 = CoordinateSpace("crop100", "cropped", 100.0, offset=0.5)
+PIXEL = CoordinateSpace("pixel", "original", meaning="pixels of the film")
+RESIZED_PIXEL = CoordinateSpace("resized_pixel", "resized", meaning="pixels of the film as the processor resized it")
+NORM1 = CoordinateSpace("norm1", "film", meaning="fractions of width and height")
+NORM100 = CoordinateSpace("norm100", "film", 100.0, meaning="0 to 100")
+NORM999 = CoordinateSpace("norm999", "film", 999.0, meaning="0 to 999: x / 999")
+NORM1000 = CoordinateSpace("norm1000", "film", 1000.0, meaning="0 to 1000: x / 1000")
+BIN1024 = CoordinateSpace("bin1024", "film", 1024.0, meaning="bins: n / 1024")
+BIN1000 = CoordinateSpace("bin1000", "film", 1000.0, offset=0.5, meaning="bins, their centres: (n + 0.5) / 1000")
+SQUASH840 = CoordinateSpace("squash840", "film", 840.0, meaning="pixels of the film squashed to 840 × 840")
+PAD1 = CoordinateSpace("pad1", "padded", meaning="fractions of the film padded to a square")
+PAD999 = CoordinateSpace("pad999", "padded", 999.0, meaning="0 to 999 of the film padded to a square")
+CROP100 = CoordinateSpace(
+    "crop100", "cropped", 100.0, offset=0.5, meaning="bins of the square in the film's centre: (n + 0.5) / 100"
+)
 
+#: The spaces by name, the most common first: where several fit what a model writes, the space check names the first.
 SPACES = {
     space.name: space
     for space in (
+        NORM1000,
         PIXEL,
         RESIZED_PIXEL,
         NORM1,
         NORM100,
         NORM999,
-        NORM1000,
+        PAD1,
         BIN1024,
         BIN1000,
-        SQUASH840,
-        PAD1,
         PAD999,
         CROP100,
+        SQUASH840,
     )
 }
 
@@ -379,7 +493,7 @@ def patch_index_to_norm1(upper_left: int, lower_right: int, patches: int = 32) -
     """
     top, left = divmod(upper_left, patches)
     bottom, right = divmod(lower_right, patches)
-    # No float holds just any integer
+    # Clamp first: a float cannot hold every integer.
     top, bottom = min(top, patches), min(bottom, patches)
     margin = 0.0 if top == bottom or left == right else 0.5
     return (

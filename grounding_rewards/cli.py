@@ -29,7 +29,7 @@ COMMANDS = {
     "agreement": ("grounding_rewards.commands.agreement", "how well several readers of the same films agree"),
     "evaluate": (
         "grounding_rewards.commands.evaluate",
-        "how good a model's answers are, where, how surely, and how fragile, beside baselines",
+        "how good a model's answers are, where, how certain, and how fragile, beside baselines",
     ),
     "score": (
         "grounding_rewards.commands.score",

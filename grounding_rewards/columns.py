@@ -1,7 +1,7 @@
 """What the columns of a dataset say of each completion: its reference boxes, labels, ignored regions and film sizes.
 
-The columns come from whoever prepared the dataset, so everything here is strict: what is missing, of another length, or
-no box and no size is an error that names the row.
+The columns come from the author of the dataset, so everything here is strict: a missing column, a wrong length, a bad
+box or size is an error that names the row.
 """
 
 from __future__ import annotations
@@ -21,6 +21,18 @@ from grounding_rewards.boxes import space_frame, valid_boxes
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.space_check import film_sizes
 
+__all__ = [
+    "SIZE_COLUMNS",
+    "References",
+    "column_of",
+    "frames_of_rows",
+    "ignore_regions",
+    "image_sizes",
+    "known_sizes",
+    "read_references",
+    "with_ground_truth",
+]
+
 #: The sizes of the film, and of the image that the model saw, in pixels.
 SIZE_COLUMNS = ("width", "height", "resized_width", "resized_height")
 
@@ -37,7 +49,7 @@ def frames_of_rows(formats: Sequence[BoxFormat], columns: Mapping[str, Any], n: 
     sizes = {} if all(space.frame == "original" for space in spaces) else image_sizes(columns, n)
     for space in {id(space): space for space in spaces}.values():
         mine = np.array([other is space for other in spaces], dtype=bool)
-        # 1 in the rows of other spaces, so that only this space's own rows are judged
+        # 1 in the rows of other spaces, so that only the sizes of this space's rows are checked
         own = {side: np.where(mine, values, 1.0) for side, values in sizes.items()}
         for part, of_space in zip(frames, space_frame(space, **own), strict=True):
             part[mine] = np.broadcast_to(of_space, (n, 4))[mine]
@@ -108,6 +120,14 @@ class References:
 
 
 def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> References:
+    """The reference boxes of n completions, with their labels where these play a part.
+
+    Raises:
+        ValueError: a column is missing or has another length, or holds something that is no valid box or no label.
+
+    >>> read_references({"boxes": [[[1, 2, 3, 4]], []]}, 2, labelled=False).boxes.counts
+    array([1, 0])
+    """
     by_reader = column_of(columns, "reader_boxes", n)
     rows = column_of(columns, "boxes", n)
     if by_reader is None:
@@ -132,11 +152,7 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
 def _references_of_readers(
     columns: Mapping[str, Any], by_reader: Sequence[Any], rows: Sequence[Any] | None, labelled: bool
 ) -> References:
-    """One entry for each reader of a row, and one for a row without readers.
-
-    >>> read_references({"boxes": [[[1, 2, 3, 4]], []]}, 2, labelled=False).boxes.counts
-    array([1, 0])
-    """
+    """One entry for each reader of a row, and one for a row without readers."""
     n = len(by_reader)
     labels_by_reader = column_of(columns, "reader_labels", n) if labelled else None
     labels = column_of(columns, "labels", n) if labelled else None
@@ -182,22 +198,26 @@ def _references_of_readers(
 
 
 def ignore_regions(columns: Mapping[str, Any], n: int) -> BoxBatch | None:
+    """The regions of the column ``ignore_boxes``, None without it; a row that has none may hold None.
+
+    Raises:
+        ValueError: the column has another length, or holds something that is no valid box.
+
+    >>> ignore_regions({"ignore_boxes": [[[1, 2, 3, 4]], None]}, 2).flat
+    array([[1., 2., 3., 4.]])
+    """
     rows = column_of(columns, "ignore_boxes", n)
     return (
         None if rows is None else _box_rows([() if row is None else row for row in rows], lambda k: ("ignore_boxes", k))
     )
 
 
-#: The column in which the k-th list stands, and its row: for what is said of a wrong one.
+#: The column and the row of the k-th list, for error messages.
 _Place = Callable[[int], tuple[str, int]]
 
 
 def _reference_labels(rows: Sequence[Any], boxes: BoxBatch, place: _Place) -> list[str]:
-    """All labels, one per box; refused where there is not one for every box.
-
-    >>> ignore_regions({"ignore_boxes": [[[1, 2, 3, 4]]]}, 1).flat
-    array([[1., 2., 3., 4.]])
-    """
+    """All labels, one per box; refused where there is not one for every box."""
     for k, (row, count) in enumerate(zip(rows, boxes.counts, strict=True)):
         good = not isinstance(row, str) and hasattr(row, "__len__") and len(row) == count
         if not good or not all(isinstance(label, str) and label.strip() for label in row):
@@ -245,6 +265,14 @@ def _bad_boxes(rows: Sequence[Any], place: _Place) -> str:
 
 
 def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | None:
+    """A column with one entry per completion; None where it is missing or holds nothing but None.
+
+    Raises:
+        ValueError: it has another length.
+
+    >>> column_of({"width": [640]}, "width", 1), column_of({}, "width", 1)
+    ([640], None)
+    """
     values = columns.get(name)
     if values is None:
         return None
@@ -254,15 +282,15 @@ def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | 
             f"Expected one entry per completion ({n}) for column `{name}`, got {got}. "
             "Repeat the row once per completion, as GRPOTrainer does."
         )
-    # TRL fills a column that only other rows have with None.
+    # TRL fills a column with None where only other rows have it.
     return None if n and all(value is None for value in values) else values
 
 
 def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
     """Unpack the column ``ground_truth``, for trainers that hand over one string a row.
 
-    >>> column_of({"width": [640]}, "width", 1), column_of({}, "width", 1)
-    ([640], None)
+    Raises:
+        ValueError: an entry is no JSON object with `boxes`.
 
     >>> with_ground_truth({"ground_truth": ['{"boxes": [], "width": 640}']}, 1)["width"]
     [640]

@@ -24,7 +24,7 @@ SEVERAL = "|"
 # A single letter at the start or end of a label; elsewhere it may be part of a name.
 _INITIALS: Mapping[str, str] = MappingProxyType({"l": "left", "r": "right"})
 
-# No name of a finding is as long as this, and a cache should not keep the essays that models write in their place.
+# Longer than any name of a finding: the essays that models write in place of a label are not cached.
 _LONGEST = 200
 
 
@@ -166,11 +166,11 @@ def _normalize(text: str, dataset: str | None) -> Label:
     graded = [word for word in unsided if word not in degrees]
     placed = [word for word in graded if word not in places]
     findings = _file()["findings"]
-    # An organ is another organ without its words of size and place: the lower abdomen is not the abdomen.
+    # Words of size and place are part of an organ's name: the lower abdomen is not the abdomen.
     for kept, may_be_anatomy in ((words, True), (unsided, True), (graded, False), (placed, False)):
         name = _look_up(kept, dataset)
         if name is not None and (may_be_anatomy or name in findings):
-            # The left heart has an entry of its own, which the heart on the left is not.
+            # Prefer an entry with the side in its name: the left heart is not the heart on the left.
             sided = f"{laterality} {name}"
             name = sided if sided in vocabulary() else name
             return Label(name, None if sides.keys() & _words(name) else laterality, text, True)

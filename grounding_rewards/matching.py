@@ -3,8 +3,8 @@
 Conventions, the same for all matchers:
 
 * A pair counts from the threshold up (``>=``), but boxes that do not overlap are never a pair.
-* No prediction and no ground truth is given twice.
-* Ties are settled deterministically, as each matcher says.
+* No prediction and no ground truth is matched twice.
+* Ties are broken deterministically; each matcher says how.
 * Rows and columns of zeros change nothing, so that completions with different numbers of boxes are padded with them
   and matched together by :func:`match_batch`.
 """
@@ -16,15 +16,25 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.legal import SHARE, check_number, check_word
 
-Array = NDArray[np.float64]
+__all__ = [
+    "MATCHERS",
+    "Indices",
+    "Pairs",
+    "greedy_match",
+    "hungarian_match",
+    "match_batch",
+    "thresholded_hungarian_match",
+]
+
 Indices = NDArray[np.int64]
 Pairs = list[tuple[int, int]]
 
 
 def greedy_match(iou: ArrayLike, iou_threshold: float = 0.5) -> Pairs:
-    """Match greedily: the surest prediction chooses first.
+    """Match greedily: the prediction that overlaps most chooses first.
 
     Predictions come in the order of their best IoU with any ground truth, highest first; among equals the one that the
     model wrote first. Each takes the free ground truth with which it overlaps most, among equals the one with the lower
@@ -184,14 +194,14 @@ def _assign(iou: Array, gain: Array, iou_threshold: float) -> Indices:
     overlaps = np.asarray(gain > 0, dtype=np.bool_)
     active = np.asarray(overlaps.any(axis=2), dtype=np.bool_)
     matched = np.where(active, gain.argmax(axis=2), -1)
-    # If nobody wants the same ground truth, the sum of the row maxima is reached, and nothing can exceed that.
-    wanted = (matched[..., None] == np.arange(m)).sum(axis=1)
-    contested = np.flatnonzero((wanted > 1).any(axis=1))
+    # Where no two predictions prefer the same ground truth, the row maxima are the optimal assignment.
+    preferred = (matched[..., None] == np.arange(m)).sum(axis=1)
+    contested = np.flatnonzero((preferred > 1).any(axis=1))
     if len(contested):
-        # scipy.optimize alone takes longer to load than the whole package may.
+        # Imported here because scipy.optimize takes longer to load than the rest of the package.
         from scipy.optimize import linear_sum_assignment
     for k in contested:
-        # Boxes that overlap nothing cannot add to the total; without them padding cannot break a tie.
+        # Leave out boxes without any overlap: they add nothing to the total, and padding must not decide a tie.
         rows, columns = np.flatnonzero(active[k]), np.flatnonzero(overlaps[k].any(axis=0))
         pred_index, gt_index = linear_sum_assignment(gain[k][np.ix_(rows, columns)], maximize=True)
         matched[k] = -1

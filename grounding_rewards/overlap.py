@@ -5,8 +5,8 @@ Conventions, the same for the five functions of pairs:
 * ``f(pred, gt)`` takes ``(..., n, 4)`` and ``(..., m, 4)`` xyxy arrays in one common space and returns ``(..., n, m)``.
   Leading dimensions broadcast, so that the completions of a whole training step are one call.
 * Edges are real numbers: a side is ``x2 - x1``, without the ``+ 1`` of pixel counting.
-* They are total. An invalid box (see :func:`grounding_rewards.boxes.valid_boxes`) overlaps nothing: IoU and IoA are 0,
-  and GIoU, DIoU and CIoU are -1, the value of a pair that is infinitely far apart.
+* They never raise for a box. An invalid one (see :func:`grounding_rewards.boxes.valid_boxes`) overlaps nothing: IoU and
+  IoA are 0, and GIoU, DIoU and CIoU are -1, the value of a pair that is infinitely far apart.
 * No ratio has an epsilon. ``pairwise_iou(b, b)`` is exactly 1 for every valid box, however small or large.
 """
 
@@ -15,12 +15,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array, valid_boxes
 from grounding_rewards.legal import SHARE, check_number
 
-Array = NDArray[np.float64]
+__all__ = [
+    "nms",
+    "pairwise_ciou",
+    "pairwise_diou",
+    "pairwise_giou",
+    "pairwise_ioa",
+    "pairwise_iou",
+]
 
-# Below this product of areas float64 loses bits; such pairs are measured in units of their own size instead.
+
+# Below this area float64 loses bits; such pairs are measured in units of their own size.
 _SMALLEST_AREA = 1e-290
 
 
@@ -151,11 +160,10 @@ def pairwise_ioa(pred: ArrayLike, gt: ArrayLike) -> Array:
 
 
 def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float) -> NDArray[np.int64]:
-    """Non-maximum suppression: of boxes that overlap each other keep the surest.
+    """Non-maximum suppression: of boxes that overlap each other keep the highest-scoring.
 
-    Boxes come by falling score, among equals the one with the lower index first. Each is kept unless its IoU with a
-    box that was kept before is greater than the threshold. An invalid box overlaps nothing, so it is kept and removes
-    nothing. A score that is not a number comes last.
+    Boxes are taken in order of falling score, equal scores by index, NaN last. Each is kept unless its IoU with a box
+    kept before exceeds the threshold. An invalid box overlaps nothing, so it is kept and removes nothing.
 
     Args:
         boxes: ``(n, 4)`` xyxy.
@@ -182,9 +190,9 @@ def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float) -> NDArray[np
     left = np.argsort(np.where(np.isnan(ranks), np.inf, -ranks), kind="stable")
     kept = []
     while len(left):
-        surest, left = left[0], left[1:]
-        kept.append(surest)
-        left = left[pairwise_iou(array[[surest]], array[left])[0] <= iou_threshold]
+        best, left = left[0], left[1:]
+        kept.append(best)
+        left = left[pairwise_iou(array[[best]], array[left])[0] <= iou_threshold]
     return np.array(kept, dtype=np.int64)
 
 
@@ -231,7 +239,7 @@ def _iou(p: Array, g: Array) -> Array:
 
 
 def _safe_ratio(part: Array, whole: Array) -> Array:
-    """Divide where float64 holds the whole to full precision; NaN elsewhere."""
+    """Divide where float64 holds `whole` to full precision; NaN elsewhere."""
     with np.errstate(all="ignore"):
         return np.where((whole > _SMALLEST_AREA) & (whole < np.inf), part / whole, np.nan)
 
@@ -271,5 +279,5 @@ def _aspect(boxes: Array) -> Array:
 
 
 def _or_apart(value: Array, p: Array, g: Array) -> Array:
-    """-1 where a box is invalid, or where the pair is too large to be measured."""
+    """-1 where a box is invalid or the pair too large for float64."""
     return np.where(valid_boxes(p) & valid_boxes(g) & np.isfinite(value), value, -1.0)

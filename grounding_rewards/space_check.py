@@ -15,39 +15,47 @@ Two kinds of evidence, both over many films and never over one:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import (
+    ORDERS,
     PIXEL,
     RESIZED_PIXEL,
     SPACES,
     Boxes,
     as_box_array,
-    cxcywh_to_xyxy,
     frame_to_pixel,
+    from_xyxy,
     space_frame,
+    to_xyxy,
     valid_boxes,
-    xywh_to_xyxy,
-    xyxy_to_cxcywh,
-    xyxy_to_xywh,
 )
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import BoxFormat, RawBoxes, get_box_format, list_box_formats
 
-Array = NDArray[np.float64]
+__all__ = [
+    "Reading",
+    "SpaceCheck",
+    "SpaceWarning",
+    "SpaceWatcher",
+    "check_space",
+    "film_sizes",
+]
 
-# Fewer say nothing about a model, and some only what is plain on every one of them.
+
+# Below the first, nothing is concluded; below the second, only what is plain on every single film.
 _FEWEST_FILMS, _SOME_FILMS = 4, 10
 _FEWEST_DISTINCT = 5
-# Enough to see any mix-up; more would only cost time.
+# Enough to see any mix-up; more only costs time.
 _MOST_FILMS = 256
 _MOST_ANSWERS_PER_FILM = 4
-# Completions with boxes after which watching ends: a small dataset never shows that many films.
+# Watching also ends after this many completions with boxes, as a small dataset never has that many films.
 _MOST_WATCHED = 4096
 _MOST_BOXES = 16
 
@@ -74,44 +82,6 @@ _SAME_REACH = 0.8
 _USUAL_SIDE = 1000.0
 
 _IN_PIXELS = ("original", "resized")
-
-# The most common first: named where several fit equally well.
-_COMMON_SPACES = (
-    "norm1000",
-    "pixel",
-    "resized_pixel",
-    "norm1",
-    "norm100",
-    "norm999",
-    "pad1",
-    "bin1024",
-    "bin1000",
-    "pad999",
-    "crop100",
-    "squash840",
-)
-
-
-def _same(boxes: Boxes) -> Boxes:
-    return boxes
-
-
-def _swap_axes(boxes: Boxes) -> Boxes:
-    return boxes[..., [1, 0, 3, 2]]
-
-
-_TO_XYXY: dict[str, Callable[[Boxes], Boxes]] = {
-    "xyxy": _same,
-    "yxyx": _swap_axes,
-    "xywh": xywh_to_xyxy,
-    "cxcywh": cxcywh_to_xyxy,
-}
-_FROM_XYXY: dict[str, Callable[[Boxes], Boxes]] = {
-    "xyxy": _same,
-    "yxyx": _swap_axes,
-    "xywh": xyxy_to_xywh,
-    "cxcywh": xyxy_to_cxcywh,
-}
 
 
 class SpaceWarning(UserWarning):
@@ -369,21 +339,21 @@ class _Sample:
     def spaces(self) -> list[str]:
         """The spaces in which these boxes can be read with the sizes that are known."""
         if not self.sizes_known:
-            # Without the film's size its parts still tell what fits, and only pixels can be compared with pixels.
+            # Without the film's size, references can only be compared in pixels; else parts of the film show what fits.
             frames = {"original"} if self.gt.shape[1] else {"original", "film"}
         elif not self.resized_known:
             frames = {"original", "film", "padded", "cropped"}
         else:
             frames = {"original", "film", "padded", "cropped", "resized"}
-        return [name for name in _COMMON_SPACES if SPACES[name].frame in frames]
+        return [name for name in SPACES if SPACES[name].frame in frames]
 
     def read(self, reading: Reading) -> Boxes:
         """The boxes in parts of the film; in pixels where only they are meant and the film's size is unknown."""
         width, height = self.sizes[:2] if self.sizes_known else np.ones((2, 1, 1))
-        # As in scoring, a film whose resized size is not known is taken to reach the model as it is.
+        # As in scoring, a film of unknown resized size is assumed to reach the model unresized.
         space = SPACES[reading.space] if self.resized_known or reading.space != RESIZED_PIXEL.name else PIXEL
         frame = space_frame(space, width, height, *self.sizes[2:])
-        pixels = frame_to_pixel(_TO_XYXY[reading.order](self.written), frame)
+        pixels = frame_to_pixel(to_xyxy(self.written, reading.order), frame)
         return pixels / _corner(self.sizes) if self.sizes_known else pixels
 
     def mean_iou(self, boxes: Boxes, gt: Boxes) -> Array:
@@ -395,7 +365,7 @@ class _Sample:
 
     def control_iou(self, boxes: Boxes) -> Array:
         """As `mean_iou`, with the reference boxes of other films."""
-        # One answer of each film stands for the film: its reference boxes are the same in all.
+        # One answer represents its film: all answers of a film have the same reference boxes.
         first = np.unique(self.film, return_index=True)[1]
         controls = min(_CONTROLS, self.films - 1)
         others = [first[(self.film + k) % self.films] for k in range(1, controls + 1)]
@@ -404,11 +374,11 @@ class _Sample:
 
 def _answer(raw: RawBoxes, fmt: BoxFormat, gt: Boxes, sizes: Array, film: Any) -> _Answer:
     xyxy = np.array(raw.coords[: 4 * _MOST_BOXES], dtype=np.float64).reshape(-1, 4)
-    return _Answer(_FROM_XYXY[fmt.order](xyxy), gt[:_MOST_BOXES], sizes, film)
+    return _Answer(from_xyxy(xyxy, fmt.order), gt[:_MOST_BOXES], sizes, film)
 
 
 def _film_key(gt: Boxes, sizes: Array) -> tuple[bytes, bytes]:
-    """Stands for a film: all samples of one prompt have the same references, and are one piece of evidence."""
+    """Identifies a film: all samples of one prompt have the same references and count as one piece of evidence."""
     return gt.tobytes(), sizes.tobytes()
 
 
@@ -551,7 +521,7 @@ def _centre_and_size(boxes: Boxes) -> tuple[Array, Array]:
 
 def _alternatives(sample: _Sample, declared: Reading) -> list[Reading]:
     """All other readings, the most common space first."""
-    readings = [Reading(space, order) for space in sample.spaces() for order in _TO_XYXY]
+    readings = [Reading(space, order) for space in sample.spaces() for order in ORDERS]
     return [reading for reading in readings if reading != declared]
 
 
@@ -577,7 +547,7 @@ def _fit_on_films(sample: _Sample, declared: Reading) -> tuple[Reading | None, s
     reaches = {}
     for reading in _alternatives(sample, declared):
         share, other_reach = _fit(sample, reading, _MARGIN)
-        # A square around or inside the film is too much like the film to be told from it without references.
+        # Without references a square around or inside the film cannot be told from the film itself.
         plain = SPACES[reading.space].frame not in ("padded", "cropped")
         if plain and share >= _LEAST_FITTING and other_reach >= _LEAST_REACH:
             reaches[reading] = other_reach

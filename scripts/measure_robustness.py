@@ -15,7 +15,7 @@ from pathlib import Path
 from grounding_rewards.commands.console import stage_progress
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
-from grounding_rewards.metrics.parts import RobustnessPoint
+from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness import CORRUPTIONS, Changes, robustness
 from grounding_rewards.parsing import box_format_for_model_type

@@ -11,6 +11,7 @@ import html
 import sys
 from pathlib import Path
 
+from grounding_rewards.boxes import ORDERS, SPACES
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format, list_box_formats, parse_boxes
 from grounding_rewards.parsing.results import REASON_MEANINGS
 
@@ -19,20 +20,6 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "formats.md"
 SIZES = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 812}
 BOXES = [[200.0, 160.0, 400.0, 480.0], [600.0, 240.0, 800.0, 400.0]]
 LABELS = ["mass", "nodule"]
-SPACES = {
-    "pixel": "pixels of the film",
-    "resized_pixel": "pixels of the film as the processor resized it",
-    "norm1": "fractions of width and height",
-    "norm100": "0 to 100",
-    "norm999": "0 to 999: x / 999",
-    "norm1000": "0 to 1000: x / 1000",
-    "bin1024": "bins: n / 1024",
-    "bin1000": "bins, their centres: (n + 0.5) / 1000",
-    "squash840": "pixels of the film squashed to 840 × 840",
-    "pad1": "fractions of the film padded to a square",
-    "pad999": "0 to 999 of the film padded to a square",
-    "crop100": "bins of the square in the film's centre: (n + 0.5) / 100",
-}
 STRIPPED = {"nothing": "–", "tags": "the tags", "boxes": "the boxes: pass a tokenizer"}
 SCOPES = (
     "`answer`: the last answer tag, else what follows the thinking; "
@@ -79,19 +66,19 @@ What a family's tokens cannot say is refused: `paligemma` in pixels, `kosmos-2` 
 |---|---|
 | `syntax` | the format to start from |
 | `space` | SPACE_NAMES |
-| `order` | `xyxy`, `yxyx`, `xywh` (left, top, width, height), `cxcywh` (centre, width, height) |
+| `order` | ORDER_NAMES |
 | `keys` | the JSON keys that hold a box, and no others; without it, all that are in use |
 | `scope` | SCOPES |
 | `decimals` | digits behind the point in written answers |
 
 ## Held to the format
 
-`gr.regex(box_format, max_boxes, labels=...)` is the format as a regular expression, for constrained decoding: a model
-that was never trained to point answers in the format from the first step on.
+`gr.box_format_regex(box_format, max_boxes, labels=...)` is the format as a regular expression, for constrained
+decoding: a model that was never trained to point answers in the format from the first step on.
 
 ```python
 >>> import re
->>> pattern = gr.regex("answer-list", max_boxes=2)
+>>> pattern = gr.box_format_regex("answer-list", max_boxes=2)
 >>> bool(re.fullmatch(pattern, "<answer>[0.100, 0.200, 0.300, 0.400]</answer>"))
 True
 >>> bool(re.fullmatch(pattern, "<answer>I am not sure.</answer>"))
@@ -116,9 +103,7 @@ def code(text: str) -> str:
 def row(fmt: BoxFormat) -> str:
     order = fmt.order if not fmt.syntax.patches else "first and last cell"
     space = (
-        SPACES[fmt.space.name]
-        if not fmt.syntax.patches
-        else f"cells of a {fmt.syntax.patches} × {fmt.syntax.patches} grid"
+        fmt.space.meaning if not fmt.syntax.patches else f"cells of a {fmt.syntax.patches} × {fmt.syntax.patches} grid"
     )
     types = ", ".join(f"`{name}`" for name in fmt.model_types) or "–"
     return f"| `{fmt.name}` | {fmt.family} | {order} | {space} | {STRIPPED[fmt.stripped]} | {types} |"
@@ -156,7 +141,9 @@ def page() -> str:
         "| name | written | read | labels | nothing |",
         "|---|---|---|---|---|",
         *map(example, formats),
-        DECLARE.replace("SPACE_NAMES", ", ".join(f"`{name}`" for name in SPACES)).replace("SCOPES", SCOPES),
+        DECLARE.replace("SPACE_NAMES", ", ".join(f"`{name}`" for name in SPACES))
+        .replace("ORDER_NAMES", ", ".join(f"`{name}` ({', '.join(order.numbers)})" for name, order in ORDERS.items()))
+        .replace("SCOPES", SCOPES),
         "## Why something is no box",
         "",
         "| reason | what it is |",

@@ -59,9 +59,9 @@ def test_validity(box, valid):
 
 def test_conversions_are_inverse():
     boxes = random_boxes(np.random.default_rng(0), 50)
-    np.testing.assert_allclose(bx.xywh_to_xyxy(bx.xyxy_to_xywh(boxes)), boxes, rtol=1e-14)
-    np.testing.assert_allclose(bx.cxcywh_to_xyxy(bx.xyxy_to_cxcywh(boxes)), boxes, rtol=1e-13)
-    assert bx.xyxy_to_xywh(np.zeros((0, 4))).shape == (0, 4)
+    np.testing.assert_allclose(bx.to_xyxy(bx.from_xyxy(boxes, "xywh"), "xywh"), boxes, rtol=1e-14)
+    np.testing.assert_allclose(bx.to_xyxy(bx.from_xyxy(boxes, "cxcywh"), "cxcywh"), boxes, rtol=1e-13)
+    assert bx.from_xyxy(np.zeros((0, 4)), "xywh").shape == (0, 4)
 
 
 @pytest.mark.parametrize(
@@ -330,3 +330,8 @@ def test_unknown_space_lists_the_known_ones(name):
     with pytest.raises(ValueError, match="for `space`") as error:
         bx.get_space(name)
     assert all(known in str(error.value) for known in bx.SPACES)
+
+
+@given(st.lists(st.one_of(st.floats(-1e300, 1e300), st.just(np.nan), st.just(np.inf)), min_size=4, max_size=4))
+def test_one_box_and_an_array_are_judged_alike(box):
+    assert (bx.reference_defect(box) is None) == bool(bx.valid_boxes(np.array([box]))[0])

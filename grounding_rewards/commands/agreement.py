@@ -8,14 +8,19 @@ the shares say how many drew it.
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import output_console
+from grounding_rewards.commands.console import output_console, write_json
 from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_agreement
 from grounding_rewards.data.readers import get_reader
 from grounding_rewards.data.readers.options import reader_options
+
+EXAMPLES = """\
+examples:
+  grounding-rewards agreement vindr-cxr --root physionet.org/files/vindr-cxr/1.0.0
+  grounding-rewards agreement vindr-cxr --root vindr-cxr --split train --iou 0.3 0.5 --json agreement.json
+"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,9 +53,7 @@ def run(arguments: argparse.Namespace) -> int:
     films = reader(arguments.root, split=arguments.split, **options)
     agreement = measure_agreement(films, iou_thresholds=arguments.iou)
     if arguments.json is not None:
-        arguments.json.write_text(
-            json.dumps(agreement.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        write_json(arguments.json, agreement.as_json())
     output_console(140).print(_agreement_table(agreement, arguments.dataset))
     return 0
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -138,6 +139,11 @@ def stage_progress() -> Iterator[Callable[[str, int, int | None], None]]:
             show()
 
         yield on_progress
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write the file of an option `--json`: indented, in UTF-8."""
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def add_sizes(parser: argparse._ActionsContainer, *, resized: bool = False) -> None:

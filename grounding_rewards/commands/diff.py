@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import output_console
+from grounding_rewards.commands.console import output_console, write_json
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.comparison import MAIN_FIGURE, Change, Group, RunDifference, compare_runs, format_p
@@ -161,7 +161,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         _write_page(options, comparison, a, b, evaluations[1])
     if options.json is not None:
-        options.json.write_text(json.dumps(_as_json(comparison), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(options.json, _as_json(comparison))
     console = output_console(170)
     (print_figures if options.figures else print_difference)(comparison, console)
     if options.html is not None:

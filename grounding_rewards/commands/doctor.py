@@ -12,12 +12,11 @@ box_format, resized_width and resized_height. Nothing is changed, and nothing le
 from __future__ import annotations
 
 import argparse
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import output_console, track
+from grounding_rewards.commands.console import output_console, track, write_json
 from grounding_rewards.data.raw_rows import open_rows
 from grounding_rewards.data.resize import load_processor
 from grounding_rewards.doctor.checks import CHECKS
@@ -94,8 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     thumbnails = LONGEST_SIDE if arguments.out is not None and not arguments.no_films else 0
     checkup = examine(source, model, thumbnails=thumbnails, seed=arguments.seed, track=partial(track, "examining"))
     if arguments.json is not None:
-        text = json.dumps(checkup.as_json(), indent=2, ensure_ascii=False)
-        arguments.json.write_text(text + "\n", encoding="utf-8")
+        write_json(arguments.json, checkup.as_json())
     if arguments.out is not None:
         arguments.out.write_text(render_doctor_page(checkup), encoding="utf-8", errors="replace")
     print_checkup(checkup, output_console(120))

@@ -1,4 +1,4 @@
-"""Evaluate a model, an adapter or a log of completions: how good, where, how surely, and how fragile.
+"""Evaluate a model, an adapter or a log of completions: how good, where, how certain, and how fragile.
 
 The model is a folder or a name on the hub, or an adapter that PEFT saved. The log is a .jsonl, .json, .csv or .parquet
 file with the completions and the `id` of each film; without --dataset its rows also have boxes, width and height.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from grounding_rewards.data.answer_logs import Answers
     from grounding_rewards.metrics.answered_film import AnsweredFilm
     from grounding_rewards.metrics.evaluation import Evaluation, Measures
-    from grounding_rewards.metrics.parts import RobustnessPoint
+    from grounding_rewards.metrics.robustness import RobustnessPoint
     from grounding_rewards.rewards.grounding import GroundingReward
 
 EXAMPLES = """\
@@ -107,7 +107,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whether a box is right only under the finding's label; mAP always is by label; default: %(default)s",
     )
     measures.add_argument(
-        "--nms", type=float, metavar="IOU", help="leave out boxes that overlap a surer one of their label by more"
+        "--nms",
+        type=float,
+        metavar="IOU",
+        help="leave out boxes that overlap a higher-scoring one of their label by more",
     )
     measures.add_argument(
         "--interpolation",
@@ -165,12 +168,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Evaluate, print the table, and write the folder."""
+    """Evaluate, write the folder, and print the tables."""
     _check(options)
     training = _training_films(options)
     asked = _ask_model(options) if options.model is not None else _read_log(options)
     if asked is None:
-        # One of several processes, whose part of the films is done.
+        # Not the first process: its share of the answers is generated.
         return 0
     with _step_status() as on_progress:
         measured = _measure(options, asked, training, on_progress)
@@ -236,7 +239,7 @@ def _check(options: argparse.Namespace) -> None:
             raise ValueError(
                 f"Expected at least 1 for --{name.replace('_', '-')}, got {value}. Leave it out to do without."
             )
-    # Before hours of generation, not after.
+    # Raises for wrong values now, not after hours of generation.
     _measures(options, options.reward)
     if options.nms is not None and not 0 <= options.nms <= 1:
         raise ValueError(f"Expected an IoU from 0 to 1 for --nms, got {options.nms:g}. 0.5 is usual.")
@@ -265,7 +268,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     from grounding_rewards.models.resumable import generate_to_file
     from grounding_rewards.models.robustness import corrupt
 
-    # Changed films are asked about by transformers, and so are the others then.
+    # Only transformers can be asked about changed films, and both must be asked in the same way.
     backend = "transformers" if options.robustness else choose_backend(options.backend)
     state = process_state()
     model, processor = load_model(options.model, backend=backend)
@@ -387,7 +390,7 @@ def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
 
 
 def _refuse_lost_labels(labels: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Compared with references that have no labels, no box would be right."""
+    """Refuse references without labels: by label, no predicted box could match them."""
     if labels == "ignore":
         return
     for row in rows:
@@ -493,7 +496,7 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
 def _subtitle(facts: Mapping[str, Any]) -> str:
     split = f" ({facts['split']})" if facts["split"] else ""
     patients = f" of {facts['patients']} patients" if isinstance(facts["patients"], int) else ""
-    # Where the films lie stands among the facts.
+    # The name of the dataset only: its path is among the facts.
     return (
         f"{facts['films']} films{patients} of {Path(facts['dataset']).name}{split}, "
         f"{facts['films without a finding']} without a finding, {facts['reference boxes']} reference boxes"
@@ -509,7 +512,7 @@ def _print(options: argparse.Namespace, measured: Measured) -> None:
 
 
 def figure_table(evaluation: Evaluation) -> Any:
-    """The figures as a ``rich.table.Table``: a line for each, intervals for the first system alone."""
+    """A ``rich.table.Table`` of the figures, one a line, with intervals for the first system alone."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -534,7 +537,7 @@ def figure_table(evaluation: Evaluation) -> Any:
 
 
 def robustness_table(points: Sequence[RobustnessPoint]) -> Any:
-    """What changed films did, as a ``rich.table.Table``: a line for each change and strength."""
+    """A ``rich.table.Table`` of the figures under changes, one change and strength a line."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -32,7 +32,7 @@ examples:
   grounding-rewards export runs/eval --to model-card --name my-model --out MODEL_CARD.md
 """
 
-#: Options of single formats, and the formats that take them.
+#: Options that only some formats take.
 _OPTIONS = {
     "images": ("fiftyone",),
     "image_root": ("label-studio",),
@@ -71,21 +71,9 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     films = read_answered(arguments.run)
     _check_new(out, out.exists() and (not out.is_dir() or any(out.iterdir())))
-    said = _WRITERS[arguments.to](films, arguments)
-    print(f"wrote {len(films)} films to {out}" if said is None else said)
+    message = _WRITERS[arguments.to](films, arguments)
+    print(f"wrote {len(films)} films to {out}" if message is None else message)
     return 0
-
-
-def _coco(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
-    write_coco(films, arguments.out)
-
-
-def _fiftyone(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
-    write_fiftyone(films, arguments.out, images=arguments.images)
-
-
-def _cvat(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
-    write_cvat(films, arguments.out)
 
 
 def _label_studio(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
@@ -111,9 +99,9 @@ def _dicom_sr(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> s
 
 
 _WRITERS: Mapping[str, Callable[[Sequence[AnsweredFilm], argparse.Namespace], str | None]] = {
-    "coco": _coco,
-    "fiftyone": _fiftyone,
-    "cvat": _cvat,
+    "coco": lambda films, arguments: write_coco(films, arguments.out),
+    "fiftyone": lambda films, arguments: write_fiftyone(films, arguments.out, images=arguments.images),
+    "cvat": lambda films, arguments: write_cvat(films, arguments.out),
     "label-studio": _label_studio,
     "dicom-sr": _dicom_sr,
 }
@@ -134,7 +122,7 @@ def _check_new(out: Path, taken: bool) -> None:
 
 
 def _evaluation(run: Path, *, required: bool = False) -> Mapping[str, Any]:
-    """The content of `evaluation.json`; nothing where it need not be there."""
+    """The content of `evaluation.json`; empty where it is missing and not required."""
     path = (run if run.is_dir() else run.parent) / "evaluation.json"
     if not path.is_file() and not required:
         return {}

@@ -10,13 +10,12 @@ resized_height and box_format.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import add_sizes, output_console, track
+from grounding_rewards.commands.console import add_sizes, output_console, track, write_json
 from grounding_rewards.data.completion_logs import read_completions
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.inspection import Inspection, inspect_completions
@@ -59,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Inspect a log; 1 with `--strict` where it is suspect."""
+    """Inspect a log; returns 1 with `--strict` if it is suspect."""
     completions, rows = read_completions(options.log, text_column=options.text_column)
     inspection = inspect_completions(
         completions,
@@ -69,13 +68,13 @@ def run(options: argparse.Namespace) -> int:
         track=partial(track, "inspecting"),
     )
     if options.json is not None:
-        options.json.write_text(json.dumps(inspection.as_json(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        write_json(options.json, inspection.as_json())
     print_inspection(inspection, output_console(120), examples=options.examples)
     return int(options.strict and inspection.is_suspect)
 
 
 def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0) -> None:
-    """Print tables, verdict and examples. What the model wrote is shown as it is, control characters spelled out.
+    """Print tables, verdict and examples. Control characters in the model's text are escaped.
 
     Args:
         inspection: from :func:`inspect_completions`.
@@ -148,7 +147,7 @@ def _share(part: int, whole: int) -> str:
 
 
 def _excerpt(inspection: Inspection, key: str) -> Any:
-    """One line of the first completion with this status or reason: how a cut-off one ends, how others begin."""
+    """One line of the first completion with this status or reason: the end of one that was cut off, else the start."""
     from rich.text import Text
 
     if key not in inspection.examples:
@@ -161,7 +160,7 @@ def _excerpt(inspection: Inspection, key: str) -> Any:
 
 
 def _shown(text: str, *, lines: bool = False) -> str:
-    """Text without anything that a terminal would obey: control characters and the like as Python spells them.
+    """Text with everything that is not printable escaped as in Python, so that a terminal does not interpret it.
 
     >>> _shown("a\\x1b[31m\\n"), _shown("a\\tb\\nc", lines=True)
     ('a\\\\x1b[31m\\\\n', 'a\\\\tb\\nc')

@@ -31,12 +31,6 @@ from grounding_rewards.metrics.bootstrap import percentile_interval, resampled_s
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none
 from grounding_rewards.overlap import pairwise_iou
 
-EXAMPLES = """\
-examples:
-  grounding-rewards agreement vindr-cxr --root physionet.org/files/vindr-cxr/1.0.0
-  grounding-rewards agreement vindr-cxr --root vindr-cxr --split train --iou 0.3 0.5 --json agreement.json
-"""
-
 Array = NDArray[np.float64]
 
 IOU_THRESHOLDS = (0.4, 0.5)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from grounding_rewards.boxes import as_box_array, space_frame
+from grounding_rewards.boxes import as_box_array, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.images import has_shape, image_size, stored_images
 from grounding_rewards.data.prompts import gold_answer
@@ -359,17 +359,12 @@ def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
 def _box_problem(box: Any, width: Any, height: Any) -> str | None:
     if not isinstance(box, Sequence) or len(box) != 4:
         return f"is {box!r}, not four numbers"
-    if not all(_is_number(value) for value in box):
+    defect = reference_defect(box, (width, height) if _is_number(width) and _is_number(height) else None)
+    if defect == "not-finite":
         return f"is {list(box)!r}, not four finite numbers"
-    x1, y1, x2, y2 = box
-    if x1 >= x2 or y1 >= y2:
+    if defect in ("swapped-corners", "no-area"):
         return f"is {list(box)}, which has no area as x1, y1, x2, y2"
-    if not (_is_number(width) and _is_number(height)):
-        return None
-    slack = _TOLERANCE * max(width, height)
-    if x1 < -slack or y1 < -slack or x2 > width + slack or y2 > height + slack:
-        return f"is {list(box)}, outside the film of {width} x {height}"
-    return None
+    return f"is {list(box)}, outside the film of {width} x {height}" if defect else None
 
 
 def _format_problems(row: Mapping[str, Any], reward: GroundingReward) -> Iterator[str]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from grounding_rewards.boxes import ORDERS
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format
 
 TASKS = ("detection", "finding", "phrase")
@@ -31,14 +32,6 @@ _WORDINGS: Mapping[str, tuple[str, ...]] = {
         'Mark the region that belongs to the words "{what}"',
         'Where in the image is this seen: "{what}"',
     ),
-}
-
-# Placeholders for the numbers of a box; the parser does not read them as boxes.
-_PLACEHOLDERS: Mapping[str, tuple[str, str, str, str]] = {
-    "xyxy": ("x1", "y1", "x2", "y2"),
-    "yxyx": ("y1", "x1", "y2", "x2"),
-    "xywh": ("x", "y", "width", "height"),
-    "cxcywh": ("cx", "cy", "width", "height"),
 }
 
 _FRAMES: Mapping[str, str] = {
@@ -156,7 +149,7 @@ def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:
     lines = [f"If there is nothing to mark, {negative}", _coordinates(fmt)]
     named = ", its name in place of finding" if "{label}" in fmt.layout.item else ""
     lines.append(f"Otherwise answer with one entry for each finding{_joint(fmt)}, in this format{named}:")
-    return "\n".join([*lines, format_example(fmt, _PLACEHOLDERS[fmt.order])])
+    return "\n".join([*lines, format_example(fmt, ORDERS[fmt.order].numbers)])
 
 
 def format_example(fmt: BoxFormat, values: Sequence[str]) -> str:

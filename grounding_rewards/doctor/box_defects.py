@@ -9,15 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from grounding_rewards.boxes import Boxes, cxcywh_to_xyxy, valid_boxes, xywh_to_xyxy
+from grounding_rewards.boxes import Boxes, from_xyxy, is_box, reference_defect, to_xyxy, valid_boxes
 
-#: Tolerance at the edges of the film, as a part of its longer side.
-EDGE = 1e-6
 # On smaller films a box within the first pixel may be right.
 _LEAST_SIDE = 16
 
@@ -40,15 +37,6 @@ _LOOK = "Look at the films; if the findings lie elsewhere, find out on which siz
 _REACHES = np.linspace(0, 20, 201)
 
 
-def _doubled(boxes: Boxes) -> Boxes:
-    """Undo a conversion from xywh that was made to boxes in xyxy."""
-    return np.concatenate([boxes[..., :2], boxes[..., 2:] - boxes[..., :2]], axis=-1)
-
-
-def _swapped_axes(boxes: Boxes) -> Boxes:
-    return boxes[..., [1, 0, 3, 2]]
-
-
 class OtherOrder(NamedTuple):
     """Another meaning of the four numbers, and how to correct such boxes."""
 
@@ -61,22 +49,22 @@ class OtherOrder(NamedTuple):
 OTHER_ORDERS = (
     OtherOrder(
         "x, y, width, height",
-        xywh_to_xyxy,
+        lambda boxes: to_xyxy(boxes, "xywh"),
         "Convert once, where the annotations are read: boxes = [[x, y, x + w, y + h] for x, y, w, h in boxes].",
     ),
     OtherOrder(
         "x1, y1, x1 + x2, y1 + y2 (corners that were converted from x, y, width, height although they were none)",
-        _doubled,
+        lambda boxes: from_xyxy(boxes, "xywh"),
         "Leave out the conversion from x, y, width, height: the boxes were corners before it.",
     ),
     OtherOrder(
         "centre x, centre y, width, height",
-        cxcywh_to_xyxy,
+        lambda boxes: to_xyxy(boxes, "cxcywh"),
         "Convert once: boxes = [[x - w/2, y - h/2, x + w/2, y + h/2] for x, y, w, h in boxes].",
     ),
     OtherOrder(
         "y1, x1, y2, x2 (or width and height of the films are exchanged)",
-        _swapped_axes,
+        lambda boxes: to_xyxy(boxes, "yxyx"),
         "Exchange the axes: boxes = [[x1, y1, x2, y2] for y1, x1, y2, x2 in boxes]; if the image's own size disagrees "
         "with width and height, exchange those instead.",
     ),
@@ -91,45 +79,17 @@ def box_defect(box: Any, size: tuple[float, float] | None) -> str | None:
         size: width and height of the film in pixels; None leaves aside what needs it.
 
     Returns:
-        `not-finite`, `normalised-boxes`, `swapped-corners`, `no-area`, `off-film` (no part of it is on the film),
-        `partly-off-film`, or None.
+        What :func:`grounding_rewards.boxes.reference_defect` finds, `normalised-boxes`, or None.
 
     Example:
         >>> film = (100, 200)
         >>> [box_defect(box, film) for box in ([0, 0, 100, 200], [9, 9, 4, 12], [90, 10, 110, 20], [0.1, 0.1, 0.5, 1])]
         [None, 'swapped-corners', 'partly-off-film', 'normalised-boxes']
     """
-    if not is_box(box):
-        return "not-finite"
-    x1, y1, x2, y2 = box
-    if size is not None and min(size) >= _LEAST_SIDE and min(box) >= 0 and 0 < max(box) <= 1:
-        return "normalised-boxes"
-    if x1 > x2 or y1 > y2:
-        return "swapped-corners"
-    if x1 == x2 or y1 == y2:
-        return "no-area"
-    if size is None:
-        return None
-    width, height = size
-    slack = EDGE * max(size)
-    if x1 >= width or y1 >= height or x2 <= 0 or y2 <= 0:
-        return "off-film"
-    if x1 < -slack or y1 < -slack or x2 > width + slack or y2 > height + slack:
-        return "partly-off-film"
-    return None
-
-
-def is_box(box: Any) -> bool:
-    """Whether this is four finite numbers.
-
-    >>> is_box([1, 2, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, float("nan")])
-    (True, False, False)
-    """
-    return (
-        isinstance(box, list | tuple)
-        and len(box) == 4
-        and all(isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) for value in box)
-    )
+    defect = reference_defect(box, size)
+    if defect == "not-finite" or size is None or min(size) < _LEAST_SIDE:
+        return defect
+    return "normalised-boxes" if min(box) >= 0 and 0 < max(box) <= 1 else defect
 
 
 class Diagnosis(NamedTuple):

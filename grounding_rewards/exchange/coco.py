@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.boxes import valid_boxes, xyxy_to_xywh
+from grounding_rewards.boxes import from_xyxy, valid_boxes
 from grounding_rewards.data.dicom import is_dicom, read_dicom
 from grounding_rewards.exchange.names import (
     drawable_boxes,
@@ -208,9 +208,9 @@ def _references(
 ) -> Iterable[dict[str, Any]]:
     number = _numbers(names)
     for image, film in enumerate(films, start=1):
-        for bbox, label in zip(xyxy_to_xywh(film.gt).tolist(), film.gt_labels, strict=True):
+        for bbox, label in zip(from_xyxy(film.gt, "xywh").tolist(), film.gt_labels, strict=True):
             yield _annotation(image, number[label], bbox)
-        for bbox in xyxy_to_xywh(film.ignore).tolist():
+        for bbox in from_xyxy(film.ignore, "xywh").tolist():
             for label in ignored_as:
                 yield _annotation(image, number[label], bbox, iscrowd=1)
 
@@ -221,7 +221,7 @@ def _predictions(films: Sequence[AnsweredFilm], names: Sequence[str]) -> Iterabl
     for image, film in enumerate(films, start=1):
         labels = pred_labels_of(film, names)
         boxes, which = drawable_boxes(film.pred, film.width, film.height)
-        for bbox, i in zip(xyxy_to_xywh(boxes).tolist(), which, strict=True):
+        for bbox, i in zip(from_xyxy(boxes, "xywh").tolist(), which, strict=True):
             annotation = _annotation(image, number[labels[i]], bbox)
             score = float(film.pred_scores[i])
             yield annotation if math.isnan(score) else {**annotation, "score": score}
@@ -240,7 +240,7 @@ def _annotation(image: int, category: int, bbox: list[float], *, iscrowd: int = 
 
 def _as_written(film: AnsweredFilm) -> list[list[float]]:
     """Every predicted box as ``[x, y, width, height]``, an invalid one without area."""
-    boxes: list[list[float]] = xyxy_to_xywh(np.where(valid_boxes(film.pred)[:, None], film.pred, 0.0)).tolist()
+    boxes: list[list[float]] = from_xyxy(np.where(valid_boxes(film.pred)[:, None], film.pred, 0.0), "xywh").tolist()
     return boxes
 
 

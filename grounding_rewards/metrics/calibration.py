@@ -7,8 +7,8 @@ share of right boxes of their bin:
 
     ECE = Σ_bins (boxes in the bin / all boxes) · |precision - mean confidence|
 
-It says nothing about findings that were missed. It is not below 0, so that few boxes alone make it large: with 100
-boxes of a perfectly calibrated model an ECE of 0.1 is nothing unusual.
+It says nothing about findings that were missed. It is never negative, so few boxes alone make it large: with 100 boxes
+of a perfectly calibrated model an ECE of 0.1 is nothing unusual.
 
 Source: Naeini et al., Obtaining Well Calibrated Probabilities Using Bayesian Binning, AAAI 2015.
 """
@@ -16,20 +16,36 @@ Source: Naeini et al., Obtaining Well Calibrated Probabilities Using Bayesian Bi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.pairing import pair_film
-from grounding_rewards.metrics.parts import Calibration
+
+Array = NDArray[np.float64]
 
 _BINS = 10
+
+
+class Calibration(NamedTuple):
+    """How often boxes of a stated confidence are right.
+
+    ``confidence`` and ``precision`` are the means of each bin that has a box, ``counts`` their numbers of boxes;
+    ``error`` is the expected calibration error.
+    """
+
+    confidence: Array
+    precision: Array
+    counts: NDArray[np.int64]
+    error: float
 
 
 def calibration(films: Iterable[AnsweredFilm], *, iou_threshold: float = 0.5) -> Calibration | None:
     """How often boxes of a stated confidence are right, in ten bins.
 
-    Boxes without a confidence, or with one outside [0, 1], and those that an ignored region takes out are left out.
+    Left out are ignored boxes and boxes without a confidence in [0, 1].
 
     Args:
         films: answered films.

@@ -58,8 +58,8 @@ from grounding_rewards.metrics.film_figures import (
     label_groups,
     reference_sums,
 )
-from grounding_rewards.metrics.ranked_figures import RankedFigures
 from grounding_rewards.metrics.ranking import FILM_AREAS, Area
+from grounding_rewards.metrics.ranking_figures import RankingFigures
 
 Array = NDArray[np.float64]
 
@@ -346,8 +346,8 @@ def _ranked_changes(
     a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], labels: str, **drawn: Any
 ) -> dict[str, Change]:
     """Average precision and sensitivities, which a single film does not have: there is no sign test."""
-    ranked = RankedFigures.of([*a, *b], labels)
-    in_a, in_b = ranked.resampled(a, **drawn), ranked.resampled(b, **drawn)
+    by_rank = RankingFigures.of([*a, *b], labels)
+    in_a, in_b = (by_rank.resampled(by_rank.rank(films), **drawn) for films in (a, b))
     no_signs = SignTest(0, 0, 0, math.nan)
     return {
         key: Change(
@@ -359,7 +359,7 @@ def _ranked_changes(
             no_signs,
             math.nan,
         )
-        for key, figure in ranked.figures().items()
+        for key, figure in by_rank.figures().items()
     }
 
 

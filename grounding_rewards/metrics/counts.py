@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.box_batch import BoxBatch, pad
+from grounding_rewards.boxes import box_area
 from grounding_rewards.metrics.answered_film import AnsweredFilm, is_read
 from grounding_rewards.metrics.ranking import (
     Area,
-    box_areas,
     label_name,
     with_broken_boxes,
 )
@@ -203,7 +203,7 @@ class MatchedFilms:
         if self.area is None:
             return _there(boxes)
         film_areas = np.array([film.width * film.height for film in self.films], dtype=np.float64)
-        held = self.area.holds(box_areas(boxes.flat), np.repeat(film_areas, boxes.counts))
+        held = self.area.holds(box_area(boxes.flat), np.repeat(film_areas, boxes.counts))
         return pad(held.astype(np.float64), boxes.counts, np.arange(len(boxes.counts))) == 1
 
 

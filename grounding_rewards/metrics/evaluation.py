@@ -28,13 +28,14 @@ from grounding_rewards.metrics.areas import (
 )
 from grounding_rewards.metrics.average_precision import (
     average_precision_by_label,
-    average_precision_estimate,
     precision_recall_curve,
+    resampled_mean_average_precision,
 )
 from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, RESAMPLES, ratio_estimates
-from grounding_rewards.metrics.calibration import calibration
-from grounding_rewards.metrics.confusion import confusion
+from grounding_rewards.metrics.calibration import Calibration, calibration
+from grounding_rewards.metrics.confusion import Confusion, confusion
 from grounding_rewards.metrics.counts import detection_sums
+from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Estimate, Figures, estimate_as_json
 from grounding_rewards.metrics.film_figures import (
     MATCHING,
@@ -46,9 +47,9 @@ from grounding_rewards.metrics.film_figures import (
     reference_sums,
 )
 from grounding_rewards.metrics.froc import froc_curve
-from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
-from grounding_rewards.metrics.ranked_figures import AP_THRESHOLDS, RankedFigures, compares_labels
-from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area, label_name
+from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS, Area, RankedFilms, label_name, rank_boxes
+from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS, RankingFigures, compares_labels
+from grounding_rewards.metrics.robustness import RobustnessPoint
 
 Array = NDArray[np.float64]
 
@@ -200,29 +201,31 @@ def evaluate(
         (0.8, 'AP at IoU 0.5, boxes tied')
     """
     films = next(iter(systems.values()))
-    ranked = RankedFigures.of(films, measures.labels, measures.iou_thresholds)
+    by_rank = RankingFigures.of(films, measures.labels, measures.iou_thresholds)
+    ranked = by_rank.rank(films, _CURVE_THRESHOLDS)
     groups = patients_of(films)
     tables = {}
     for system, answers in systems.items():
         on_progress(f"measuring {system}")
-        tables[system] = _figures(answers, measures, ranked, groups)
+        boxes = ranked if answers is films else by_rank.rank(answers)
+        tables[system] = _figures(answers, measures, by_rank, boxes, groups)
     on_progress("measuring by label and size")
     if agreement is not None:
         tables[READERS] = _of_readers(agreement)
     headings = {
         key: one
-        for key, one in _headings(films, ranked, measures.reward).items()
+        for key, one in _headings(films, by_rank, measures.reward).items()
         if not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
     }
-    pr_curves, froc_curves = _curves(films, measures, ranked, groups)
+    pr_curves, froc_curves = _curves(films, measures, ranked["ap"], groups)
     return Evaluation(
         systems={system: {key: table.get(key, _NOTHING) for key in headings} for system, table in tables.items()},
         headings={key: one.heading for key, one in headings.items()},
         definitions={key: one.definition for key, one in headings.items()},
         lower_is_better=tuple(key for key, one in headings.items() if one.lower_is_better),
         unranked=tuple(key for key, one in headings.items() if one.lower_is_better is None),
-        per_label=tuple(_by_label(films, measures, ranked, groups)),
-        per_size=tuple(_by_size(films, measures, ranked, groups)),
+        per_label=tuple(_by_label(films, measures, ranked.get("map"), groups)),
+        per_size=tuple(_by_size(films, measures, by_rank.ranking, groups)),
         pr_curves=pr_curves,
         froc_curves=froc_curves,
         calibration=calibration(films),
@@ -240,13 +243,17 @@ def write_evaluation(path: Path, evaluation: Evaluation) -> None:
 
 
 def _figures(
-    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
+    films: Sequence[AnsweredFilm],
+    measures: Measures,
+    by_rank: RankingFigures,
+    ranked: Mapping[str, RankedFilms],
+    groups: Sequence[Any] | None,
 ) -> dict[str, Estimate]:
     drawn, drawn_anew = _drawn(measures, groups)
     areas = segmentation_areas(films)
     found = ratio_estimates(film_sums(films, labels=measures.labels, areas=areas), **drawn)
-    by_rank = ranked.resampled(films, interpolation=measures.interpolation, **drawn_anew)
-    found |= {key: one.estimate for key, one in by_rank.items()}
+    resampled = by_rank.resampled(ranked, interpolation=measures.interpolation, **drawn_anew)
+    found |= {key: one.estimate for key, one in resampled.items()}
     segmentation = segmentation_estimates(areas, **drawn)
     return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
 
@@ -257,13 +264,13 @@ def _drawn(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, 
     return drawn, {**drawn, "resamples": min(measures.resamples, RANKED_RESAMPLES)}
 
 
-def _headings(films: Sequence[AnsweredFilm], ranked: RankedFigures, reward: str) -> dict[str, FilmFigure]:
+def _headings(films: Sequence[AnsweredFilm], by_rank: RankingFigures, reward: str) -> dict[str, FilmFigure]:
     """Every figure in the order of the table: first what an evaluation is quoted by."""
     of_films = film_figures(films)
     areas = {key: FilmFigure(one.heading, one.definition, False) for key, one in SEGMENTATION_FIGURES.items()}
     rewards = {key: one for key, one in of_films.items() if key.startswith(_REWARD) or key == "sampled_reward"}
     rest = {key: one for key, one in of_films.items() if key not in rewards and key not in areas}
-    found = {**ranked.figures(), **rest, **areas, **rewards}
+    found = {**by_rank.figures(), **rest, **areas, **rewards}
     if not compares_labels(films):
         found.pop("label_accuracy")
     first = [key for key in (f"{_REWARD}{reward}", *_QUOTED) if key in found]
@@ -277,49 +284,47 @@ def _of_readers(agreement: Mapping[str, Any]) -> dict[str, Estimate]:
 
 
 def _by_label(
-    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
+    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFilms | None, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
     drawn, drawn_anew = _drawn(measures, groups)
-    compared = dict(ranked.average_precisions).get("map")
-    boxes = dict(islice(label_groups(films, compared or "exact").items(), _MOST_LABELS))
+    compared = "exact" if ranked is None else ranked.label_matching
+    boxes = dict(islice(label_groups(films, compared).items(), _MOST_LABELS))
     if not boxes:
         return
-    if compared is None:
+    if ranked is None:
         sums = reference_sums(films, boxes, labels=measures.labels)
         precisions = {}
     else:
         by_label = {name: detection_sums(films, matching=MATCHING, labels=compared, label=name) for name in boxes}
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
-        precisions = average_precision_by_label(
-            films, (0.5,), interpolation=measures.interpolation, labels=compared, ranking=ranked.ranking, **drawn_anew
-        )
+        precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_anew)
     found: dict[str, Figures] = defaultdict(dict)
     for (name, key), estimate in ratio_estimates(sums, **drawn).items():
         found[name][key] = estimate
     for name, members in boxes.items():
-        precision = precisions.get(label_name(name, compared or "exact"))
+        precision = precisions.get(label_name(name, compared))
         figures = found[name] | ({} if precision is None else {"ap_50": precision.estimate})
         yield Group(name or UNNAMED, int(members.sum()), figures)
 
 
 def _by_size(
-    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
+    films: Sequence[AnsweredFilm], measures: Measures, ranking: str, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
     drawn, drawn_anew = _drawn(measures, groups)
-    common: dict[str, Any] = {"interpolation": measures.interpolation, "ranking": ranked.ranking, **drawn_anew}
     for name, area in SIZES[measures.sizes].items():
         sums = detection_sums(films, matching=MATCHING, labels=measures.labels, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
             found = ratio_estimates({key: sums[key] for key in _BY_BOX}, **drawn)
             # COCO's rule for sizes, as in every AP by area.
-            ap = average_precision_estimate(films, (0.5,), labels="ignore", area=area, **common)
+            ranked = rank_boxes(films, (0.5,), ranking=ranking, area=area)
+            ap = resampled_mean_average_precision(ranked, interpolation=measures.interpolation, **drawn_anew)
             yield Group(name, boxes, {**found, "ap_50": ap.estimate})
 
 
 def _curves(
-    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFigures, groups: Sequence[Any] | None
+    films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFilms, groups: Sequence[Any] | None
 ) -> tuple[tuple[Curve, ...], tuple[Curve, ...]]:
     """Precision over recall, and sensitivity over false boxes per film.
 
@@ -327,16 +332,12 @@ def _curves(
     order in which an answer names its boxes.
     """
     drawn: dict[str, Any] = {"groups": groups, "resamples": min(measures.resamples, _BAND), "seed": measures.seed}
-    froc_ranking, order = ("score", "") if ranked.ranking == "score" else ("emission", ", as written")
+    in_order, order = ranked, ""
+    if ranked.ranking == "tied":
+        in_order, order = rank_boxes(films, _CURVE_THRESHOLDS, ranking="emission"), ", as written"
     return (
-        tuple(
-            precision_recall_curve(films, iou, ranking=ranked.ranking, name=f"IoU {iou:g}", **drawn)
-            for iou in _CURVE_THRESHOLDS
-        ),
-        tuple(
-            froc_curve(films, iou_threshold=iou, ranking=froc_ranking, name=f"IoU {iou:g}{order}", **drawn)
-            for iou in _CURVE_THRESHOLDS
-        ),
+        tuple(precision_recall_curve(ranked, iou, name=f"IoU {iou:g}", **drawn) for iou in _CURVE_THRESHOLDS),
+        tuple(froc_curve(in_order, iou, name=f"IoU {iou:g}{order}", **drawn) for iou in _CURVE_THRESHOLDS),
     )
 
 

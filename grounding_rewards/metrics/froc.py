@@ -1,10 +1,10 @@
-"""FROC: how many findings are found against how many false boxes a film has, which is how radiology measures detectors.
+"""FROC: the share of findings that is found against false boxes per film, radiology's way to measure a detector.
 
-Sensitivity is the share of the reference boxes, of all films together, that a box is right about; the other axis is the
-number of false boxes over the number of all films, normal ones among them. A box is right from an IoU on, matched as
-for AP (:mod:`grounding_rewards.metrics.ranking`). The sensitivity at a rate is the best one of a threshold on
-the confidence that gives at most that many false boxes per film: no line is drawn between thresholds, and all boxes of
-equal confidence come together.
+Sensitivity is the share of the reference boxes of all films that a box is right about; the other axis is the number of
+false boxes over the number of all films, normal ones among them. Boxes are matched as for average precision
+(:mod:`grounding_rewards.metrics.ranking`). The sensitivity at a rate is the best one of a threshold on the confidence
+that gives at most that many false boxes per film: no line is drawn between thresholds, and all boxes of equal
+confidence come together.
 
 Where answers state no confidence, there is one operating point, ``ranking="tied"``. ``ranking="emission"`` gives a
 curve: the first box of every film, the first two, and so on. It is no trade-off that the model was asked for.
@@ -18,11 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, blocks, percentile_interval, resampling_counts
-from grounding_rewards.metrics.cumulated import cumulated, curve_points, ratio, totals
-from grounding_rewards.metrics.parts import Curve
-from grounding_rewards.metrics.ranking import RankedBoxes, group_numbers, rank_one_label
+from grounding_rewards.arithmetic import ratio
+from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, blocks, percentile_interval
+from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, drawn_groups, totals
+from grounding_rewards.metrics.ranking import Indices, RankedBoxes, RankedFilms
 
 Array = NDArray[np.float64]
 
@@ -42,13 +41,11 @@ class Sensitivities(NamedTuple):
 
 
 def sensitivity_at_false_positives(
-    films: Sequence[AnsweredFilm],
+    ranked: RankedFilms,
     rates: Sequence[float] = FROC_RATES,
     *,
     iou_threshold: float = 0.5,
-    ranking: str = "score",
     label: str | None = None,
-    labels: str = "exact",
     groups: Sequence[Any] | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -56,12 +53,10 @@ def sensitivity_at_false_positives(
     """The best sensitivity with at most so many false boxes per film.
 
     Args:
-        films: with their answers.
+        ranked: of :func:`grounding_rewards.metrics.ranking.rank_boxes`, by score or in the order of emission.
         rates: false boxes per film.
-        iou_threshold: from which a box is right, in (0, 1].
-        ranking: ``"score"``, by stated confidence, or ``"emission"``.
-        label: of the finding; None takes all boxes together and compares no labels.
-        labels: how labels are compared, ``"exact"`` or ``"synonyms"``.
+        iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
+        label: of the finding; None where labels were not compared.
         groups: the patient of each film, where known; the films of one patient are then drawn together.
         resamples: number of bootstrap resamples.
         seed: of the resampling.
@@ -75,28 +70,31 @@ def sensitivity_at_false_positives(
     Example:
         One finding of two is found at once, the other after a false box on two films.
 
+        >>> from grounding_rewards.metrics.answered_film import AnsweredFilm
+        >>> from grounding_rewards.metrics.ranking import rank_boxes
         >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass"] * 2,
         ...                     pred=[[0, 0, 10, 9], [20, 20, 30, 30], [50, 50, 60, 60]], pred_scores=[0.9, 0.8, 0.7])
-        >>> found = sensitivity_at_false_positives([film, AnsweredFilm("b", 100, 100)], [0.25, 0.5], resamples=100)
+        >>> ranked = rank_boxes([film, AnsweredFilm("b", 100, 100)])
+        >>> found = sensitivity_at_false_positives(ranked, [0.25, 0.5], resamples=100)
         >>> [one.value for one in found.at_rates], found.mean.value
         ([0.5, 1.0], 0.75)
 
     Source: Setio et al., LUNA16, Medical Image Analysis 2017, for the seven rates and their mean; Bunch et al., A
     free-response approach to the measurement and characterization of radiographic observer performance, 1977.
     """
-    if ranking == "tied":
+    if ranked.ranking == "tied":
         raise ValueError(
             "Expected score or emission for `ranking`, got 'tied'. Boxes that are all tied have one operating point, "
-            'froc_curve(films, ranking="tied").'
+            "froc_curve(ranked)."
         )
     if not len(rates) or not all(rate >= 0 for rate in rates):
         raise ValueError(
             f"Expected numbers from 0 up for `rates`, got {list(rates)!r}. The usual ones are {FROC_RATES}."
         )
-    ranked = rank_one_label(films, (iou_threshold,), ranking=ranking, label=label, labels=labels)
-    units, weights = _weights(groups, len(films), resamples, seed)
-    value = _sensitivities(ranked, np.ones(len(films), dtype=np.int64), np.ones((1, len(films))), np.asarray(rates))[0]
-    resampled = _sensitivities(ranked.by_group(units), np.bincount(units), weights, np.asarray(rates))
+    boxes, t, n = ranked.of_label(label), ranked.threshold_index(iou_threshold), ranked.films
+    units, weights = drawn_groups(groups, n, resamples, seed)
+    value = _sensitivities(boxes, t, np.ones(n, dtype=np.int64), np.ones((1, n)), np.asarray(rates))[0]
+    resampled = _sensitivities(boxes.by_group(units), t, np.bincount(units), weights, np.asarray(rates))
     return Sensitivities(
         tuple(rates),
         tuple(Resampled(float(value[i]), resampled[:, i]) for i in range(len(rates))),
@@ -105,12 +103,10 @@ def sensitivity_at_false_positives(
 
 
 def froc_curve(
-    films: Sequence[AnsweredFilm],
-    *,
+    ranked: RankedFilms,
     iou_threshold: float = 0.5,
-    ranking: str = "score",
+    *,
     label: str | None = None,
-    labels: str = "exact",
     name: str = "",
     groups: Sequence[Any] | None = None,
     resamples: int = 0,
@@ -119,11 +115,9 @@ def froc_curve(
     """Sensitivity against false boxes per film: a staircase, which rises at its points; one point for tied boxes.
 
     Args:
-        films: with their answers.
-        iou_threshold: from which a box is right, in (0, 1].
-        ranking: ``"score"``, ``"emission"`` or ``"tied"``.
-        label: of the finding; None takes all boxes together.
-        labels: how labels are compared, ``"exact"`` or ``"synonyms"``.
+        ranked: of :func:`grounding_rewards.metrics.ranking.rank_boxes`.
+        iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
+        label: of the finding; None where labels were not compared.
         name: of the curve.
         groups: the patient of each film, where known.
         resamples: number of bootstrap resamples for a 95 % band of the sensitivity, pointwise; no band without any.
@@ -137,44 +131,41 @@ def froc_curve(
         ValueError: an argument is out of its range.
 
     Example:
+        >>> from grounding_rewards.metrics.answered_film import AnsweredFilm
+        >>> from grounding_rewards.metrics.ranking import rank_boxes
         >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass"] * 2,
         ...                     pred=[[0, 0, 10, 9], [20, 20, 30, 30], [50, 50, 60, 60]], pred_scores=[0.9, 0.8, 0.7])
-        >>> froc_curve([film], name="mass")[:3]
+        >>> froc_curve(rank_boxes([film]), name="mass")[:3]
         ('mass', array([0., 1., 1.]), array([0.5, 1. , 1. ]))
-        >>> froc_curve([film], ranking="tied")[1:3]
+        >>> froc_curve(rank_boxes([film], ranking="tied"))[1:3]
         (array([1.]), array([1.]))
     """
-    ranked = rank_one_label(films, (iou_threshold,), ranking=ranking, label=label, labels=labels)
-    if not ranked.references.any():
+    boxes, t = ranked.of_label(label), ranked.threshold_index(iou_threshold)
+    if not boxes.references.any():
         return Curve(name, np.zeros(0), np.zeros(0))
-    x, y = _staircase(ranked, len(films))
-    if ranking == "tied":
+    x, y = _staircase(boxes, t, ranked.films)
+    if ranked.ranking == "tied":
         x, y = x[-1:], y[-1:]
     if len(x) > _MOST_POINTS:
         kept = np.linspace(0, len(x) - 1, _MOST_POINTS).round().astype(np.int64)
         x, y = x[kept], y[kept]
     if not resamples:
         return Curve(name, x, y)
-    units, weights = _weights(groups, len(films), resamples, seed)
-    grouped = ranked.by_group(units)
-    if ranking == "tied":
-        hits, _, references = (weights @ totals(grouped, 0).T).T
+    units, weights = drawn_groups(groups, ranked.films, resamples, seed)
+    grouped = boxes.by_group(units)
+    if ranked.ranking == "tied":
+        hits, _, references = (weights @ totals(grouped, t).T).T
         resampled = np.where(references > 0, ratio(hits, references), np.nan)[:, None]
     else:
-        resampled = _sensitivities(grouped, np.bincount(units), weights, x)
+        resampled = _sensitivities(grouped, t, np.bincount(units), weights, x)
     band = np.array([percentile_interval(column) for column in resampled.T])
     return Curve(name, x, y, band[:, 0], band[:, 1])
 
 
-def _weights(groups: Sequence[Any] | None, films: int, resamples: int, seed: int) -> tuple[NDArray[np.int64], Array]:
-    units = group_numbers(groups, films)
-    return units, resampling_counts(int(units.max(initial=-1)) + 1, resamples=resamples, seed=seed)
-
-
-def _staircase(ranked: RankedBoxes, films: int) -> tuple[Array, Array]:
+def _staircase(ranked: RankedBoxes, t: int, films: int) -> tuple[Array, Array]:
     """False boxes per film and sensitivity where it rises, and with all boxes."""
-    found, boxes, references = totals(ranked, 0).sum(axis=1)
-    points = curve_points(ranked, 0, one_by_one=False)
+    found, boxes, references = totals(ranked, t).sum(axis=1)
+    points = curve_points(ranked, t, one_by_one=False)
     x, y = np.zeros((1, 0)), np.zeros((1, 0))
     if len(points.ends):
         hits, counted = cumulated(points, np.ones((1, films)))
@@ -182,16 +173,17 @@ def _staircase(ranked: RankedBoxes, films: int) -> tuple[Array, Array]:
     return np.append(x[0], (boxes - found) / films), np.append(y[0], found / references)
 
 
-def _sensitivities(ranked: RankedBoxes, films: NDArray[np.int64], weights: Array, rates: Array) -> Array:
+def _sensitivities(ranked: RankedBoxes, t: int, films: Indices, weights: Array, rates: Array) -> Array:
     """The best sensitivity at each rate under each row of weights of the groups, ``(rows, rates)``.
 
     Args:
         ranked: boxes by group.
+        t: index of the IoU threshold.
         films: ``(groups,)`` number of films.
         weights: ``(rows, groups)``.
         rates: ``(rates,)``.
     """
-    points = curve_points(ranked, 0, one_by_one=False)
+    points = curve_points(ranked, t, one_by_one=False)
     best = np.zeros((len(weights), len(rates)))
     row = 0
     for block in blocks(weights, int(points.ends[-1])) if len(points.ends) else ():

@@ -1,4 +1,4 @@
-"""What a log of completions says: how many were read as what, why the others were not, and whether the space fits."""
+"""The figures of a log of completions: how many were read, why the others were not, and whether the space fits."""
 
 from __future__ import annotations
 
@@ -26,13 +26,12 @@ from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import completion_text, get_reward
 from grounding_rewards.space_check import SpaceCheck, SpaceWarning, check_space, film_sizes
 
-REWARDS = SPECIFICATION_REWARDS
-#: A log with a larger share of unparseable completions is one to look into.
+#: A log with a larger share of unparseable completions is suspect.
 MOST_UNPARSEABLE = 0.1
 
 _SIZES = ("width", "height", "resized_width", "resized_height")
 _CHUNK = 512
-# Of the film's sides: a box on the edge is on the film.
+# Tolerance as a fraction of the film's sides: a box on the edge is on the film.
 _ROUNDING = 1e-9
 
 Track = Callable[[Sequence[Any]], Iterable[Any]]
@@ -50,13 +49,13 @@ class Inspection:
         boxes: of all completions.
         most_boxes: of one completion.
         upside_down: boxes with x1 >= x2 or y1 >= y2.
-        located: boxes of which it can be told whether they are on the film.
-        off_film: those that are not, even in part.
+        located: boxes for which it is known whether they are on the film.
+        off_film: those that reach off the film.
         scored: completions with reference boxes whose film's size is known where it is needed.
         figures: means over those: of each reward, and of ``mean_iou``, the IoU of matched boxes where a film has any.
         space_checks: by the name of the box format.
         examples: by status and by reason the numbers of the completions that have it.
-        notes: what the reader should know of the log.
+        notes: warnings about the log.
     """
 
     texts: tuple[str, ...]
@@ -106,7 +105,7 @@ def inspect_completions(
     sizes: Mapping[str, float | None] | None = None,
     track: Track = iter,
 ) -> Inspection:
-    """Read a log of completions, and score what has reference boxes.
+    """Read a log of completions, and score those with reference boxes.
 
     Args:
         completions: n texts or message lists.
@@ -114,7 +113,7 @@ def inspect_completions(
             and ``box_format``.
         box_format: how the model writes boxes; None takes it from the column.
         sizes: sizes for the rows that have none, by the name of the column.
-        track: goes through what there is to do, and may show how far it got.
+        track: iterates over its argument, and may show progress.
 
     Raises:
         ValueError: no or an unknown box format, or reference boxes or sizes that are none; never for a completion.
@@ -165,7 +164,7 @@ def inspect_completions(
 
 
 class _Group(NamedTuple):
-    """The numbers of completions in one format."""
+    """The row numbers of the completions in one format."""
 
     fmt: BoxFormat
     members: list[int]
@@ -225,14 +224,14 @@ def _by_side(sizes: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
 
 
 def _figures(log: _Log, scored: Sequence[_Group], track: Track) -> tuple[dict[str, float], list[str]]:
-    """Means over the scored completions, each reward's and `mean_iou`; and what was warned of."""
+    """Means of each reward and of `mean_iou` over the scored completions; and the warnings."""
     # On a film without findings nothing can match.
     positive = [group._replace(members=[k for k in group.members if log.gt[k]]) for group in scored]
-    tasks = [("mean_iou", positive), *((name, list(scored)) for name in REWARDS)]
+    tasks = [("mean_iou", positive), *((name, list(scored)) for name in SPECIFICATION_REWARDS)]
     figures = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        # The verdict on the space is shown in any case.
+        # The verdict on the space is shown anyway.
         warnings.simplefilter("ignore", SpaceWarning)
         for name, groups in track(tasks):
             sums = np.sum([_sums(log, group, name) for group in groups if group.members], axis=0)
@@ -242,7 +241,7 @@ def _figures(log: _Log, scored: Sequence[_Group], track: Track) -> tuple[dict[st
 
 
 def _sums(log: _Log, group: _Group, name: str) -> tuple[float, int]:
-    """The sum of a reward, or of the mean IoU of each completion's matched boxes, and of how many."""
+    """The sum over completions of a reward, or of the mean IoU of matched boxes, and their number."""
     logged: dict[str, float] = {}
     columns = {"boxes": [log.gt[k] for k in group.members], **log.size_columns(group.members)}
     scorer = "R3" if name == "mean_iou" else name
@@ -259,7 +258,7 @@ def _space_check(log: _Log, group: _Group, scored: _Group) -> SpaceCheck:
 
 
 def _places(log: _Log, group: _Group) -> tuple[int, int, int]:
-    """How many boxes are upside down; of how many it can be told where they are; how many of these are off the film."""
+    """How many boxes are upside down, how many can be located on their film, and how many of these reach off it."""
     raws = [log.raws[k] for k in group.members]
     counts = [len(raw.labels) for raw in raws]
     boxes = np.array([value for raw in raws for value in raw.coords], dtype=np.float64).reshape(-1, 4)
@@ -268,7 +267,7 @@ def _places(log: _Log, group: _Group) -> tuple[int, int, int]:
     if "width" not in columns or "height" not in columns:
         if group.fmt.space.frame != "film":
             return upside_down, 0, 0
-        # A fraction of the film is on it or not, whatever the film's size.
+        # For fractions of the film its size does not matter.
         columns = {"width": np.ones(len(boxes)), "height": np.ones(len(boxes))}
     if group.fmt.space.frame == "resized" and len(columns) < len(_SIZES):
         return upside_down, 0, 0

@@ -1,21 +1,20 @@
-"""Predicted boxes from the surest to the least sure, each found right, wrong or not counted: what AP and FROC read.
+"""Predicted boxes of all films in one ranking, each right, wrong or not counted: what AP and FROC are read from.
 
-The rules are COCO's. The boxes of one film and label come in the order of the ranking, the first ``max_detections`` of
-them; each takes the free reference box with which it overlaps most, if the IoU reaches the threshold. Ignore regions of
-a film are crowds of every label: a box that takes no reference box and has a share of at least the threshold of its
-area in one of them does not count. Boxes are xyxy here; pycocotools is given x, y, width, height, and where that loses
-the last bit of a coordinate, an IoU that equals a threshold may fall on the other side of it.
+The rules are COCO's. Of one film and label the first ``max_detections`` boxes of the ranking are looked at; each takes
+the free reference box with which it overlaps most, if the IoU reaches the threshold. A box that takes none and that an
+ignored region covers (:mod:`grounding_rewards.ignore_regions`) does not count. pycocotools works on x, y, width,
+height; where that loses the last bit of a coordinate, an IoU that equals a threshold may fall on the other side of it.
 
 What COCO does not know, models that write boxes as text do:
 
-* ``ranking="score"`` takes the stated confidences. Boxes without one come after all others, as one group.
-* ``ranking="emission"`` takes the order in which the answer names the boxes: the first boxes of all films are one
+* ``ranking="score"`` ranks by stated confidence. Boxes without one come after all others, as one group.
+* ``ranking="emission"`` ranks by the order in which the answer names the boxes: the first boxes of all films are one
   group, the second boxes the next.
 * ``ranking="tied"`` takes all boxes as one group, which is one point on a curve and favours no order. Those that
   overlap a reference box most choose first, as in :func:`grounding_rewards.matching.greedy_match`.
 
-A curve is read at the end of each group. Nothing depends on the order of the films, except for equal stated
-confidences under COCO's AP, which takes them one by one.
+A curve is read at the end of each group. Nothing depends on the order of the films, except that COCO's AP takes equal
+stated confidences one by one.
 
 Broken boxes, which the parser rejects beside complete ones, are boxes that overlap nothing, as they are in the rewards.
 An invalid box has area 0.
@@ -23,17 +22,17 @@ An invalid box has area 0.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, compress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from grounding_rewards.box_batch import positions
-from grounding_rewards.boxes import Boxes, valid_boxes
+from grounding_rewards.boxes import Boxes, box_area
 from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.labels import are_synonyms, normalize_label
 from grounding_rewards.legal import check_word
@@ -48,18 +47,21 @@ Mask = NDArray[np.bool_]
 
 RANKINGS = ("score", "emission", "tied")
 
+#: The IoU thresholds of COCO's mAP, 0.5 to 0.95.
+COCO_THRESHOLDS = tuple(np.linspace(0.5, 0.95, 10).tolist())
+
 # Cells of the IoU arrays that are worked on at once.
 _CELLS = 1 << 20
 
-# pycocotools takes a pair at this IoU for one at IoU 1.
+# pycocotools lowers a threshold of 1 to this.
 _ALMOST_ONE = 1 - 1e-10
 
 
 class Area(NamedTuple):
     """A range of box sizes: ``of`` is `pixels`, or `film` for fractions of the film's area.
 
-    Both ends are within a range in pixels, as COCO has it; ``high`` is not within one in fractions, so that ranges
-    that meet share no box.
+    A range in pixels includes both ends, as COCO's do; one in fractions leaves out ``high``, so that ranges that meet
+    share no box.
     """
 
     low: float
@@ -104,7 +106,7 @@ class RankedBoxes:
 
     Attributes:
         film: ``(n,)`` the film of each box, an index.
-        key: ``(n,)`` place in the ranking, the surest lowest; infinite for a box without a stated confidence.
+        key: ``(n,)`` place in the ranking, lowest first; infinite for a box without a stated confidence.
         hit: ``(thresholds, n)`` whether the box is right.
         counts: ``(thresholds, n)`` whether the box counts at all.
         references: ``(films,)`` number of reference boxes.
@@ -119,7 +121,7 @@ class RankedBoxes:
     ranking: str = "score"
 
     def by_group(self, group: Indices) -> RankedBoxes:
-        """The same boxes with the group of each film, for instance its patient, in the place of the film.
+        """The same boxes, counted by group of films, for instance by patient, instead of by film.
 
         Args:
             group: ``(films,)`` a number from 0 for each film.
@@ -128,30 +130,95 @@ class RankedBoxes:
         return replace(self, film=group[self.film], references=references)
 
 
+@dataclass(frozen=True, eq=False)
+class RankedFilms:
+    """The predicted boxes of all films, ranked and matched once, for :mod:`.average_precision` and :mod:`.froc`.
+
+    Attributes:
+        by_label: the boxes of each label, in the order of the alphabet, labels that are only predicted among them;
+            under ``label_matching="ignore"`` all boxes together, under an empty name.
+        films: number of films.
+        iou_thresholds: at which boxes were matched.
+        ranking: how boxes were ranked.
+        label_matching: how labels were compared.
+    """
+
+    by_label: Mapping[str, RankedBoxes]
+    films: int
+    iou_thresholds: tuple[float, ...]
+    ranking: str
+    label_matching: str
+
+    def of_label(self, label: str | None) -> RankedBoxes:
+        """The boxes of one label; without a label, all boxes of a ranking that compared none.
+
+        Raises:
+            ValueError: labels were compared and ``label`` is None, or the other way round.
+
+        Example:
+            >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
+            >>> rank_boxes([film], label_matching="exact").of_label("Mass").references
+            array([1])
+        """
+        name = label_name(label, self.label_matching)
+        if label is None and self.label_matching != "ignore":
+            raise ValueError(
+                f"Expected a label for `label`, got None with label_matching={self.label_matching!r}. Name a finding, "
+                'rank with label_matching="ignore" to take all boxes together, or take mean_average_precision.'
+            )
+        if label is not None and not name:
+            raise ValueError(
+                f"Expected a label that is compared for `label`, got {label!r} with "
+                f'label_matching={self.label_matching!r}. Name a finding, and rank with label_matching="exact" or '
+                '"synonyms".'
+            )
+        none = np.zeros((len(self.iou_thresholds), 0), dtype=bool)
+        nobody = np.zeros(0, dtype=np.int64)
+        absent = RankedBoxes(nobody, np.zeros(0), none, none, np.zeros(self.films, dtype=np.int64), self.ranking)
+        return self.by_label.get(name, absent)
+
+    def threshold_index(self, iou_threshold: float) -> int:
+        """Where an IoU threshold stands among those at which boxes were matched.
+
+        Raises:
+            ValueError: it is not among them.
+
+        Example:
+            >>> rank_boxes([], [0.3, 0.5]).threshold_index(0.5)
+            1
+        """
+        distance = np.abs(np.subtract(self.iou_thresholds, iou_threshold))
+        nearest = int(distance.argmin())
+        if not distance[nearest] < 1e-9:
+            raise ValueError(
+                f"Expected one of {[round(one, 9) for one in self.iou_thresholds]} for the IoU threshold, got "
+                f"{iou_threshold!r}. Name it in rank_boxes(films, iou_thresholds)."
+            )
+        return nearest
+
+
 def rank_boxes(
     films: Sequence[AnsweredFilm],
-    iou_thresholds: Sequence[float],
+    iou_thresholds: Sequence[float] = COCO_THRESHOLDS,
     *,
     ranking: str = "score",
-    labels: str = "ignore",
+    label_matching: str = "ignore",
     area: Area | None = None,
     max_detections: int = 100,
-) -> dict[str, RankedBoxes]:
+) -> RankedFilms:
     """Rank the predicted boxes of each label and say which are right.
 
     Args:
         films: with their answers.
         iou_thresholds: each in (0, 1].
         ranking: ``"score"``, ``"emission"`` or ``"tied"``.
-        labels: ``"ignore"``, all boxes are of one label, whose name is empty; ``"exact"``, up to case and white space;
-            ``"synonyms"``, the names of the shared vocabulary, where left and right of one finding never match. Under
-            the last two a predicted box without a label is of no label and does not occur.
+        label_matching: ``"ignore"``, all boxes together; ``"exact"``, by label, up to case and white space;
+            ``"synonyms"``, by the names of the shared vocabulary, where left and right of one finding never match.
+            Under the last two a predicted box without a label is of no label and does not occur.
         area: only reference boxes of this size; predicted boxes that match none of them and have another size, or
             match one of another size, don't count.
-        max_detections: the surest boxes of a film and label that are looked at; under ``"tied"`` those named first.
-
-    Returns:
-        By label, in the order of the alphabet. Labels that are only predicted are among them.
+        max_detections: the highest-scoring boxes of a film and label that are looked at; under ``"emission"`` and
+            ``"tied"`` those named first.
 
     Raises:
         ValueError: an argument is out of its range, or a reference box has no label although labels are compared.
@@ -159,14 +226,14 @@ def rank_boxes(
     Example:
         >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"],
         ...                     pred=[[50, 50, 60, 60], [0, 0, 10, 9]], pred_scores=[0.3, 0.8])
-        >>> ranked = rank_boxes([film], [0.5])[""]
+        >>> ranked = rank_boxes([film], [0.5]).of_label(None)
         >>> ranked.key, ranked.hit, ranked.references
         (array([-0.8, -0.3]), array([[ True, False]]), array([1]))
 
     Source: Lin et al., Microsoft COCO, ECCV 2014; https://cocodataset.org/#detection-eval.
     """
-    _check(iou_thresholds, ranking, labels, max_detections)
-    found = _collect(films, labels)
+    _check(iou_thresholds, ranking, label_matching, max_detections)
+    found = _collect(films, label_matching)
     stated = np.where(np.isnan(found.scores), np.inf, -found.scores)
     order = np.lexsort((stated if ranking == "score" else found.place, found.pred_entry))
     place = _place_within(found.pred_entry[order])
@@ -187,21 +254,21 @@ def rank_boxes(
             regions=found.regions,
             k=found.region_counts,
             films=films_of_entries,
-            said=None if found.codes is None else found.codes.pred[order],
-            true=None if found.codes is None else found.codes.gt[gt_order],
+            pred_codes=None if found.codes is None else found.codes.pred[order],
+            gt_codes=None if found.codes is None else found.codes.gt[gt_order],
             codes=found.codes,
         ),
         np.minimum(np.asarray(iou_thresholds, dtype=np.float64), _ALMOST_ONE),
         most_overlap_first=ranking == "tied",
     )
-    # COCO: a box that is matched counts if its reference box does, another one if its own size is in the range.
+    # COCO: a matched box counts if its reference box does, an unmatched one if its own size is in the range.
     hit = matched == _WANTED
     counts = hit | ((matched == _NOTHING) & own[order])
     key = {"score": stated[order], "emission": place.astype(np.float64), "tied": np.zeros(len(order))}[ranking]
     pred_label = np.repeat(label_of_entries, _counts(found.pred_entry[order], entries))
     film = found.pred_entry[order] // len(found.labels)
     gt_film, gt_label = np.divmod(found.gt_entry, len(found.labels))
-    return {
+    by_label = {
         name: RankedBoxes(
             film[pred_label == i],
             key[pred_label == i],
@@ -212,54 +279,16 @@ def rank_boxes(
         )
         for i, name in enumerate(found.labels)
     }
+    return RankedFilms(by_label, len(films), tuple(iou_thresholds), ranking, label_matching)
 
 
-def rank_one_label(
-    films: Sequence[AnsweredFilm],
-    iou_thresholds: Sequence[float],
-    *,
-    ranking: str,
-    label: str | None,
-    labels: str,
-    area: Area | None = None,
-    max_detections: int = 100,
-) -> RankedBoxes:
-    """:func:`rank_boxes` of one label; of all boxes together where ``label`` is None, whatever ``labels`` says.
-
-    Raises:
-        ValueError: as :func:`rank_boxes`, or a label is given and labels are not compared.
-
-    Example:
-        >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
-        >>> rank_one_label([film], [0.5], ranking="score", label="Mass", labels="exact").references
-        array([1])
-    """
-    name = label_name(label, labels)
-    if label is not None and not name:
-        raise ValueError(
-            f"Expected a label that is compared for `label`, got {label!r} with labels={labels!r}. "
-            'Name a finding, and use labels="exact" or "synonyms".'
-        )
-    every = rank_boxes(
-        films,
-        iou_thresholds,
-        ranking=ranking,
-        labels="ignore" if label is None else labels,
-        area=area,
-        max_detections=max_detections,
-    )
-    none = np.zeros((len(iou_thresholds), 0), dtype=bool)
-    nobody = np.zeros(0, dtype=np.int64)
-    absent = RankedBoxes(nobody, np.zeros(0), none, none, np.zeros(len(films), dtype=np.int64), ranking)
-    return every.get("" if label is None else name, absent)
-
-
-def label_name(label: str | None, labels: str) -> str:
+def label_name(label: str | None, label_matching: str) -> str:
     """What a label is called where labels are compared; empty for none.
 
     Args:
         label: of a dataset or of a model.
-        labels: ``"ignore"``, ``"exact"`` or ``"synonyms"``; under the first all labels are one, whose name is empty.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``; under the first all labels are one, whose name is
+            empty.
 
     Example:
         >>> label_name("Left  Effusion", "exact"), label_name("Left  Effusion", "synonyms")
@@ -267,15 +296,15 @@ def label_name(label: str | None, labels: str) -> str:
         >>> label_name("left lung", "synonyms")
         'left lung'
     """
-    check_word("labels", labels, LABEL_MATCHING)
-    if labels == "ignore" or not label:
+    check_word("label_matching", label_matching, LABEL_MATCHING)
+    if label_matching == "ignore" or not label:
         return ""
-    return _finding(label) if labels == "synonyms" else LABEL_RULES[labels](label)[0]
+    return _finding(label) if label_matching == "synonyms" else LABEL_RULES[label_matching](label)[0]
 
 
 @lru_cache(maxsize=16384)
 def _finding(label: str) -> str:
-    """The name in the vocabulary, and with its side where another side is another thing: parts of the chest."""
+    """The name in the vocabulary; with its side for parts of the chest, where each side is a thing of its own."""
     finding = normalize_label(label)
     return finding.name if are_synonyms(finding.name, f"left {finding.name}") else finding.text
 
@@ -300,21 +329,6 @@ def with_broken_boxes(film: AnsweredFilm) -> AnsweredFilm:
     )
 
 
-def box_areas(boxes: ArrayLike) -> Array:
-    """Areas in pixels, 0 for an invalid box.
-
-    Args:
-        boxes: ``(n, 4)`` xyxy.
-
-    Example:
-        >>> box_areas([[0, 0, 10, 20], [5, 0, 0, 5]])
-        array([200.,   0.])
-    """
-    b = np.asarray(boxes, dtype=np.float64).reshape(-1, 4)
-    with np.errstate(all="ignore"):
-        return np.where(valid_boxes(b), (b[:, 2] - b[:, 0]) * (b[:, 3] - b[:, 1]), 0.0)
-
-
 def states_confidences(films: Sequence[AnsweredFilm]) -> bool:
     """Whether every predicted box has a confidence, so that COCO's ranking exists.
 
@@ -325,33 +339,12 @@ def states_confidences(films: Sequence[AnsweredFilm]) -> bool:
     return not any(np.isnan(film.pred_scores).any() for film in films)
 
 
-def group_numbers(groups: Sequence[Any] | None, films: int) -> Indices:
-    """Number the groups of films in the order in which they first appear; without groups every film is its own.
-
-    Raises:
-        ValueError: the number of names differs from the number of films.
-
-    Example:
-        >>> group_numbers(["b", "a", "b"], 3)
-        array([0, 1, 0])
-    """
-    if groups is None:
-        return np.arange(films)
-    if len(groups) != films:
-        raise ValueError(
-            f"Expected one group per film for `groups`, got {len(groups)} for {films} films. "
-            "Give the patient of every film, in the order of the films."
-        )
-    number: dict[Any, int] = {}
-    return np.array([number.setdefault(name, len(number)) for name in groups], dtype=np.int64)
-
-
 # What a predicted box is matched with: nothing, a reference box, or something that makes it not count.
 _NOTHING, _WANTED, _UNWANTED = 0, 1, 2
 
 
 class _Collected(NamedTuple):
-    """The boxes of all films one after the other; an entry is a film and a label, ``film * len(labels) + label``."""
+    """The boxes of all films one after the other; an entry is a film and label, ``film * len(labels) + label``."""
 
     labels: list[str]
     pred: Boxes
@@ -365,30 +358,30 @@ class _Collected(NamedTuple):
     codes: LabelCodes | None
 
 
-def _collect(films: Sequence[AnsweredFilm], labels: str) -> _Collected:
+def _collect(films: Sequence[AnsweredFilm], label_matching: str) -> _Collected:
     films = [with_broken_boxes(film) for film in films]
-    compared = labels != "ignore"
-    gt_names = [label_name(label, labels) for film in films for label in film.gt_labels]
-    pred_names = [label_name(label, labels) for film in films for label in film.pred_labels]
+    compared = label_matching != "ignore"
+    gt_names = [label_name(label, label_matching) for film in films for label in film.gt_labels]
+    pred_names = [label_name(label, label_matching) for film in films for label in film.pred_labels]
     if compared and not all(gt_names):
         raise ValueError(
             "Expected a label for every reference box for `films`, got a blank one. "
-            'Name the finding, or use labels="ignore".'
+            'Name the finding, or use label_matching="ignore".'
         )
     names = sorted({*gt_names, *filter(None, pred_names)}) if compared else [""]
     number = {name: i for i, name in enumerate(names)}
     n = np.array([len(film.pred) for film in films], dtype=np.int64)
     m = np.array([len(film.gt) for film in films], dtype=np.int64)
     every = np.arange(len(films))
-    # Without a label a box belongs to no entry.
+    # A predicted box without a label belongs to no entry.
     label = np.array([number.get(name, -1) for name in pred_names], dtype=np.int64)
     kept = label >= 0
     codes = None
-    if labels == "synonyms":
+    if label_matching == "synonyms":
         codes = LabelCodes.of(
             compress(chain.from_iterable(film.pred_labels for film in films), kept),
             chain.from_iterable(film.gt_labels for film in films),
-            labels,
+            label_matching,
         )
     return _Collected(
         labels=names,
@@ -427,14 +420,17 @@ def _sizes(found: _Collected, film_areas: Array, area: Area | None) -> tuple[Mas
     if area is None:
         return np.ones(len(found.gt), dtype=bool), np.ones(len(found.pred), dtype=bool)
     wanted, own = (
-        area.holds(box_areas(boxes), film_areas[entry // len(found.labels)])
+        area.holds(box_area(boxes), film_areas[entry // len(found.labels)])
         for boxes, entry in ((found.gt, found.gt_entry), (found.pred, found.pred_entry))
     )
     return wanted, own
 
 
 class _Entries(NamedTuple):
-    """Films and labels: their boxes one after the other, predicted ones in the order of the ranking."""
+    """The boxes of all entries one after the other, predicted ones in the order of the ranking.
+
+    ``n``, ``m`` and ``k`` are numbers of predicted boxes, of reference boxes and, by film, of ignored regions.
+    """
 
     pred: Boxes
     n: Indices
@@ -444,8 +440,8 @@ class _Entries(NamedTuple):
     regions: Boxes
     k: Indices
     films: Indices
-    said: Array | None
-    true: Array | None
+    pred_codes: Array | None
+    gt_codes: Array | None
     codes: LabelCodes | None
 
 
@@ -464,9 +460,9 @@ def _match_entries(entries: _Entries, thresholds: Array, *, most_overlap_first: 
             b = len(rows)
             p, g = entries.pred[pred].reshape(b, n, 4), entries.gt[gt].reshape(b, m, 4)
             iou = pairwise_iou(p, g)
-            if entries.codes is not None and entries.said is not None and entries.true is not None:
-                said, true = entries.said[pred].reshape(b, n, 1), entries.true[gt].reshape(b, 1, m)
-                iou = np.where(entries.codes.agree(said, true), iou, 0.0)
+            if entries.codes is not None and entries.pred_codes is not None and entries.gt_codes is not None:
+                labels = entries.pred_codes[pred].reshape(b, n, 1), entries.gt_codes[gt].reshape(b, 1, m)
+                iou = np.where(entries.codes.agree(*labels), iou, 0.0)
             regions = entries.regions[positions(entries.k, entries.films[rows])].reshape(b, k, 4)
             order = _by_overlap(iou) if most_overlap_first else np.tile(np.arange(n), (b, 1))
             matched = _match(
@@ -518,13 +514,13 @@ def _match(iou: Array, share: Array, wanted: Mask, thresholds: Array) -> NDArray
     return matched
 
 
-def _check(iou_thresholds: Sequence[float], ranking: str, labels: str, max_detections: int) -> None:
+def _check(iou_thresholds: Sequence[float], ranking: str, label_matching: str, max_detections: int) -> None:
     if not len(iou_thresholds) or not all(0 < threshold <= 1 for threshold in iou_thresholds):
         raise ValueError(
             f"Expected numbers in (0, 1] for the IoU thresholds, got {list(iou_thresholds)!r}. The usual value is 0.5."
         )
     check_word("ranking", ranking, RANKINGS)
-    check_word("labels", labels, LABEL_MATCHING)
+    check_word("label_matching", label_matching, LABEL_MATCHING)
     if max_detections < 1:
         raise ValueError(
             f"Expected a positive whole number for `max_detections`, got {max_detections!r}. COCO takes 100."

@@ -22,9 +22,10 @@ Four figures, over N films:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -43,6 +44,24 @@ ROBUSTNESS_FIGURES: dict[str, str] = {
     "broken_share": "right answers lost",
     "mean_iou": "mean IoU",
 }
+
+
+class RobustnessPoint(NamedTuple):
+    """How a model answers films that were changed.
+
+    ``family`` is `corruptions` or `pgd`; ``name`` the change; ``strength`` 0 for the film as it is, 1 … 5 for
+    corruptions, ε in parts of the range of intensities for pgd. Each figure is ``(value, low, high)``.
+    ``attack_success_rate`` is over all films; ``broken_share`` is over those whose answer was right before the change,
+    and NaN where none was.
+    """
+
+    family: str
+    name: str
+    strength: float
+    accuracy: tuple[float, float, float]
+    attack_success_rate: tuple[float, float, float]
+    mean_iou: tuple[float, float, float]
+    broken_share: tuple[float, float, float] = (math.nan, math.nan, math.nan)
 
 
 @dataclass(frozen=True, eq=False)

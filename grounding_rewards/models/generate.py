@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any, NamedTuple
@@ -106,9 +107,7 @@ def generate(
     answers: list[list[str]] = []
     tokens = 0
     was_training = model.training
-    model.eval()
-    with torch.random.fork_rng(devices=_cuda_devices(model)):
-        torch.manual_seed(seed)
+    with _evaluating(model, seed):
         for start in range(0, len(dataset), films):
             rows = [dataset[i] for i in range(start, min(start + films, len(dataset)))]
             generated = _answer_batch(model, processor, rows, sampling)
@@ -132,9 +131,7 @@ def generate_batch(
         sampling: how the answers are decoded.
         seed: of the sampling; the random state of the caller is left as it was.
     """
-    model.eval()
-    with torch.random.fork_rng(devices=_cuda_devices(model)):
-        torch.manual_seed(seed)
+    with _evaluating(model, seed):
         return _answer_batch(model, processor, rows, sampling)
 
 
@@ -169,8 +166,13 @@ def reads_special_tokens(dataset: Any, reward: GroundingReward) -> bool:
     return any(get_box_format(name).from_token_ids for name in names)
 
 
-def _cuda_devices(model: Any) -> list[Any]:
-    return [model.device] if model.device.type == "cuda" else []
+@contextmanager
+def _evaluating(model: Any, seed: int) -> Iterator[None]:
+    """The model in evaluation mode, and generators of its own with this seed."""
+    model.eval()
+    with torch.random.fork_rng(devices=[model.device] if model.device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield
 
 
 @torch.no_grad()

@@ -150,7 +150,7 @@ def build_model(tokenizer: PreTrainedTokenizerFast, *, seed: int = 0) -> Qwen2_5
     """A randomly initialised Qwen2.5-VL of about one million parameters, in float32.
 
     The rotary base is 100 instead of 10⁶: columns sit in the lowest frequencies, and with a large base the few dozen
-    positions of such a small film would be told apart by next to nothing.
+    positions of such a small film would be almost indistinguishable.
     """
     token_id = tokenizer.convert_tokens_to_ids
     config = Qwen2_5_VLConfig(

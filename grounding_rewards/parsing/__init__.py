@@ -12,7 +12,7 @@ from grounding_rewards.parsing.formats import (
     get_box_format,
     list_box_formats,
 )
-from grounding_rewards.parsing.pattern import regex
+from grounding_rewards.parsing.pattern import box_format_regex
 from grounding_rewards.parsing.reading import format_boxes, parse_boxes, read_boxes
 from grounding_rewards.parsing.results import REJECT_REASONS, STATUSES, ParsedBoxes, RawBoxes, broken_boxes
 
@@ -25,11 +25,11 @@ __all__ = [
     "Syntax",
     "box_format_for_model_type",
     "box_format_from_option",
+    "box_format_regex",
     "broken_boxes",
     "format_boxes",
     "get_box_format",
     "list_box_formats",
     "parse_boxes",
     "read_boxes",
-    "regex",
 ]

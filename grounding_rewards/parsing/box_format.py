@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from grounding_rewards.boxes import CoordinateSpace
+from grounding_rewards.boxes import ORDERS, CoordinateSpace
 from grounding_rewards.parsing.results import RawBoxes
 
-ORDERS = ("xyxy", "yxyx", "xywh", "cxcywh")
 SCOPES = ("answer", "after_think", "all")
 #: Keys under which models put a box in JSON, whatever the family: drift between them is common. A key says nothing
 #: about order or space; the format does.
@@ -17,7 +16,7 @@ BOX_KEYS = ("bbox_2d", "box_2d", "bbox", "box", "bounding_box", "position", "bbo
 
 
 class Layout(NamedTuple):
-    """How the family lays out an answer: the templates that `format_boxes` fills and `regex` turns into a pattern.
+    """How the family lays out an answer: templates for `format_boxes`, of which `box_format_regex` makes a pattern.
 
     box: one box; `{0}` … `{3}` are its numbers in the order of the text.
     item: boxes with their label; `{label}` and `{boxes}`.
@@ -63,7 +62,7 @@ class BoxFormat:
         syntax: what is shared with other families.
         layout: what is written.
         space: what the numbers mean.
-        order: of the four numbers in the text: `xyxy`, `yxyx`, `xywh` (left, top, width, height) or `cxcywh`.
+        order: of the four numbers in the text, one of `grounding_rewards.boxes.ORDERS`.
         scope: which part of a completion counts: `answer` is the last answer tag, else what follows the thinking;
             `after_think` ignores answer tags; `all` is the whole text.
         decimals: digits after the point that the family writes.
@@ -103,38 +102,13 @@ class BoxFormat:
 
 
 def in_xyxy(coords: list[float], order: str) -> list[float]:
-    """Boxes, flat, from an order of `ORDERS` to `x1, y1, x2, y2`.
+    """Boxes, flat, from an order of `ORDERS` to `x1, y1, x2, y2`: plain numbers, as texts hold few of them.
 
     >>> in_xyxy([1, 2, 3, 4], "yxyx"), in_xyxy([1, 2, 3, 4], "xywh"), in_xyxy([4, 5, 2, 4], "cxcywh")
     ([2, 1, 4, 3], [1, 2, 4, 6], [3.0, 3.0, 5.0, 7.0])
     """
     if order == "xyxy":
         return coords
-    a, b, c, d = coords[0::4], coords[1::4], coords[2::4], coords[3::4]
-    if order == "yxyx":
-        columns = (b, a, d, c)
-    elif order == "xywh":
-        columns = (a, b, _plus(a, c), _plus(b, d))
-    else:
-        left, top = _plus(a, c, -0.5), _plus(b, d, -0.5)
-        columns = (left, top, _plus(a, c, 0.5), _plus(b, d, 0.5))
-    return [value for box in zip(*columns, strict=True) for value in box]
-
-
-def from_xyxy(box: Sequence[float], order: str) -> list[float]:
-    """One box from `x1, y1, x2, y2` to an order of `ORDERS`.
-
-    >>> from_xyxy([3, 3, 5, 7], "cxcywh"), from_xyxy([1, 2, 4, 6], "xywh")
-    ([4.0, 5.0, 2, 4], [1, 2, 3, 4])
-    """
-    x1, y1, x2, y2 = box
-    return {
-        "xyxy": [x1, y1, x2, y2],
-        "yxyx": [y1, x1, y2, x2],
-        "xywh": [x1, y1, x2 - x1, y2 - y1],
-        "cxcywh": [(x1 + x2) / 2, (y1 + y2) / 2, x2 - x1, y2 - y1],
-    }[order]
-
-
-def _plus(starts: list[float], lengths: list[float], factor: float = 1) -> list[float]:
-    return [start + factor * length for start, length in zip(starts, lengths, strict=True)]
+    convert = ORDERS[order].to_xyxy
+    boxes = zip(coords[0::4], coords[1::4], coords[2::4], coords[3::4], strict=True)
+    return [value for box in boxes for value in convert(*box)]

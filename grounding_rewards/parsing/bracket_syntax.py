@@ -177,7 +177,7 @@ def scan_brackets(text: str, fmt: BoxFormat, found: Findings) -> None:
     labelled = _with_labels(marks[:MAX_GROUPS], text)
     _Scan(text, fmt, found).walk(labelled)
     if found.met_nothing and len(labelled) < len(marks):
-        # What looked like numbers in a label is all there is.
+        # Only labels held anything like numbers: read those.
         _Scan(text, fmt, found).walk([mark for mark in marks[:MAX_GROUPS] if mark.kind in _NUMBERS])
     if len(marks) > MAX_GROUPS:
         found.reject("too_long")
@@ -228,7 +228,7 @@ def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
         mark = marks[position]
         position += 1
         if mark.kind == "label":
-            # Up to the next tag that counts, so an unclosed label costs no more than its own length.
+            # Up to the next meaningful tag, so an unclosed label costs no more than its own length.
             after = position
             while after < len(marks) and marks[after].kind in ("group", "other"):
                 after += 1
@@ -270,7 +270,7 @@ class _Scan:
                 return
             gap = self.text[end : mark.start]
             end = mark.end
-            # What stands bare between box tags is a box, or none.
+            # Bare text between box tags is a box or nothing, never a label.
             in_bare_box = self.box_tag is not None and mark.kind not in _NUMBERS
             if before and not in_bare_box and (words := _words(gap)):
                 self._end_corners()

@@ -15,6 +15,7 @@ from grounding_rewards.boxes import (
     NORM100,
     NORM999,
     NORM1000,
+    ORDERS,
     PAD1,
     PAD999,
     RESIZED_PIXEL,
@@ -22,7 +23,7 @@ from grounding_rewards.boxes import (
     CoordinateSpace,
     get_space,
 )
-from grounding_rewards.parsing.box_format import BOX_KEYS, ORDERS, SCOPES, BoxFormat, Layout, Syntax
+from grounding_rewards.parsing.box_format import BOX_KEYS, SCOPES, BoxFormat, Layout, Syntax
 from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
 from grounding_rewards.parsing.json_syntax import read_plain_json
 
@@ -403,7 +404,7 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
     Args:
         box_format: a name; or a mapping, as in YAML, whose `syntax` names the format to start from (`json` and
             `brackets` are there for that) and whose other fields replace `space` (a name of
-            `grounding_rewards.boxes.SPACES`), `order` (`xyxy`, `yxyx`, `xywh` or `cxcywh`), `keys` (the JSON keys
+            `grounding_rewards.boxes.SPACES`), `order` (one of `grounding_rewards.boxes.ORDERS`), `keys` (the JSON keys
             that hold a box), `scope` (`answer`, `after_think` or `all`) and `decimals`; or a format, returned as
             it is.
 

@@ -33,7 +33,7 @@ _LABEL_KEYS = (
 )
 _NESTED_LABEL_KEYS = ("en", "english", "name", "label")
 _SCORE_KEYS = ("confidence", "score", "conf", "probability")
-#: Corners that are keys of their own say themselves which is which, whatever the order of the format.
+#: Keys that name the corners state the order themselves, whatever the order of the format.
 _CORNER_KEYS = (
     ("x1", "y1", "x2", "y2"),
     ("x_min", "y_min", "x_max", "y_max"),
@@ -74,8 +74,8 @@ _LABEL_TYPES = frozenset({str, type(None)})
 def decode_plain_json(text: str) -> object:
     """The JSON value that makes up the whole text but for a markdown fence; None for any other text.
 
-    Also None, so that they go the long way: a backslash, which may spell a key in disguise; `<`, which may open
-    a tag that moves the answer; and booleans, which Python counts among the numbers.
+    Also None, to fall back to `scan_json`: with a backslash, which may hide an escaped key; with `<`, which may open a
+    tag that moves the answer; and with booleans, which Python counts among the numbers.
 
     >>> decode_plain_json("```json\\n[1, 2]\\n```"), decode_plain_json("Here: [1, 2]")
     ([1, 2], None)
@@ -105,7 +105,7 @@ def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
     if not items:
         return RawBoxes([], [], [], "empty", {})
     key = fmt.keys[0]
-    # A decoded object keeps only the last of duplicate keys, so the keys are counted in the text.
+    # A decoded object keeps only the last of duplicate keys, so keys are counted in the text.
     if len(items) > MAX_BOXES or text.count(key) != len(items):
         return None
     coords: list[float] = []
@@ -216,7 +216,7 @@ _BOX_TAG = re.compile(r"<\|box_(?:start|end)\|>")
 
 
 def _plain(text: str) -> str:
-    """JSON without what was put around its characters: tags, and backslashes as in JSON in a string or in Markdown."""
+    """JSON without Qwen's box tags and without the backslashes of JSON in a string or in Markdown."""
     if "<|box" in text:
         text = _BOX_TAG.sub(" ", text)
     if "\\" in text:
@@ -298,7 +298,7 @@ def _read_values(text: str, found: Findings) -> list[_Root]:
 
 
 def _is_stray(frames: list[tuple[str, _List | _Object]]) -> bool:
-    """Whether all that was left open is braces around whole values, as in "{ [{...}, {...}]"."""
+    """Whether only braces around complete values were left open, as in "{ [{...}, {...}]"."""
     return all(
         isinstance(value, _Object)
         and value.members
@@ -325,7 +325,7 @@ def _attach(container: _List | _Object, key: str | None, value: _Value) -> None:
 
 
 def _close(frames: list[tuple[str, _List | _Object]], bracket: str) -> None:
-    """Close the innermost frame of this bracket, not what stands open inside it; ignore a stray bracket."""
+    """Close the innermost frame of this bracket with everything open inside it; ignore a stray bracket."""
     for depth in range(len(frames) - 1, -1, -1):
         if frames[depth][0] == bracket:
             value = frames[depth][1]

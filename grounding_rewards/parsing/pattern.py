@@ -1,4 +1,4 @@
-"""A box format as a regular expression, for decoding that is held to it."""
+"""A box format as a regular expression, for constrained decoding."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from grounding_rewards.parsing.results import MAX_BOXES
 _ANY_LABEL = "[A-Za-z][A-Za-z '/-]{0,39}"
 #: No film has sides of more pixels.
 _LARGEST_PIXEL = 99_999
-#: Stands in a pattern for the boxes of an item until the pattern is cut there.
+#: Placeholder in a pattern for the boxes of an item; the pattern is split there.
 _SPLIT = "\0"
 _SPECIAL = str.maketrans({**{char: f"\\{char}" for char in r"\.^$*+?{}[]|()"}, "\n": r"\n", "\t": r"\t"})
 
 
-def regex(
+def box_format_regex(
     box_format: str | Mapping[str, Any] | BoxFormat, max_boxes: int = 10, *, labels: Sequence[str] | None = None
 ) -> str:
     """The answers that a model of this format may give, as a regular expression.
@@ -39,7 +39,7 @@ def regex(
         ValueError: an unknown format, `max_boxes` out of range, or labels that are no list of words.
 
     >>> import re
-    >>> pattern = regex("qwen2-vl", 2, labels=["mass", "nodule"])
+    >>> pattern = box_format_regex("qwen2-vl", 2, labels=["mass", "nodule"])
     >>> re.fullmatch(pattern, "<|object_ref_start|>mass<|object_ref_end|><|box_start|>(1,2),(30,40)<|box_end|>") is None
     False
     >>> re.fullmatch(pattern, "None") is None, re.fullmatch(pattern, "(1,2),(3000,4)") is None
@@ -61,16 +61,12 @@ def regex(
         written = [json.dumps(one, ensure_ascii=False)[1:-1] if fmt.syntax.keyed else one for one in labels]
         label = f"(?:{'|'.join(map(_escape, written))})"
     items = [_items(layout.item, label, fmt, max_boxes)]
-    # Coordinate tokens that nothing separates may be a quadrilateral.
+    # Without a separator two boxes of coordinate tokens read as a quadrilateral.
     separated = layout.bare_item + layout.between_items != "{boxes}"
     if labels is None and layout.bare_item != layout.item and separated:
         items.append(_items(layout.bare_item, "", fmt, max_boxes))
     answer = _fill(layout.answer, {"items": lambda _: items[0] if len(items) == 1 else f"(?:{'|'.join(items)})"})
     return f"(?:{answer}|{_escape(layout.negative)})" if layout.negative else f"(?:{answer})?"
-
-
-def _is_label(label: object) -> bool:
-    return isinstance(label, str) and label.strip() != ""
 
 
 def _items(item: str, label: str, fmt: BoxFormat, count: int) -> str:
@@ -82,7 +78,7 @@ def _items(item: str, label: str, fmt: BoxFormat, count: int) -> str:
     box = _fill(layout.box, {str(index): lambda spec: _number(fmt, spec) for index in range(4)})
     steps = [after + _escape(layout.between_items) + before]
     if layout.between_boxes is not None:
-        # Without a label there is nothing to begin a new item for.
+        # Without a label there is no reason to begin a new item.
         steps = [_escape(layout.between_boxes), *(steps if "{label}" in item else [])]
     more = f"(?:(?:{'|'.join(steps)}){box}){{0,{count - 1}}}" if count > 1 else ""
     return f"{before}{box}{more}{after}"

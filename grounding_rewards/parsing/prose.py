@@ -24,9 +24,9 @@ from grounding_rewards.parsing.radiology_words import PHRASES, WORDS
 
 #: A longer text is a report or a ramble, not a statement.
 MAX_STATEMENT = 2000
-#: A longer word is a generation that got stuck. The longest in the trade, lymphangioleiomyomatosis, has 24 letters.
+#: A longer word is a generation that got stuck: the longest in radiology, lymphangioleiomyomatosis, has 24 letters.
 MAX_WORD = 30
-#: A clause that is repeated more often is one as well.
+#: So is a clause that is repeated more often.
 MAX_REPEATS = 2
 
 _INSTRUCTION = re.compile(

@@ -149,7 +149,7 @@ def read_boxes(text: str, fmt: BoxFormat) -> RawBoxes:
     if quick is not None and not answer.cut_off:
         content = answer.text.strip()
         raw = quick(content, fmt) if content != text and len(content) <= MAX_CHARACTERS else None
-        # A quoted negative is told by the words around it.
+        # A negative with words around it may be a quotation, which only the scanner can tell.
         if raw is not None and (raw.coords or not answer.around):
             return raw
     return _scan_answer(answer, fmt)
@@ -160,7 +160,7 @@ def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
     text = whole[:MAX_CHARACTERS]
     found = Findings()
     outside = _scan(text, fmt, found)
-    # A syntax left open in front of a closing tag, or where reading stopped, is broken, not cut off.
+    # Syntax left open before a closing tag, or where reading stopped, is broken rather than cut off.
     to_the_end = len(text) == len(whole) and not (answer.closed or answer.ended)
     cut_off = answer.cut_off or (found.cut_off and to_the_end)
     if len(text) < len(whole):

@@ -8,8 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from grounding_rewards.boxes import norm1_to_patch_index
-from grounding_rewards.parsing.box_format import from_xyxy
+from grounding_rewards.boxes import ORDERS, norm1_to_patch_index
 
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat
@@ -53,7 +52,7 @@ def _numbers(box: Sequence[float], fmt: BoxFormat) -> list[str]:
     if fmt.syntax.patches:
         x1, y1, x2, y2 = box
         return [str(index) for index in norm1_to_patch_index((x1, y1, x2, y2), fmt.syntax.patches)]
-    numbers = from_xyxy(box, fmt.order)
+    numbers: Sequence[float] = ORDERS[fmt.order].from_xyxy(*box)
     if fmt.space.offset:
         # A bin is where its number falls, not the nearest centre: ties go up.
         numbers = [math.floor(number + fmt.space.offset) for number in numbers]

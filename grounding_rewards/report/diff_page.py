@@ -211,17 +211,10 @@ def _film(page: DiffPage, pair: FilmPair, number: int) -> dict[str, Any]:
     }
 
 
-def _rectangles(boxes: NDArray[np.float64], labels: Sequence[str | None], kind: str) -> list[dict[str, str]]:
-    """What can be drawn of some boxes: those with an area."""
+def _rectangles(boxes: NDArray[np.float64], labels: Sequence[str | None], kind: str) -> list[tuple[Any, str, str]]:
+    """Corners, class and label of the boxes that can be drawn: those with an area."""
     return [
-        {
-            "x": f"{x1:.1f}",
-            "y": f"{y1:.1f}",
-            "width": f"{x2 - x1:.1f}",
-            "height": f"{y2 - y1:.1f}",
-            "kind": kind,
-            "label": label or "",
-        }
-        for (x1, y1, x2, y2), label in zip(boxes[:_MOST_BOXES].tolist(), labels, strict=False)
-        if all(map(math.isfinite, (x1, y1, x2, y2))) and x1 < x2 and y1 < y2
+        (box, kind, label or "")
+        for box, label in zip(boxes[:_MOST_BOXES].tolist(), labels, strict=False)
+        if all(map(math.isfinite, box)) and box[0] < box[2] and box[1] < box[3]
     ]

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.doctor.answer_checks import LEAST_SIDE
-from grounding_rewards.doctor.box_defects import box_defect, is_box
+from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.checks import CHECKS
 from grounding_rewards.doctor.defects import SEVERITIES, Defect, Example, FilmPicture
 from grounding_rewards.doctor.examine import Checkup

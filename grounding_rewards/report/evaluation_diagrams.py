@@ -19,8 +19,11 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.metrics.calibration import Calibration
+from grounding_rewards.metrics.confusion import Confusion
+from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.evaluation import Evaluation
-from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
+from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.tables import ROBUSTNESS_HEADINGS, Row, group_rows, measured_columns, system_rows
 
 if TYPE_CHECKING:
@@ -489,7 +492,7 @@ def _short(name: str, most: int = 34) -> str:
 def _confusion(confusion: Confusion | None) -> Diagram | None:
     if confusion is None or not np.sum(confusion.counts):
         return None
-    gt, pred, counts = confusion.true, confusion.said, confusion.counts
+    gt, pred, counts = confusion.gt, confusion.pred, confusion.counts
     rows, columns = _commonest(counts.sum(axis=1)), _commonest(counts.sum(axis=0))
     counts = counts[np.ix_(rows, columns)]
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from grounding_rewards.metrics.evaluation import Evaluation, Group
-    from grounding_rewards.metrics.parts import RobustnessPoint
+from typing import Any
 
 from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
+from grounding_rewards.metrics.evaluation import Evaluation, Group
+from grounding_rewards.metrics.robustness import RobustnessPoint
 
 #: What is shown of a :class:`RobustnessPoint`, by the names of its attributes.
 ROBUSTNESS_HEADINGS = {
@@ -40,7 +38,6 @@ def group_rows(groups: Sequence[Group]) -> list[Row]:
     """A row for each label or size, with its number of reference boxes.
 
     Example:
-        >>> from grounding_rewards.metrics.evaluation import Group
         >>> group_rows([Group("mass", 12, {})])
         [Row(name='mass (12)', figures={}, is_difference=False)]
     """
@@ -55,7 +52,6 @@ def robustness_rows(points: Sequence[RobustnessPoint]) -> list[Row]:
             in grey values.
 
     Example:
-        >>> from grounding_rewards.metrics.parts import RobustnessPoint
         >>> share = (0.5, 0.4, 0.6)
         >>> [row.name for row in robustness_rows([RobustnessPoint("pgd", "pgd", 2 / 255, share, share, share)])]
         ['pgd, ε 2/255']
@@ -103,18 +99,8 @@ def terminal_table(rows: Sequence[Row], headings: Mapping[str, str], *, title: s
             value = format_value(estimate[0], signed=row.is_difference)
             interval = format_interval(estimate, signed=row.is_difference)
             cells.append(Text.assemble(value, ("\n" + interval if interval else "", "dim")))
-        table.add_row(row.name, *cells, style="bold" if row.is_difference else None)
+        table.add_row(Text(row.name), *cells, style="bold" if row.is_difference else None)
     return table
-
-
-def print_table(rows: Sequence[Row], headings: Mapping[str, str], *, title: str | None = None) -> None:
-    """Print the table, at least 170 characters wide in a log, so that its lines are not folded."""
-    from rich.console import Console
-
-    console = Console()
-    if not console.is_terminal:
-        console = Console(width=max(console.width, 170))
-    console.print(terminal_table(rows, headings, title=title))
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

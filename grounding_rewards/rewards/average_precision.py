@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import ratio, row_sums
+from grounding_rewards.arithmetic import Array, ratio, row_sums
 from grounding_rewards.legal import check_word
-from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch
+from grounding_rewards.rewards.base import BoxReward, MatchedBatch
 from grounding_rewards.rewards.f_beta import f_beta_score
 
 RANKINGS = ("emission", "score", "iou", "tied")
@@ -98,7 +98,7 @@ class AveragePrecisionReward(BoxReward):
         b = len(pred)
         counts = ~batch.ignored
         labelled = counts & ~np.isnan(pred)
-        # One number for each label of each completion; the last of a completion stands for boxes without a label.
+        # One number per label and completion; the last number of a completion stands for boxes without a label.
         stride = int(max(np.nanmax(gt), np.nanmax(pred, initial=0.0))) + 2
         first = np.arange(b)[:, None] * stride
         named_gt, m = np.unique((first + gt)[~np.isnan(gt)].astype(np.int64), return_counts=True)
@@ -119,7 +119,7 @@ class AveragePrecisionReward(BoxReward):
 
 
 def _order(batch: MatchedBatch, ranking: str) -> np.ndarray | None:
-    """The predictions, (b, n), from the surest on; None where they stand in that order."""
+    """The predictions, (b, n), ranked highest first; None where they are in that order already."""
     if ranking in ("emission", "tied"):
         return None
     keys = batch.best_iou if ranking == "iou" else batch.scores
@@ -133,7 +133,7 @@ def _in_order(values: np.ndarray, order: np.ndarray | None) -> np.ndarray:
 def _average_precision(hit: np.ndarray, counted: np.ndarray, m: np.ndarray, interpolation: str) -> Array:
     """AP of (b, n) hits in ranked order, of the predictions that count.
 
-    Padding at the end only lowers precision at a recall already reached.
+    Padding at the end does no harm: it only lowers precision at a recall that is already reached.
     """
     found = hit.cumsum(axis=1)
     # P_k = Σ_{i ≤ k} hit_i / k,  R_k = Σ_{i ≤ k} hit_i / m

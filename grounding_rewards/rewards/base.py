@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.arithmetic import ratio, row_sums
+from grounding_rewards.arithmetic import Array, ratio, row_sums
 from grounding_rewards.box_batch import BoxBatch, pad
 from grounding_rewards.boxes import Boxes
 from grounding_rewards.ignore_regions import covered_share, is_ignored
@@ -19,9 +19,7 @@ from grounding_rewards.matching import MATCHERS, match_batch
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
 
-Array = NDArray[np.float64]
-
-# Cells of the IoU array that are worked on at once: 2 MB of float64, so that the temporaries stay in cache.
+# Cells of the IoU array per chunk: 2 MB of float64, so that temporaries stay in cache.
 _CELLS = 1 << 18
 
 
@@ -367,7 +365,7 @@ class BoxReward(ABC):
         if self.label_matching == "ignore":
             return None
         if labels is None:
-            # says what is missing
+            # raises, and says what is missing
             return self.label_codes(None, None)
         for argument, codes, boxes in (("pred_labels", labels.pred, pred.flat), ("gt_labels", labels.gt, gt.flat)):
             if len(codes) != len(boxes):
@@ -433,7 +431,7 @@ def _covered_shares(pred: BoxBatch, ignore: BoxBatch | None) -> Array:
 def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:
     """Cut the completions that have both kinds of boxes into groups that are small when padded.
 
-    Sorted by the number of predictions, so that one endless completion does not make the others pay.
+    Sorted by the number of predictions, so that one very long completion does not pad the others.
     """
     rows = np.flatnonzero((n > 0) & (m > 0))
     rows = rows[np.argsort(n[rows], kind="stable")]

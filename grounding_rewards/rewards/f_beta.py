@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.arithmetic import ratio
+from grounding_rewards.arithmetic import Array, ratio
 from grounding_rewards.legal import SHARE, Interval
-from grounding_rewards.rewards.base import Array, BoxReward, MatchedBatch
+from grounding_rewards.rewards.base import BoxReward, MatchedBatch
 from grounding_rewards.rewards.quality import HermiteSpline, Linear, PiecewiseLinear
 
 

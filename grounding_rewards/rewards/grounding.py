@@ -90,12 +90,12 @@ class GroundingReward:
     box_format: str | BoxFormat | None = None
     on_unparseable: str = "zero"
     on_truncated: str = "keep"
-    # Tokenizers compare by identity, so that a copy of a reward would not be equal to it.
+    # Not compared: tokenizers compare by identity, so a copied reward would differ from the original.
     tokenizer: Any = field(default=None, compare=False, repr=False)
     stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
-    # It only watches: what it has seen plays no part in what a completion earns.
+    # It only watches: nothing it has seen affects a reward.
     _watcher: SpaceWatcher = field(default_factory=SpaceWatcher, init=False, compare=False, repr=False)
-    # Box formats whose special tokens were seen in the text, so that no tokenizer is needed to find them.
+    # Box formats whose special tokens were seen in the text: these need no tokenizer.
     _keeps_tokens: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -287,14 +287,14 @@ class GroundingReward:
 
     def _judge(self, read: _ReadBatch) -> _ScoredBatch:
         raws, pred, references, ignore = read.raws, read.pred, read.references, read.ignore
-        # numpy reads None as NaN
+        # None becomes NaN
         scores = np.array(list(chain.from_iterable(raw.scores for raw in raws)), dtype=np.float64)
         labels = None
         if self.compares_labels:
             labels = self.box_reward.label_codes(chain.from_iterable(raw.labels for raw in raws), references.labels)
         counted, scores, labels = _with_broken_boxes(raws, pred, scores, labels)
-        # A film without findings rewards only the text that says so, not one that merely holds no box. Of a text with
-        # boxes nothing is left to count only where all of them lie in ignore regions: as if they were not written.
+        # On a film without findings a text must say so to be rewarded; that it holds no box is not enough. A text whose
+        # boxes all lie in ignore regions counts as one that says so.
         silent = ("empty", "boxes", "unparseable") if self.on_unparseable == "empty" else ("empty", "boxes")
         credited = np.array([raw.status in silent for raw in raws], dtype=bool)
         gt, rows = references.boxes, references.rows
@@ -363,7 +363,7 @@ class GroundingReward:
             mine = [text for text, other in zip(texts, formats, strict=True) if other is fmt]
             if any(map(_box_tokens(fmt).search, mine)):
                 self._keeps_tokens.add(fmt.name)
-            # Text that held them once is decoded with them; what says that there is nothing holds none.
+            # Text that had them once is decoded with them; a stated negative has none in any case.
             if fmt.name not in self._keeps_tokens and any(
                 text and read_boxes(text, fmt).status != "empty" for text in mine
             ):
@@ -516,7 +516,7 @@ def check_alike(rewards: Sequence[GroundingReward]) -> None:
 
 
 def completion_text(completion: Any) -> str:
-    """Return what the model said, whatever TRL or another trainer wraps it in; anything else is an empty text.
+    """Return the text of a completion, however TRL or another trainer wraps it; the empty text for anything else.
 
     Args:
         completion: a string, a list of messages (the last assistant message counts), one message, or content blocks.
@@ -533,8 +533,8 @@ def completion_text(completion: Any) -> str:
     if isinstance(completion, Sequence) and not isinstance(completion, bytes | bytearray):
         messages = [item for item in completion if isinstance(item, Mapping) and "role" in item]
         if messages:
-            said = [message for message in messages if message["role"] == "assistant"]
-            return completion_text(said[-1]) if said else ""
+            answers = [message for message in messages if message["role"] == "assistant"]
+            return completion_text(answers[-1]) if answers else ""
         return "".join(completion_text(block) for block in completion)
     return ""
 
@@ -556,7 +556,7 @@ def _decoded(tokenizer: Any, stop_ids: frozenset[int], ids: Any) -> str:
 
 @functools.cache
 def _box_tokens(fmt: BoxFormat) -> re.Pattern[str]:
-    """The tokens that every box of this format has, and no text from which special tokens were taken."""
+    """Special tokens that every box of this format contains: a text without them has lost its boxes."""
     if fmt.syntax.tokens:
         return re.compile(rf"<(?:{'|'.join(map(re.escape, fmt.syntax.tokens))})\d")
     return re.compile("|".join(map(re.escape, re.findall(r"<[^<>]+>", fmt.layout.bare_item))))

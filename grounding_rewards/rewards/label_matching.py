@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+from grounding_rewards.arithmetic import Array
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from grounding_rewards.arithmetic import Array
 
-# A knot's own value must survive the arithmetic of the curve; nothing finer than this is a defect of the knots.
+# Rounding in the check of a spline's slope, which is no defect of its knots.
 _TOLERANCE = 1e-12
 
 

@@ -49,8 +49,8 @@ def describe_rewards() -> str:
     """
     lines = []
     for name, factory in REGISTRY.items():
-        said = (inspect.getdoc(factory) or "").partition("\n")[0]
-        lines.append(f"  {said}" if said.startswith(f"{name}:") else f"  {name}: {said}".rstrip(": "))
+        summary = (inspect.getdoc(factory) or "").partition("\n")[0]
+        lines.append(f"  {summary}" if summary.startswith(f"{name}:") else f"  {name}: {summary}".rstrip(": "))
         lines.append(f"      {', '.join(map(_with_default, _parameters(factory) or ())) or 'no parameters'}")
     return "\n".join(lines)
 

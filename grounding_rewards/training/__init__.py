@@ -2,7 +2,7 @@
 
 import os
 
-# TRL counts its runs over the network unless it is told not to; nothing leaves the machine unasked.
+# TRL reports usage over the network by default. Set before TRL is imported.
 os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
 
 from grounding_rewards.training.grpo import GroundingGRPOTrainer

@@ -1,7 +1,7 @@
-"""Films with their right answers, as a cold start learns them, each film augmented anew in every epoch.
+"""Films with their right answers for a cold start, augmented anew in every epoch.
 
-What is done to a film follows from the seed, the number of the epoch and the number of its row, and from nothing else:
-neither from the order of the films, nor from how many processes read them, nor from where a run was resumed.
+The augmentation of a film depends on the seed, the epoch and its row number alone: not on the order of the films, the
+number of processes, or where a run was resumed.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from PIL.Image import Image
 
-# The column that says which row a film is once the rows are shuffled.
+# The column that keeps the row number when rows are shuffled.
 _ROW = "row_number"
 
 
 class Answers:
-    """Writes the right answer to every film of a dataset as it is read, after the film was augmented.
+    """Augments every film of a dataset when it is read, and writes the right answer to it.
 
     Args:
         processor: The model's; decides the resized size that boxes in resized pixels refer to.
@@ -53,11 +53,11 @@ class Answers:
     ) -> None:
         self.processor, self.box_format, self.seed = processor, box_format, seed
         self.crop, self.contrast, self.box_margin, self.box_noise = crop, contrast, box_margin, box_noise
-        # The workers of a loader are started with a copy of this; the memory of the number they share.
+        # The workers of a loader get a copy of this object, but share this number.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
 
     def of(self, dataset: Dataset) -> Dataset:
-        """The films with their answers, as TRL's SFTTrainer takes them.
+        """The films with their answers, as TRL's SFTTrainer expects them.
 
         Args:
             dataset: Columns prompt, image, boxes and labels; width and height, or those of the image.
@@ -68,7 +68,7 @@ class Answers:
         return dataset.add_column(_ROW, list(range(dataset.num_rows))).with_transform(self)
 
     def start_epoch(self, epoch: int) -> None:
-        """Augment as in the epoch of this number, from 0."""
+        """Augment as in this epoch, counted from 0."""
         self._epoch.fill_(epoch)
 
     def __call__(self, batch: dict[str, list[Any]]) -> dict[str, list[Any]]:
@@ -134,7 +134,7 @@ def _crop_at_random(row: dict[str, Any], rng: np.random.Generator, crop: float) 
 
 def _draw_loosely(row: dict[str, Any], rng: np.random.Generator, margin: float, noise: float) -> list[list[float]]:
     boxes = as_box_array(row["boxes"])
-    # At most a third inwards from either side, so that no box turns inside out.
+    # At most a third inwards from either side, so that x1 < x2 and y1 < y2.
     outwards = np.maximum(margin + rng.normal(0.0, noise, boxes.shape), -1 / 3)
     sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
     moved = boxes + outwards * sides * (-1, -1, 1, 1)
@@ -152,6 +152,6 @@ def _change_contrast(image: Image, rng: np.random.Generator, contrast: float) ->
 def _with_resized_size(row: dict[str, Any], processor: Any) -> dict[str, Any]:
     if not has_resized_size(processor):
         return row
-    # Of the image that is fed, which may be smaller than the film that the boxes were drawn on.
+    # Of the image that the model is fed, which may be smaller than the original film.
     resized_width, resized_height = resized_size(processor, *row["image"].size)
     return {**row, "resized_width": resized_width, "resized_height": resized_height}

@@ -1,8 +1,8 @@
-"""What `grounding-rewards train` and `sft` take, from YAML and the command line, refused early when it is wrong.
+"""Options of `grounding-rewards train` and `sft`, from YAML and the command line, checked before anything is loaded.
 
-TRL's `TrlParser` knows every field of TRL's own configuration; the few that are ours stand in
-`GroundingArguments` and `SupervisedArguments`. The parser checks neither types nor choices nor ranges of YAML values,
-so that a slip would surface after the model is loaded, or never. The `__post_init__` of the classes here do.
+TRL's `TrlParser` knows every field of TRL's own configuration; ours are in `GroundingArguments` and
+`SupervisedArguments`. The parser checks neither types nor choices nor ranges of YAML values, so a mistake would surface
+after the model is loaded, or never. The `__post_init__` of the classes here check them.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ _SAVE_DTYPES = ("float32", "float16", "bfloat16")
 
 
 class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescriptionHelpFormatter):
-    """Defaults behind every option, and the description as it is written."""
+    """Shows the default of every option, and keeps the line breaks of the description."""
 
 
 class _Parser(TrlParser):
-    """TRL's parser; what it cannot read is an error like any other, which the first process alone prints."""
+    """TRL's parser, which raises ValueError instead of exiting: only the first process prints errors."""
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message[:1].upper()}{message[1:]}. --help lists the options and their values.")
@@ -208,7 +208,7 @@ class SupervisedArguments(_FilmArguments):
 
 @dataclass
 class GRPOArguments(GRPOConfig):
-    """TRL's `GRPOConfig`, with types, choices and ranges checked, and films left out of the tables of completions."""
+    """TRL's `GRPOConfig` with types, choices and ranges checked; tables of completions have no films by default."""
 
     _argument_group_name: ClassVar[str] = "options of TRL's GRPOConfig"
 
@@ -228,7 +228,7 @@ class GRPOArguments(GRPOConfig):
 
 @dataclass
 class SupervisedConfig(SFTConfig):
-    """TRL's `SFTConfig`, checked; answers are not cut, and the columns that they are made of are not dropped."""
+    """TRL's `SFTConfig`, checked; answers are not truncated, and columns that they need are kept."""
 
     _argument_group_name: ClassVar[str] = "options of TRL's SFTConfig"
 
@@ -256,7 +256,7 @@ class ModelArguments(ModelConfig):
     _argument_group_name: ClassVar[str] = "model and adapters, options of TRL's ModelConfig"
 
     def __post_init__(self) -> None:
-        # TRL makes a word of a list of one, and would not read its own word again.
+        # TRL writes a list of one as a string, which it would not read again.
         for name in ("lora_target_modules", "lora_target_parameters", "lora_modules_to_save"):
             if isinstance(getattr(self, name), str):
                 setattr(self, name, [getattr(self, name)])
@@ -290,8 +290,7 @@ def parse_grpo_arguments(
         args: The command line without the program's name; that of the process when left out.
 
     Raises:
-        ValueError: A key of the YAML file is unknown, or a value has the wrong type or is none of the legal
-            ones.
+        ValueError: A key of the YAML file is unknown, or a value has the wrong type or is none of the legal ones.
         OSError: The YAML file cannot be read.
     """
     description = _GRPO_DESCRIPTION.format(rewards=describe_rewards())
@@ -304,15 +303,7 @@ def parse_grpo_arguments(
 def parse_sft_arguments(
     args: Sequence[str] | None = None,
 ) -> tuple[SupervisedArguments, SupervisedConfig, ModelArguments]:
-    """Read `--config` and the options after it, which override it.
-
-    Args:
-        args: The command line without the program's name; that of the process when left out.
-
-    Raises:
-        ValueError: A key of the YAML file is unknown, or a value has the wrong type or is none of the legal ones.
-        OSError: The YAML file cannot be read.
-    """
+    """As :func:`parse_grpo_arguments`."""
     types = (SupervisedArguments, SupervisedConfig, ModelArguments)
     arguments, config, model = _parse(types, "sft", _SFT_DESCRIPTION, args)
     _check_evaluation(arguments, config)
@@ -338,13 +329,13 @@ def _parse(types: Iterable[type], command: str, description: str, args: Sequence
 
 
 def _split_config(args: Sequence[str]) -> Iterable[str]:
-    """TRL knows `--config FILE` alone, not `--config=FILE`."""
+    """Split `--config=FILE`, which TRL does not know, into `--config FILE`."""
     for word in args:
         yield from ("--config", word.partition("=")[2]) if word.startswith("--config=") else (word,)
 
 
 def _check_training(config: Any) -> None:
-    """What transformers checks in mid-run, in other words, or not at all."""
+    """Check what transformers checks during the run, in obscure words, or not at all."""
     if config.max_steps != -1 and config.max_steps < 1:
         raise ValueError(
             f"Expected at least 1 for max_steps, got {config.max_steps}. Leave it out to train num_train_epochs."

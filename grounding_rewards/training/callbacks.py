@@ -1,4 +1,4 @@
-"""What happens beside the steps of a run: its log, its bar, a word when it learns nothing, and an orderly stop."""
+"""Callbacks of a run: its log, its progress bar, a warning when it learns nothing, and an orderly stop on SIGTERM."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from transformers import ProgressCallback, TrainerCallback
 
 from grounding_rewards.parsing import REJECT_REASONS
 
-#: Steps in a row that teach nothing before it is said.
+#: Steps in a row without a learning signal before the warning.
 PATIENCE = 10
 
 
 class SignalWarning(UserWarning):
-    """The completions of many steps have taught nothing."""
+    """Many steps in a row had no learning signal."""
 
 
 class LogFile(TrainerCallback):
-    """Writes what the trainer logs to a file, one JSON object a line, as it happens, on the main process."""
+    """Writes what the trainer logs to a file at once, one JSON object a line, on the main process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Start the file with what a resumed run had logged up to its checkpoint."""
+        """Begin with what a resumed run had logged up to its checkpoint."""
         if state.is_world_process_zero:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             self.path.write_text("".join(json.dumps(logs) + "\n" for logs in state.log_history), encoding="utf-8")
@@ -43,7 +43,7 @@ class LogFile(TrainerCallback):
 
 
 class Progress(ProgressCallback):
-    """A progress bar with the few numbers that tell whether the run learns; all others are in the log file.
+    """A progress bar with the few numbers that show whether the run learns; the log file has all.
 
     Args:
         shown: Keys of the log, and what they are called behind the bar.
@@ -62,7 +62,7 @@ class Progress(ProgressCallback):
 
 
 def shown_of_rewards(names: Sequence[str]) -> dict[str, str]:
-    """What a GRPO run shows behind its bar.
+    """The numbers beside the progress bar of a GRPO run: their keys in the log, and short names.
 
     >>> list(shown_of_rewards(["R4"]).values())
     ['reward', 'mean iou', 'hallucination rate', 'unparseable', 'cut off']
@@ -76,7 +76,7 @@ def shown_of_rewards(names: Sequence[str]) -> dict[str, str]:
 
 
 class SignalWatch(TrainerCallback):
-    """Says once, with its cause and a remedy, that :data:`PATIENCE` steps in a row have taught nothing.
+    """Warns once, with cause and remedy, when :data:`PATIENCE` steps in a row had no learning signal.
 
     Args:
         trainer: TRL's GRPO trainer, whose figures of the latest step are read.
@@ -86,20 +86,20 @@ class SignalWatch(TrainerCallback):
     def __init__(self, trainer: Any, rewards: Sequence[str]) -> None:
         self.trainer, self.rewards = trainer, rewards
         self.in_a_row: dict[str, int] = {}
-        self.said: set[str] = set()
+        self.warned = False
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Look at the figures of the completions that were generated for this step."""
         figures = {key: values[-1] for key, values in self.trainer._metrics["train"].items() if values}
-        # A step that goes on with the completions of the one before has no figures of its own.
+        # A step that reuses the completions of the one before has no figures of its own.
         if "frac_reward_zero_std" not in figures:
             return
         found = dict(self._causes(figures))
         self.in_a_row = {cause: self.in_a_row.get(cause, 0) + 1 for cause in found}
         ripe = [cause for cause, steps in self.in_a_row.items() if steps >= PATIENCE]
-        # The first is the cause of those after it.
-        if ripe and not self.said and state.is_world_process_zero:
-            self.said.add(ripe[0])
+        # Causes are in order: the first explains the others.
+        if ripe and not self.warned and state.is_world_process_zero:
+            self.warned = True
             warnings.warn(found[ripe[0]], SignalWarning, stacklevel=2)
 
     def _causes(self, figures: Mapping[str, float]) -> Iterator[tuple[str, str]]:
@@ -131,19 +131,19 @@ class SignalWatch(TrainerCallback):
 
 
 def _reasons(name: str, figures: Mapping[str, float]) -> str:
-    """The commonest reason why something was not read, in brackets."""
+    """The most frequent reason why something was not read, in brackets."""
     shares = {reason: figures.get(f"{name}/rejected/{reason}", 0.0) for reason in REJECT_REASONS}
     worst = max(shares, key=lambda reason: shares[reason])
     return f" ({worst} in {shares[worst]:.0%} of them)" if shares[worst] > 0 else ""
 
 
 class StopOnSigterm(TrainerCallback):
-    """Ends a run in good order when it is told to go: after the step that it is at, with a checkpoint.
+    """Ends a run after its current step, with a checkpoint, when it gets SIGTERM.
 
-    Batch systems send SIGTERM some time before they kill. Where one process of several gets it, all stop.
+    Batch systems send SIGTERM some time before they kill. If one of several processes gets it, all stop.
 
     Args:
-        trainer: Whose processes agree on it.
+        trainer: The trainer, whose processes agree to stop.
     """
 
     def __init__(self, trainer: Any) -> None:
@@ -153,18 +153,18 @@ class StopOnSigterm(TrainerCallback):
         self._handler: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Listen from now on; before, there is nothing to save."""
-        # Python lets only its main thread listen.
+        """Handle the signal from now on; before, there is nothing to save."""
+        # Python allows handlers in the main thread only.
         if threading.current_thread() is threading.main_thread():
             self._handler = signal.signal(signal.SIGTERM, self._on_signal)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Have a checkpoint written and the training ended, if any process was told to go."""
+        """Save a checkpoint and end the training if any process got the signal."""
         if self._any_signalled():
             self.stopped = control.should_save = control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Leave the signal to whoever had it before."""
+        """Restore the previous handler."""
         if self._handler is not None:
             signal.signal(signal.SIGTERM, self._handler)
 

@@ -16,10 +16,10 @@ from grounding_rewards.exchange.names import model_name
 from grounding_rewards.parsing import list_box_formats
 from grounding_rewards.training.run_folder import CARD, versions
 
-# Stands for the trainer that comes behind the mix-in in the list of bases.
+# At run time the trainer, which comes after the mix-in in the list of bases.
 _Trainer: Any = object
 
-# The options of a run that a reader of its card asks for first.
+# The options of a run that its card shows.
 _OPTIONS = (
     *("learning_rate", "lr_scheduler_type", "per_device_train_batch_size", "gradient_accumulation_steps"),
     *("num_generations", "temperature", "beta", "epsilon", "loss_type", "num_iterations", "dtype", "bf16", "seed"),
@@ -88,9 +88,9 @@ class RunCard(_Trainer):
 
 
 def model_card(trainer: Any) -> str:
-    """The card of the model that a trainer holds, as Markdown behind a block of YAML.
+    """The card of a trainer's model: metadata in YAML, then Markdown.
 
-    Names of folders stand in it without what goes before them, and no film, prompt or answer.
+    It has the names of folders without their parents, and no film, prompt or answer.
 
     Args:
         trainer: A trainer with :class:`RunCard` among its bases.
@@ -118,11 +118,11 @@ def model_card(trainer: Any) -> str:
 
 
 def _sizes(trainer: Any) -> str:
-    """The lines of the example that say what the numbers of an answer refer to."""
+    """The lines of the example that set the sizes for the box format."""
     plain = 'sizes = {"width": film.width, "height": film.height}'
     if not has_resized_size(trainer.processing_class):
         return plain
-    # Boxes in resized pixels mean nothing without that size.
+    # Boxes in resized pixels need the resized size.
     return (
         "from grounding_rewards.data.resize import resized_size\n"
         f"{plain}\n"

@@ -1,4 +1,4 @@
-"""Films as a trainer takes them: with the model's format and sizes, and nothing in them that could not be learned."""
+"""Prepare and check films for a trainer: the model's box format and sizes, and the lengths of prompts and answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def prepare_films(
     name: str,
     image_columns: Sequence[str] = ("image", "images"),
 ) -> Dataset:
-    """Add the columns that rewards need, check every row, and bring films to the size that the model sees.
+    """Add the columns that rewards need, check every row, and shrink films to the size that the model sees.
 
     Args:
         dataset: Rows with the package's columns.
@@ -38,8 +38,8 @@ def prepare_films(
         processor: The model's; decides the sizes.
         box_format: The name for the column `box_format`; None leaves it to the dataset and the model.
         model_format: Names the format that the model writes; asked where a reward has none, nor has the dataset.
-        name: What to call the dataset in errors.
-        image_columns: Columns one of which has the films.
+        name: The name of the dataset in errors.
+        image_columns: Columns that may have the films.
 
     Raises:
         ValueError: A stream, a dataset without films, or rows that fail their check (number, `id` and reason of each).
@@ -65,7 +65,7 @@ def prepare_films(
 
 
 def format_name(box_format: str | BoxFormat | None, films: Dataset) -> str:
-    """What the box format of films is called: its own name, or those in the column `box_format`.
+    """The name of the box format, or the names in the column `box_format`.
 
     >>> format_name("qwen3-vl", Dataset.from_dict({"id": ["a"]}))
     'qwen3-vl'
@@ -76,7 +76,7 @@ def format_name(box_format: str | BoxFormat | None, films: Dataset) -> str:
 
 
 def answer_lengths(dataset: Dataset, box_format: str | BoxFormat | None, tokenizer: Any) -> NDArray[np.int64]:
-    """How many tokens the right answer to each film has, the token that ends it among them.
+    """The number of tokens of the right answer to each film, with the one that ends it.
 
     Args:
         dataset: Rows with the package's columns; those without `boxes` count as 0.
@@ -92,13 +92,13 @@ def answer_lengths(dataset: Dataset, box_format: str | BoxFormat | None, tokeniz
 
 
 def prompt_lengths(dataset: Dataset, processor: Any) -> NDArray[np.int64]:
-    """How many tokens the prompt of each film has, those of the image among them.
+    """The number of tokens of the prompt of each film, with those of the image.
 
     Args:
         dataset: Rows with `prompt` (conversational) and `image`.
         processor: The model's.
     """
-    # What a film costs depends on its size alone, what a prompt costs on its words.
+    # It depends on the words of the prompt and the size of the film alone.
     known: dict[tuple[str, tuple[int, int]], int] = {}
     lengths = []
     prompts = dataset.with_format(None).select_columns("prompt")

@@ -37,8 +37,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
       * shrinks films to the limit that the processor carries (`grounding_rewards.data.resize.limit_image_pixels`).
 
     It gives every grounding reward the model's tokenizer: where special tokens carry the boxes, the reward decodes
-    `completion_ids` with these tokens in it. A resumed run is the run that was never stopped
-    (`grounding_rewards.training.resume`), and a run that learns nothing says so. Everything else is TRL's.
+    `completion_ids` with these tokens. A resumed run equals an uninterrupted one
+    (`grounding_rewards.training.resume`), and a run that learns nothing warns. Everything else is TRL's.
 
     Args:
         model: Name or folder of a model, or the model itself.
@@ -90,7 +90,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
                 dataset,
                 rewards,
                 processing_class,
-                # A format without a name has no place in a column; the rewards have it.
+                # A declared format has no name for the column; the rewards carry it.
                 box_format=box_format if isinstance(box_format, str) else None,
                 model_format=lambda: model_format(model, loading),
                 name=name,
@@ -112,7 +112,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             processing_class=processing_class,
             **kwargs,
         )
-        # The generation configuration may know more tokens that end an answer than the tokenizer does.
+        # The generation configuration may have more end tokens than the tokenizer.
         stop_ids = frozenset(self.eos_token_ids)
         self.reward_funcs: list[Any] = [
             replace(one, tokenizer=self._tokenizer, stop_ids=stop_ids) if isinstance(one, GroundingReward) else one
@@ -125,11 +125,11 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             self.box_format_name = format_name(ours[0].box_format, train_dataset)
 
     def start_epoch(self, epoch: int) -> None:
-        """Draw the order of this epoch's films, whatever was drawn before."""
+        """Draw the order of this epoch's films, independent of earlier draws."""
         self._sampler.set_epoch(epoch)
 
     def unfinished(self) -> dict[str, Any]:
-        """Also the completions that the next steps still use."""
+        """As in the base class, and the completions that the next steps still use."""
         used_up = self._step % (self.args.steps_per_generation * self.num_iterations) == 0
         return {
             **super().unfinished(),
@@ -138,7 +138,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         }
 
     def restore(self, unfinished: Mapping[str, Any]) -> None:
-        """Also the completions that the next steps still use."""
+        """As in the base class, and the completions that the next steps still use."""
         super().restore(unfinished)
         self._step, self._buffered_inputs = unfinished["step"], unfinished["completions"]
 
@@ -157,8 +157,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as TRL does, with hallucination rates that are exact over all processes and steps.
 
-        A process whose batch holds no negative film has no rate, and TRL drops the step of all processes
-        then.
+        Where the batch of one process has no negative film its rate is NaN, and TRL would drop the step for all.
         """
         metrics = self._metrics["train" if self.model.training else "eval"]
         for name in self.reward_func_names:
@@ -169,10 +168,10 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
 
 
 class EpochSampler(RepeatSampler):
-    """TRL's sampler, whose order of films in an epoch is known from the epoch alone."""
+    """TRL's sampler with an order of films that depends on the epoch alone."""
 
     def set_epoch(self, epoch: int) -> None:
-        """Bring the generator to where it stands when the epoch of this number, from 0, begins."""
+        """Set the generator to its state at the start of this epoch, counted from 0."""
         if self.shuffle:
             self.generator.manual_seed(self.seed)
             for _ in range(epoch):
@@ -188,7 +187,7 @@ def _each(datasets: Any, prepare: Callable[[Dataset, str], Dataset]) -> Any:
 
 
 def _refuse_no_step(dataset: Dataset, args: GRPOConfig) -> None:
-    """A batch of completions that is not full is left out by TRL, and a run of none ends as if it had trained."""
+    """Refuse too few films: TRL drops an incomplete batch, and a run without any ends as if it had trained."""
     needed = args.generation_batch_size // args.num_generations
     if dataset.num_rows < needed:
         raise ValueError(
@@ -199,11 +198,11 @@ def _refuse_no_step(dataset: Dataset, args: GRPOConfig) -> None:
 
 
 def _warn_of_long_answers(dataset: Dataset, rewards: Sequence[Any], processor: Any, args: GRPOConfig) -> None:
-    """Right answers that are cut off before they end earn less, and teach the model to write less."""
+    """Warn of right answers that would be cut off: they earn less, and teach the model to write less."""
     limit = args.max_completion_length
     box_format = next((one.box_format for one in rewards if isinstance(one, GroundingReward)), None)
-    unsaid = box_format is None and "box_format" not in dataset.column_names
-    if limit is None or unsaid or args.process_index > 0:
+    unknown = box_format is None and "box_format" not in dataset.column_names
+    if limit is None or unknown or args.process_index > 0:
         return
     lengths = answer_lengths(dataset, box_format, getattr(processor, "tokenizer", processor))
     if too_long := int((lengths > limit).sum()):

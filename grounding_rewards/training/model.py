@@ -1,4 +1,4 @@
-"""The model of a run before its weights are there: what can be known of it is refused first."""
+"""Check the model of a run before its weights are loaded, and translate its options for TRL."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def load_processor(model: ModelArguments, *, trust_remote_code: bool = False) ->
 
 
 def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> None:
-    """Refuse a model, an attention or an adapter that could not be made, by making all of it without weights.
+    """Refuse a model, an attention or an adapter that cannot be built, by building it without weights.
 
     Args:
         model: The model, its attention and its adapter.
@@ -93,7 +93,7 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> No
 
 
 def check_installed(config: Any, model: ModelArguments) -> None:
-    """Refuse settings that need a library that is not there.
+    """Refuse settings that need a library that is not installed.
 
     Args:
         config: TRL's configuration.
@@ -116,7 +116,7 @@ def check_installed(config: Any, model: ModelArguments) -> None:
 
 
 def model_init_kwargs(model: ModelArguments, given: dict[str, Any] | str | None) -> dict[str, Any]:
-    """What TRL's trainers hand on to `from_pretrained`."""
+    """The arguments that TRL's trainers pass to `from_pretrained`."""
     return {
         "revision": model.model_revision,
         "attn_implementation": model.attn_implementation,
@@ -150,7 +150,7 @@ def model_format(model: Any, loading: Mapping[str, Any]) -> str:
 
 
 def adapter_and_quantisation(model: ModelArguments) -> dict[str, Any]:
-    """The arguments of TRL's trainers that say how much of the model is trained, and in which precision it lies."""
+    """The arguments of TRL's trainers for LoRA and quantisation."""
     return {"peft_config": get_peft_config(model), "quantization_config": get_quantization_config(model)}
 
 

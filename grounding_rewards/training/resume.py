@@ -1,14 +1,14 @@
-"""Trainers whose resumed run is the run that was never stopped: the same weights, films, samples and logged numbers.
+"""Trainers whose resumed run equals an uninterrupted one: the same weights, films, samples and logged numbers.
 
-Four things stand against it in transformers and TRL (seen in transformers 5.18 to 5.23 and TRL 1.16):
+Four things prevent this in transformers and TRL (seen in transformers 5.18 to 5.23 and TRL 1.16):
 
-  * `Trainer._load_from_checkpoint` loads the file of a checkpoint as it is and not strictly. `save_pretrained` writes
-    the weights of many vision-language models under their published names (`visual.*`), which are not those in memory
-    (`model.visual.*`): nothing is loaded, and the run goes on from the base model. `load_best_model_at_end` does the
-    same. Here weights are loaded by `from_pretrained`, which knows both, and every key must find its place.
-  * GRPO's sampler draws the order of the next epoch from where its generator stands, and a resumed run starts it anew.
-  * Completions that are used for several steps, and figures that are not logged yet, are forgotten.
-  * The first process may call a checkpoint finished before the others have written their part.
+  * `Trainer._load_from_checkpoint` loads the file of a checkpoint without renaming and not strictly. `save_pretrained`
+    writes the weights of many vision-language models under their published names (`visual.*`), not those in memory
+    (`model.visual.*`): nothing is loaded, and the run continues from the base model. `load_best_model_at_end` does the
+    same. Here `from_pretrained`, which knows both names, loads the weights, and every key must match.
+  * GRPO's sampler draws the order of an epoch from the current state of its generator, which a resumed run resets.
+  * Completions that are reused for several steps, and figures that are not logged yet, are lost.
+  * The first process may mark a checkpoint as complete before the others have written their part.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from transformers.utils import logging
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# Stands for the trainer that comes behind a mix-in in the list of bases.
+# At run time the trainer, which comes after the mix-in in the list of bases.
 _Trainer: Any = object
 
-# Of a long list of keys the first few say which model they belong to.
+# How many keys of weights an error lists.
 _SHOWN_KEYS = 3
 
 
@@ -44,17 +44,17 @@ class ExactResume(_Trainer):
         self.add_callback(_Restore(self))
 
     def train(self, resume_from_checkpoint: str | bool | None = None, *args: Any, **kwargs: Any) -> Any:
-        """As `Trainer.train`; of a checkpoint everything is restored that the next steps depend on."""
+        """As `Trainer.train`; restores everything of a checkpoint that the next steps depend on."""
         if resume_from_checkpoint is True:
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
         self._resumed_from = None if isinstance(resume_from_checkpoint, bool | None) else Path(resume_from_checkpoint)
         return super().train(resume_from_checkpoint, *args, **kwargs)
 
     def start_epoch(self, epoch: int) -> None:
-        """Called at the start of every epoch, the first after a checkpoint among them, with its number from 0."""
+        """Called at the start of every epoch, and after resuming, with its number from 0."""
 
     def unfinished(self) -> dict[str, Any]:
-        """What this process holds between two steps and no part of a checkpoint has: plain values and tensors."""
+        """The state of this process between two steps that no checkpoint has: plain values and tensors."""
         return {
             "processes": self.args.world_size,
             "metrics": dict(self._metrics["train"]),
@@ -64,7 +64,7 @@ class ExactResume(_Trainer):
         }
 
     def restore(self, unfinished: Mapping[str, Any]) -> None:
-        """Take up what :meth:`unfinished` gave."""
+        """Restore the state from :meth:`unfinished`."""
         self._metrics["train"] = defaultdict(list, unfinished["metrics"])
         self._total_train_tokens = unfinished["tokens"]
         self._tr_loss = torch.tensor(unfinished["loss"], device=self.args.device)
@@ -72,7 +72,7 @@ class ExactResume(_Trainer):
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         if self.is_fsdp_enabled or self.is_deepspeed_enabled:
-            # These write and read the names in memory.
+            # These use the names in memory throughout.
             super()._load_from_checkpoint(resume_from_checkpoint, model)
         else:
             load_weights(self.model if model is None else model, Path(resume_from_checkpoint))
@@ -83,27 +83,27 @@ class ExactResume(_Trainer):
         else:
             load_weights(self.model, Path(str(self.state.best_model_checkpoint)))
 
-    # Called on every process, before the first one writes that the checkpoint is finished.
+    # Called on every process before the first one marks the checkpoint as complete.
     def _save_rng_state(self, output_dir: str) -> None:
         super()._save_rng_state(output_dir)
         torch.save(self.unfinished(), _unfinished_file(Path(output_dir), self.args.process_index))
         self.accelerator.wait_for_everyone()
 
     def restore_unfinished(self) -> None:
-        """Take up what the checkpoint that the run goes on from has of this process."""
+        """Restore the state of this process from the checkpoint."""
         if self._resumed_from is None:
             return
         file = _unfinished_file(self._resumed_from, self.args.process_index)
         if not file.is_file():
             return
         found = torch.load(file, map_location=self.args.device, weights_only=True)
-        # All processes or none: one that generates anew would wait for those that do not.
+        # All processes or none: one that generates would wait forever for those that do not.
         if found["processes"] == self.args.world_size:
             self.restore(found)
 
 
 class _Restore(TrainerCallback):
-    """The two moments at which transformers says that training begins, and that an epoch does."""
+    """Calls the trainer when training begins, and when an epoch does."""
 
     def __init__(self, trainer: ExactResume) -> None:
         self.trainer = trainer
@@ -112,12 +112,12 @@ class _Restore(TrainerCallback):
         self.trainer.restore_unfinished()
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        # A little more, because a whole number of epochs may be a sum of fractions.
+        # The epoch is a sum of fractions: allow for rounding.
         self.trainer.start_epoch(int((state.epoch or 0.0) + 1e-6))
 
 
 def load_weights(model: Any, folder: Path) -> None:
-    """Load the weights of a checkpoint into a model, every one of them and nothing else.
+    """Load the weights of a checkpoint into a model; their names must match exactly.
 
     Args:
         model: A transformers model, or a PEFT model whose adapter is loaded.
@@ -133,10 +133,10 @@ def load_weights(model: Any, folder: Path) -> None:
 
 
 def _load_model(model: PreTrainedModel, folder: Path) -> None:
-    # One type for all weights: the widest of theirs, from which each goes back into its own without a loss.
+    # Load all weights in the widest of their types, from which each converts back to its own without loss.
     widest = max({weight.dtype for weight in model.parameters()}, key=lambda dtype: dtype.itemsize)
     verbosity = logging.get_verbosity()
-    # It would print what is said below, as a table and without the name of the run.
+    # transformers would print a table of what the error below says.
     logging.set_verbosity_error()
     try:
         found, report = type(model).from_pretrained(

@@ -1,4 +1,4 @@
-"""Rewards of a run, from what its configuration says: our own by name, anybody's by dotted path."""
+"""The rewards of a run from its configuration: ours by name, others by dotted path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def build_rewards(
     reward_kwargs: Any = None,
     box_format: str | Mapping[str, Any] | BoxFormat | None = None,
 ) -> list[Callable[..., list[float]]]:
-    """Turn names into rewards, settle their box format, and leave other reward functions as they are.
+    """Turn names into rewards and set their box format; other reward functions are left as they are.
 
     A dotted path is a reward on boxes (with `score(pred, gt)`, or a class or factory of one), a reward function as TRL
     takes it (its first argument that is not `prompts` is `completions`), or a class whose objects are such functions.
@@ -27,8 +27,8 @@ def build_rewards(
     Args:
         reward: One name or reward function, or a list of them.
         reward_kwargs: Parameters of the named rewards, see `spread_kwargs`.
-        box_format: For every grounding reward, a name or what else `get_box_format` takes; None leaves those that
-            have none to the dataset's column.
+        box_format: For every grounding reward, anything that `get_box_format` takes; with None, rewards without one
+            take the dataset's column.
 
     Raises:
         ValueError: No reward, an unknown name, parameter or box format, parameters for a ready reward, another box

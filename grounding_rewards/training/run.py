@@ -1,4 +1,4 @@
-"""Runs from arguments to a folder that holds all that is needed to repeat them: GRPO, and the cold start before it."""
+"""Train from arguments to a folder with all that is needed to repeat the run: GRPO, and the cold start before it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from grounding_rewards.training.run_folder import (
 )
 from grounding_rewards.training.sft import GroundingSFTTrainer
 
-# What TRL's trainers log at an evaluation, beside what the rewards log.
+# The keys that TRL's trainers log at an evaluation, beside those of the rewards.
 _OF_GRPO = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
 _OF_SFT = ("loss", "entropy", "mean_token_accuracy")
 
@@ -54,8 +54,8 @@ _AUGMENTATION = ("crop", "contrast", "box_margin", "box_noise")
 def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: ModelArguments) -> GroundingGRPOTrainer:
     """Train, and leave `checkpoint/`, `config.yaml`, `README.md`, `versions.json` and `log.jsonl` in `output_dir`.
 
-    What can be known to be wrong without the weights is refused before they are loaded. A run that is told to go by
-    SIGTERM leaves a checkpoint to go on from instead of `checkpoint/`; see :func:`was_stopped`.
+    Errors that can be found without the weights are raised before these are loaded. A run that SIGTERM stops leaves a
+    checkpoint to resume from instead of `checkpoint/`; see :func:`was_stopped`.
 
     Args:
         arguments: Reward and films.
@@ -80,10 +80,8 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     names = [one.name for one in rewards if isinstance(one, GroundingReward)]
     known = [*_OF_GRPO, *(f"{name}/{key}" for name in names for key in METRIC_KEYS)]
     known += [f"rewards/{reward_name(one)}/{part}" for one in rewards for part in ("mean", "std")]
-    # Another reward function may log what it likes.
+    # The keys of other reward functions are not known.
     _check_best(config, known if len(names) == len(rewards) else None)
-    check_installed(config, model)
-    check_model(model, trust_remote_code=config.trust_remote_code)
     processor, train_dataset, eval_dataset = _load(arguments, config, model, start)
     trainer = GroundingGRPOTrainer(
         model=str(model.model_name_or_path),
@@ -123,8 +121,6 @@ def train_supervised(
     resolved = resolved_config(arguments, config, model)
     start = find_start(resolved, processes=config.world_size)
     _check_best(config, _OF_SFT)
-    check_installed(config, model)
-    check_model(model, trust_remote_code=config.trust_remote_code)
     processor, train_dataset, eval_dataset = _load(arguments, config, model, start)
     trainer = GroundingSFTTrainer(
         str(model.model_name_or_path),
@@ -147,7 +143,7 @@ def train_supervised(
 
 
 def was_stopped(trainer: Any) -> bool:
-    """Whether the run was told to go before its end, so that it left a checkpoint to go on from."""
+    """Whether SIGTERM stopped the run before its end."""
     return any(isinstance(one, StopOnSigterm) and one.stopped for one in trainer.callback_handler.callbacks)
 
 
@@ -157,7 +153,9 @@ def _load(
     model: ModelArguments,
     start: Start,
 ) -> tuple[Any, Dataset, Dataset | None]:
-    """The processor and the films of a run, and a word about both."""
+    """Check the model, then load the processor and the films of a run; prints notes about both."""
+    check_installed(config, model)
+    check_model(model, trust_remote_code=config.trust_remote_code)
     processor = load_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
     with config.main_process_first(desc="loading films"):
@@ -173,7 +171,7 @@ def _load(
 def _train(
     trainer: Any, resolved: Mapping[str, Any], start: Start, shown: Mapping[str, str], patience: int | None
 ) -> None:
-    """From a trainer that is ready to one that has trained, in a folder that is the run's own."""
+    """Add callbacks, claim the folder of the run, and train."""
     config = trainer.args
     folder = Path(config.output_dir)
     trainer.run_config = resolved
@@ -181,7 +179,7 @@ def _train(
         trainer.add_callback(callback)
     if patience is not None:
         trainer.add_callback(EarlyStoppingCallback(patience))
-        # How many evaluations in a row were no better belongs to the checkpoint.
+        # The checkpoint keeps the count of evaluations without improvement.
         config.restore_callback_states_from_checkpoint = True
     if not config.disable_tqdm:
         trainer.remove_callback(ProgressCallback)
@@ -195,7 +193,7 @@ def _train(
     except (ValueError, OSError, ImportError) as error:
         if str(error).startswith("Expected"):
             raise
-        # Not the author's own words: somebody has to see where it came from.
+        # Not an error of ours: keep the traceback.
         raise RuntimeError(f"the run failed at step {trainer.state.global_step}") from error
     if was_stopped(trainer):
         step = trainer.state.global_step
@@ -210,7 +208,7 @@ def _train(
 
 
 def _describe(trainer: Any, checkpoint: Path) -> None:
-    """Write the card, beside the run and beside the model; say which model it is."""
+    """Write the card of the run and of the model; print which checkpoint is the best."""
     trainer.create_model_card()
     if trainer.is_world_process_zero():
         shutil.copyfile(Path(trainer.args.output_dir) / CARD, checkpoint / CARD)
@@ -221,13 +219,13 @@ def _describe(trainer: Any, checkpoint: Path) -> None:
 
 
 def _end(trainer: Any) -> None:
-    """Let the processes part, none while another still writes."""
+    """End the processes together, when none writes any more."""
     trainer.accelerator.wait_for_everyone()
     trainer.end()
 
 
 def _save_whole(trainer: Any, folder: Path, model: ModelArguments, save_dtype: str | None) -> Path:
-    """The trained model with its processor as one checkpoint that anything can start from."""
+    """Save the trained model and its processor as one complete checkpoint."""
     checkpoint = folder / CHECKPOINT
     trainer.save_model(str(folder / ADAPTER if model.use_peft else checkpoint))
     trainer.accelerator.wait_for_everyone()
@@ -243,7 +241,7 @@ def _save_whole(trainer: Any, folder: Path, model: ModelArguments, save_dtype: s
 
 
 def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None) -> Any:
-    """The model under an adapter in full precision, whatever it was trained in, with the adapter merged into it."""
+    """The base model in full precision, however it was trained, with the adapter merged into it."""
     from peft import PeftModel
 
     under = AutoModelForImageTextToText.from_pretrained(
@@ -253,7 +251,7 @@ def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None) -> Any:
 
 
 def _check_best(config: GRPOArguments | SupervisedConfig, known: Sequence[str] | None) -> None:
-    """Refuse a figure for the best model that no evaluation has; transformers would notice at the first one."""
+    """Refuse a figure that no evaluation has; transformers would notice at the first evaluation."""
     asked = config.metric_for_best_model
     if known is None or asked is None or asked.removeprefix("eval_") in known:
         return
@@ -264,7 +262,7 @@ def _check_best(config: GRPOArguments | SupervisedConfig, known: Sequence[str] |
 
 
 def _say(config: Any, *lines: str) -> None:
-    """Tell the person at the terminal, once, whatever the number of processes."""
+    """Print to the standard error, on the first process alone."""
     if config.process_index == 0:
         for line in lines:
             print(line, file=sys.stderr, flush=True)

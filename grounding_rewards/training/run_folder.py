@@ -1,4 +1,4 @@
-"""The folder of a run: whose it is, where the run goes on, and what is needed to make the same run again."""
+"""The folder of a run: which run it holds, where that resumes, and what is needed to repeat it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CHECKPOINT = "checkpoint"
 """The trained model."""
 
 ADAPTER = "adapter"
-"""Of a cold start with LoRA the adapter, which is merged into the checkpoint."""
+"""The adapter of a cold start with LoRA; the checkpoint has it merged."""
 
 CARD = "README.md"
 """The model card."""
@@ -49,11 +49,11 @@ _PACKAGES = (
     "vllm",
 )
 
-# Derived from other fields, which would contradict them when read back
+# Derived from other fields, which they would contradict when read back.
 _DERIVED = ("generation_batch_size", "hub_token", "accelerator_config")
 
-# What a run may go on with in another way and still be the same run: where and how often it writes, how long it goes
-# on, and how its work is laid out on the machine.
+# Options that may change when a run is resumed: where and how often it writes, how long it trains, and how its work is
+# distributed on the machine.
 _FREE = re.compile(
     r"output_dir|overwrite|resume_from_checkpoint|run_name|project|report_to|disable_tqdm|local_rank|debug"
     r"|max_steps|num_train_epochs|early_stopping_patience|num_completions_to_print"
@@ -67,8 +67,8 @@ class Start(NamedTuple):
     """Where a run starts.
 
     Attributes:
-        checkpoint: what it goes on from; None from the beginning.
-        notes: what a person should know about that, one line each.
+        checkpoint: the one to resume from; None for the beginning.
+        notes: lines to print about it.
     """
 
     checkpoint: Path | None
@@ -104,7 +104,7 @@ def versions() -> dict[str, str | None]:
 
 
 def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
-    """Refuse a folder that holds another run, and find the checkpoint that this one goes on from.
+    """Refuse a folder that holds another run, and find the checkpoint to resume from.
 
     Nothing is changed; see :func:`claim`.
 
@@ -150,17 +150,17 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
 
 
 def claim(config: Mapping[str, Any]) -> None:
-    """Make the folder this run's: remove what another run left, and write down what this one is.
+    """Take over the folder: remove what another run left, and write the configuration and versions of this one.
 
     Args:
-        config: What :func:`find_start` was given.
+        config: As for :func:`find_start`.
     """
     folder = Path(config["output_dir"])
     if config.get("overwrite"):
         for path in _parts(folder):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     folder.mkdir(parents=True, exist_ok=True)
-    # Whoever reads the file back starts a run of his own.
+    # A run that reads this file is a new one.
     kept = {name: value for name, value in config.items() if name != "resume_from_checkpoint"}
     kept["overwrite"] = False
     (folder / CONFIG).write_text(yaml.safe_dump(kept, sort_keys=True), encoding="utf-8")
@@ -168,10 +168,9 @@ def claim(config: Mapping[str, Any]) -> None:
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:
-    """The latest checkpoint that was written to its end, or None.
+    """The latest complete checkpoint, or None.
 
-    The trainer writes `trainer_state.json` last, so a checkpoint that a killed run left half-written has
-    none.
+    The trainer writes `trainer_state.json` last, so an incomplete checkpoint of a killed run has none.
 
     Args:
         folder: The run's `output_dir`; need not exist.
@@ -198,14 +197,14 @@ def _refuse_held(folder: Path, remedy: str) -> None:
 
 
 def _refuse_part(checkpoint: Path) -> None:
-    """Refuse what is no checkpoint, or only a part of one."""
+    """Refuse a path that is no checkpoint, or an incomplete one."""
     if not checkpoint.is_dir():
         raise ValueError(
             f"Expected `last` or the folder of a checkpoint for resume_from_checkpoint, got {str(checkpoint)!r}. "
             "Check the path."
         )
     missing = [name for name in _WHOLE if not (checkpoint / name).is_file()]
-    # Sharded optimizers lie in folders of their own.
+    # Sharded optimizers are in folders of their own.
     sharded = any(checkpoint.glob("optimizer_*")) or any(checkpoint.glob("global_step*"))
     if missing and not (sharded and (checkpoint / _WHOLE[0]).is_file()):
         raise ValueError(
@@ -224,7 +223,7 @@ def _step(path: Path) -> int:
 
 
 def _held(folder: Path) -> list[str]:
-    """What of a run lies in a folder that is worth keeping; a run that logged no step left nothing."""
+    """The parts of a run in a folder that are worth keeping; none if it logged no step."""
     found = [path.name for path in _checkpoints(folder)]
     found += [name for name in (ADAPTER, CHECKPOINT) if (folder / name).is_dir()]
     log = folder / LOG
@@ -251,14 +250,14 @@ def _check_writable(folder: Path) -> None:
 
 
 def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
-    """What differs from the configuration of the run that is gone on with, if that may differ."""
+    """Notes on what differs from the resumed run, where that may differ; everything else is refused."""
     if not (folder / CONFIG).is_file():
         return []
     before = _mapping(folder / CONFIG, yaml.safe_load)
     had, have = _mapping(folder / VERSIONS, json.loads), versions()
     updated = [name for name in have if had and had.get(name) != have[name]]
     differing = [name for name in dict.fromkeys([*before, *config]) if not _alike(before.get(name), config.get(name))]
-    # A newer library has options that the older one did not write down.
+    # A newer library has options that the older one did not know.
     bound = [name for name in differing if not _FREE.fullmatch(name) and (name in before or not updated)]
     if bound:
         named = ", ".join(f"{name} {config.get(name)!r} instead of {before.get(name)!r}" for name in bound)
@@ -280,7 +279,7 @@ def _compare_processes(checkpoint: Path, processes: int) -> list[str]:
 
 
 def _compare_later(folder: Path, checkpoint: Path) -> list[str]:
-    """What the run has beyond the checkpoint that it goes on from: nothing, or what was not written to its end."""
+    """Notes on incomplete checkpoints after the one to resume from; complete ones are refused."""
     later = [path for path in _checkpoints(folder) if _step(path) > _step(checkpoint)]
     whole = [path.name for path in later if _readable(path / _WHOLE[0])]
     if whole:
@@ -295,7 +294,7 @@ def _compare_later(folder: Path, checkpoint: Path) -> list[str]:
 def _alike(one: Any, other: Any) -> bool:
     if one == other:
         return True
-    # A folder may be named from elsewhere.
+    # One folder has many paths.
     both_paths = isinstance(one, str) and isinstance(other, str) and os.path.exists(one) and os.path.exists(other)
     return both_paths and os.path.realpath(one) == os.path.realpath(other)
 

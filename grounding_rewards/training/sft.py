@@ -20,15 +20,15 @@ from grounding_rewards.training.films import answer_lengths, format_name, prepar
 from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
 
-# Any reward asks of a right answer that its boxes are read again; this one asks nothing else.
+# The checks need any reward that gives full marks to boxes that are read back.
 _REWARD = "R3"
 
 
 class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
-    """`SFTTrainer` that writes the answers itself, and refuses films whose answer could not be learned.
+    """`SFTTrainer` that writes the answers itself, and refuses films whose answer cannot be learned.
 
     Before the model is loaded every row is checked as before GRPO (`grounding_rewards.training.films.prepare_films`),
-    and against `max_length`. A resumed run is the run that was never stopped (`grounding_rewards.training.resume`).
+    and against `max_length`. A resumed run equals an uninterrupted one (`grounding_rewards.training.resume`).
 
     Args:
         model: Name or folder of a model.
@@ -98,7 +98,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
 def _refuse_cut_answers(
     films: Dataset, box_format: str | BoxFormat | None, processor: Any, max_length: int | None, name: str
 ) -> None:
-    """TRL cuts what is longer than `max_length` at its end, where the answer is: nothing would be left to learn."""
+    """Refuse texts longer than `max_length`: TRL would cut their end, which is the answer."""
     if max_length is None:
         return
     answers = answer_lengths(films, box_format, processor.tokenizer)

@@ -70,7 +70,7 @@ def test_the_same_command_again_asks_nothing_and_says_the_same(
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
-def test_what_a_model_said_can_be_evaluated_again_without_it(checkpoint: Path, tmp_path: Path) -> None:
+def test_answers_of_a_model_can_be_evaluated_again_without_it(checkpoint: Path, tmp_path: Path) -> None:
     first, again = tmp_path / "first", tmp_path / "again"
     films = ["--dataset", "synthetic", "--films", 4]
     assert evaluate("--model", checkpoint, "--max-new-tokens", 4, *films, "--out", first) == 0
@@ -194,7 +194,7 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
         ),
     ],
 )
-def test_mistakes_are_told_in_one_line(
+def test_mistakes_are_named_in_one_line(
     arguments: list[str], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log = log_of(tmp_path / "log.jsonl", [{"id": "a", "text": "[]", "boxes": [], "width": 9, "height": 9}])

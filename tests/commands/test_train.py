@@ -79,7 +79,7 @@ def places(no_weights, tmp_path_factory):
     }
 
 
-# A value of the configuration of `train`, and what is said. {root} is the folder of `places`.
+# A value of the configuration of `train`, and the error. {root} is the folder of `places`.
 TRAIN = [
     # rewards
     ({"reward": "R9"}, "Expected a known name for `name`, got 'R9'"),
@@ -201,25 +201,25 @@ def refused(capsys, command, values, base, places, no_weights, tmp_path):
     file.write_text(yaml.safe_dump(merged), encoding="utf-8")
     capsys.readouterr()
     assert main([command, "--config", str(file)]) == 2
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    (start, message) = said.rsplit("grounding-rewards: ", 1)
+    printed = capsys.readouterr().err
+    assert "Traceback" not in printed
+    (start, message) = printed.rsplit("grounding-rewards: ", 1)
     assert "grounding-rewards: " not in start
     assert not list((tmp_path / "run").glob("*"))
     return message
 
 
-@pytest.mark.parametrize(("values", "said"), TRAIN, ids=[str(values)[:60] for values, _ in TRAIN])
-def test_train_refuses(capsys, values, said, places, no_weights, tmp_path):
+@pytest.mark.parametrize(("values", "expected"), TRAIN, ids=[str(values)[:60] for values, _ in TRAIN])
+def test_train_refuses(capsys, values, expected, places, no_weights, tmp_path):
     message = refused(capsys, "train", values, GRPO, places, no_weights, tmp_path)
-    assert said in message
+    assert expected in message
     # Rows are listed below the sentence; nothing else is.
     assert len(message.splitlines()) == 1 or message.splitlines()[1].startswith(("row ", "line "))
 
 
-@pytest.mark.parametrize(("values", "said"), SFT, ids=[str(values)[:60] for values, _ in SFT])
-def test_sft_refuses(capsys, values, said, places, no_weights, tmp_path):
-    assert said in refused(capsys, "sft", values, COMMON, places, no_weights, tmp_path)
+@pytest.mark.parametrize(("values", "expected"), SFT, ids=[str(values)[:60] for values, _ in SFT])
+def test_sft_refuses(capsys, values, expected, places, no_weights, tmp_path):
+    assert expected in refused(capsys, "sft", values, COMMON, places, no_weights, tmp_path)
 
 
 @pytest.mark.parametrize(("command", "base"), [("train", GRPO), ("sft", COMMON)])
@@ -228,20 +228,20 @@ def test_the_weights_are_looked_for_last(capsys, command, base, places, no_weigh
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("reward: [R4", "Expected YAML in"),
         ("- reward", "must contain a YAML mapping"),
         (None, "No such file or directory"),
     ],
 )
-def test_configuration_files(capsys, tmp_path, text, said):
+def test_configuration_files(capsys, tmp_path, text, expected):
     file = tmp_path / "run.yaml"
     if text is not None:
         file.write_text(text, encoding="utf-8")
     assert main(["train", f"--config={file}"]) == 2
     message = capsys.readouterr().err
-    assert said in message
+    assert expected in message
     assert len(message.splitlines()) == 1
 
 
@@ -253,9 +253,9 @@ def test_config_without_a_file(capsys):
 def test_several_processes_say_it_once(tmp_path, no_weights):
     options = words({**GRPO, "model_name_or_path": no_weights, "output_dir": tmp_path / "run", "temperature": 0})
     launch = (BIN / "accelerate", "launch", "--quiet", "--config_file", "configs/accelerate/cpu_2.yaml")
-    said = run(*launch, "-m", "grounding_rewards.cli", "train", *options, code=1)
-    assert said.count("grounding-rewards: Expected a number above 0 for temperature, got 0.0") == 1
-    ours = said[: said.index("torch/distributed")] if "torch/distributed" in said else said
+    printed = run(*launch, "-m", "grounding_rewards.cli", "train", *options, code=1)
+    assert printed.count("grounding-rewards: Expected a number above 0 for temperature, got 0.0") == 1
+    ours = printed[: printed.index("torch/distributed")] if "torch/distributed" in printed else printed
     assert "Traceback" not in ours.split("grounding-rewards: ")[0]
 
 
@@ -263,19 +263,21 @@ def test_several_processes_say_it_once(tmp_path, no_weights):
 def test_help_has_our_options_first(capsys, command, shown):
     with pytest.raises(SystemExit, match="0"):
         main([command, "--help"])
-    said = capsys.readouterr().out
-    assert shown in said
-    options = said[said.index("options:") :] if "options:" in said else said[said.index("reward and films") :]
+    printed = capsys.readouterr().out
+    assert shown in printed
+    options = (
+        printed[printed.index("options:") :] if "options:" in printed else printed[printed.index("reward and films") :]
+    )
     assert options.index("--dataset") < options.index("--learning_rate") < options.index("--lora_r")
-    assert "iou_threshold=0.5" in said or command == "sft"
+    assert "iou_threshold=0.5" in printed or command == "sft"
 
 
 def test_the_commands_are_listed(capsys):
     with pytest.raises(SystemExit, match="0"):
         main(["--help"])
-    said = capsys.readouterr().out
-    assert "train a model with GRPO" in said
-    assert "teach a model to write boxes" in said
+    printed = capsys.readouterr().out
+    assert "train a model with GRPO" in printed
+    assert "teach a model to write boxes" in printed
 
 
 BREVITY = """
@@ -323,9 +325,9 @@ def test_sigterm_saves_and_ends(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.05)
     started.send_signal(signal.SIGTERM)
-    _, said = started.communicate(timeout=60)
-    assert started.returncode == 143, said[-2000:]
-    assert "--resume_from_checkpoint last" in said
+    _, printed = started.communicate(timeout=60)
+    assert started.returncode == 143, printed[-2000:]
+    assert "--resume_from_checkpoint last" in printed
     assert not (tmp_path / "run" / "checkpoint").exists()
     (saved,) = (tmp_path / "run").glob("checkpoint-*")
     step = int(saved.name.rpartition("-")[2])
@@ -351,11 +353,11 @@ def test_sigterm_to_one_of_two_processes_stops_both(tmp_path):
             time.sleep(0.05)
         workers = subprocess.run(["pgrep", "-P", str(started.pid)], capture_output=True, text=True, check=True)
         os.kill(int(workers.stdout.split()[-1]), signal.SIGTERM)
-        said, _ = started.communicate(timeout=60)
+        printed, _ = started.communicate(timeout=60)
     finally:
         if started.poll() is None:
             os.killpg(started.pid, signal.SIGKILL)
-    assert said.count("Stopped by SIGTERM after step") == 1
+    assert printed.count("Stopped by SIGTERM after step") == 1
     (saved,) = (tmp_path / "run").glob("checkpoint-*")
     assert {"rng_state_0.pth", "rng_state_1.pth", "unfinished_0.pt", "unfinished_1.pt"} <= {
         path.name for path in saved.iterdir()
@@ -373,5 +375,7 @@ def test_a_folder_of_large_films_says_its_size(tmp_path, capsys, no_weights):
     options = {**GRPO, "model_name_or_path": ASSET, "dataset": films, "max_image_pixels": 15000, "max_steps": 1}
     assert main(["train", *words({**options, "output_dir": tmp_path / "run"})]) == 0
     # By hand: sqrt(250 * 300 / 15000) = 2.236, so 111.8 x 134.2, down to whole tokens of 28: 84 x 112, 12 tokens.
-    said = capsys.readouterr().err
-    assert "at most 15000 pixels (max_image_pixels); the largest film, 250 x 300, is seen as 84 x 112, 12 image" in said
+    printed = capsys.readouterr().err
+    assert (
+        "at most 15000 pixels (max_image_pixels); the largest film, 250 x 300, is seen as 84 x 112, 12 image" in printed
+    )

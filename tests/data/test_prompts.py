@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from grounding_rewards.boxes import ORDERS
 from grounding_rewards.data.prompts import (
-    _PLACEHOLDERS,
     TASKS,
     format_example,
     format_instruction,
@@ -87,7 +87,7 @@ def test_the_example_of_the_instruction_is_what_the_parser_expects(box_format):
         numbers = ["0033", "0100", "", ""]
     parsed = parse_boxes(format_example(fmt, numbers), fmt, **SIZES)
     assert (parsed.status, len(parsed.boxes), parsed.rejected) == ("boxes", 1, {})
-    assert format_instruction(fmt).endswith(format_example(fmt, _PLACEHOLDERS[fmt.order]))
+    assert format_instruction(fmt).endswith(format_example(fmt, ORDERS[fmt.order].numbers))
     assert fmt.layout.negative in format_instruction(fmt)
     assert parse_boxes(fmt.layout.negative, fmt, **SIZES).status == "empty"
 

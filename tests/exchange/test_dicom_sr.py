@@ -1,4 +1,4 @@
-"""Reports are written, read back by pydicom and highdicom, and say what the answer said and that nobody verified it."""
+"""Reports are written and read back by pydicom and highdicom; they have the answer, and say that nobody verified it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def groups(report):
     return content(report).get_planar_roi_measurement_groups()
 
 
-def test_a_file_read_back_says_what_the_answer_said(films, dicom_film, tmp_path):
+def test_a_file_read_back_has_the_answer(films, dicom_film, tmp_path):
     from highdicom.sr import srread
 
     source = pydicom.dcmread(dicom_film("films/one.dcm", Columns=400, Rows=300))

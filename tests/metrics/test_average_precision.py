@@ -17,16 +17,14 @@ from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.average_precision import (
-    COCO_THRESHOLDS,
     average_precision,
     average_precision_by_label,
-    average_precision_estimate,
-    average_precision_estimates,
     mean_average_precision,
     precision_recall_curve,
+    resampled_mean_average_precision,
 )
 from grounding_rewards.metrics.bootstrap import resampled_difference, resampling_counts
-from grounding_rewards.metrics.ranking import COCO_AREAS, FILM_AREAS
+from grounding_rewards.metrics.ranking import COCO_AREAS, COCO_THRESHOLDS, FILM_AREAS, RankedFilms, rank_boxes
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import AveragePrecisionReward
 from tests.conftest import valid_box_lists
@@ -36,18 +34,23 @@ from tests.metrics.random_films import random_films, without_confidences
 HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
 
 
+def by_label(films: list[AnsweredFilm], *args: Any, **kwargs: Any) -> RankedFilms:
+    return rank_boxes(films, *args, label_matching="exact", **kwargs)
+
+
 @pytest.mark.parametrize("area", ["all", "small", "medium", "large"])
 @pytest.mark.parametrize("seed", range(8))
 def test_equal_to_pycocotools_and_faster_coco_eval(seed: int, area: str) -> None:
     # several labels, equal confidences, crowds, films without boxes; every second seed with whole numbers
     films = random_films(seed, whole_numbers=seed % 2 == 0)
-    mine = mean_average_precision(films, COCO_THRESHOLDS, area=COCO_AREAS[area])
+    ranked = by_label(films, area=COCO_AREAS[area])
+    mine = mean_average_precision(ranked)
     for engine in ENGINES:
         expected = coco_average_precision(films, area=COCO_AREAS[area], engine=engine)
         assert mine == pytest.approx(np.nanmean(list(expected.values())), abs=1e-6)
         for label, aps in expected.items():
             for t in (0, 5, 9):
-                own = average_precision(films, COCO_THRESHOLDS[t], label=label, area=COCO_AREAS[area])
+                own = average_precision(ranked, COCO_THRESHOLDS[t], label=label)
                 assert own == pytest.approx(aps[t], abs=1e-6, nan_ok=True)
 
 
@@ -56,7 +59,8 @@ def test_equal_to_pycocotools_and_faster_coco_eval(seed: int, area: str) -> None
 def test_the_highest_scoring_boxes_are_those_of_coco(max_detections: int, engine: str) -> None:
     films = random_films(100, whole_numbers=True)
     expected = coco_mean_average_precision(films, [0.3], max_detections=max_detections, engine=engine)
-    assert mean_average_precision(films, [0.3], max_detections=max_detections) == pytest.approx(expected, abs=1e-6)
+    ranked = by_label(films, [0.3], max_detections=max_detections)
+    assert mean_average_precision(ranked) == pytest.approx(expected, abs=1e-6)
 
 
 def films_by_hand() -> list[AnsweredFilm]:
@@ -86,17 +90,17 @@ def films_by_hand() -> list[AnsweredFilm]:
 def test_figures_by_hand_here_and_in_coco(iou_thresholds: list[float], area: str, expected: float) -> None:
     films, size = films_by_hand(), COCO_AREAS[area]
     found = [coco_mean_average_precision(films, iou_thresholds, area=size, engine=engine) for engine in ENGINES]
-    found.append(mean_average_precision(films, iou_thresholds, area=size))
+    found.append(mean_average_precision(by_label(films, iou_thresholds, area=size)))
     assert found == pytest.approx([expected] * 3, nan_ok=True)
-    assert average_precision(films, 0.5, label="mass") == 1.0
+    assert average_precision(by_label(films), 0.5, label="mass") == 1.0
 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_labels_can_be_left_out_of_it(engine: str) -> None:
     films = random_films(0)
     expected = coco_mean_average_precision(films, [0.5], label_matching="ignore", engine=engine)
-    assert average_precision(films) == pytest.approx(expected, abs=1e-6)
-    assert average_precision(films) > coco_mean_average_precision(films, [0.5], engine=engine)
+    assert average_precision(rank_boxes(films)) == pytest.approx(expected, abs=1e-6)
+    assert average_precision(rank_boxes(films)) > coco_mean_average_precision(films, [0.5], engine=engine)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -111,7 +115,7 @@ def test_a_label_that_no_film_has_and_a_box_without_one_play_no_part(engine: str
         pred_labels=["mass", "invented", None],
         pred_scores=[0.1, 0.9, 0.9],
     )
-    assert mean_average_precision([film], [0.5]) == pytest.approx(1.0)
+    assert mean_average_precision(by_label([film], [0.5])) == pytest.approx(1.0)
     assert coco_mean_average_precision([film], [0.5], engine=engine) == pytest.approx(1.0)
 
 
@@ -151,8 +155,8 @@ def of_all_points(films: list[AnsweredFilm], key: Any) -> tuple[float, float]:
 def test_all_points_and_11_points_are_the_sums_written_out(seed: int) -> None:
     films = [replace(film, ignore=np.zeros((0, 4))) for film in random_films(seed, 12)]
     area, levels = of_all_points(films, lambda film, i: -film.pred_scores[i])
-    assert average_precision(films, interpolation="all") == pytest.approx(area, abs=1e-12)
-    assert average_precision(films, interpolation="11") == pytest.approx(levels, abs=1e-12)
+    assert average_precision(rank_boxes(films), interpolation="all") == pytest.approx(area, abs=1e-12)
+    assert average_precision(rank_boxes(films), interpolation="11") == pytest.approx(levels, abs=1e-12)
 
 
 def two_films() -> list[AnsweredFilm]:
@@ -177,8 +181,8 @@ def two_films() -> list[AnsweredFilm]:
     ],
 )
 def test_answers_without_confidences_by_hand(ranking: str, interpolation: str, expected: float) -> None:
-    films = two_films()
-    assert average_precision(films, ranking=ranking, interpolation=interpolation) == pytest.approx(expected)
+    ranked = rank_boxes(two_films(), ranking=ranking)
+    assert average_precision(ranked, interpolation=interpolation) == pytest.approx(expected)
 
 
 def test_boxes_without_a_confidence_come_after_all_others_as_one_group() -> None:
@@ -187,7 +191,7 @@ def test_boxes_without_a_confidence_come_after_all_others_as_one_group() -> None
     two = AnsweredFilm("two", 100, 100, gt=[HIT], gt_labels=[""], pred=[JUNK, HIT])
     expected = 1 / 3 + 1 / 3 * 2 / 3
     for films in ([one, two], [two, one]):
-        assert average_precision(films, interpolation="all") == pytest.approx(expected)
+        assert average_precision(rank_boxes(films), interpolation="all") == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("ranking", ["emission", "tied"])
@@ -196,9 +200,8 @@ def test_the_order_of_films_changes_nothing_without_confidences(seed: int, ranki
     films = without_confidences(random_films(seed))
     turned = films[::-1]
     for thresholds in ([0.5], COCO_THRESHOLDS):
-        assert mean_average_precision(films, thresholds, ranking=ranking) == pytest.approx(
-            mean_average_precision(turned, thresholds, ranking=ranking), abs=1e-12
-        )
+        one, other = (mean_average_precision(by_label(order, thresholds, ranking=ranking)) for order in (films, turned))
+        assert one == pytest.approx(other, abs=1e-12)
 
 
 @given(valid_box_lists(max_size=6), valid_box_lists(min_size=1, max_size=4), valid_box_lists(max_size=2))
@@ -209,7 +212,8 @@ def test_tied_ap_of_one_film_is_the_reward_r1(
     reward = AveragePrecisionReward(ranking="tied").score(
         np.reshape(pred, (-1, 4)), gt, ignore=np.reshape(ignore, (-1, 4))
     )
-    assert average_precision([film], ranking="tied", interpolation="all") == pytest.approx(reward, abs=1e-12)
+    ranked = rank_boxes([film], ranking="tied")
+    assert average_precision(ranked, interpolation="all") == pytest.approx(reward, abs=1e-12)
 
 
 @given(valid_box_lists(max_size=6), valid_box_lists(min_size=1, max_size=4), st.randoms(use_true_random=False))
@@ -218,7 +222,7 @@ def test_tied_ap_does_not_depend_on_the_order_of_boxes(
 ) -> None:
     mixed = random.sample(pred, len(pred))
     first, second = (AnsweredFilm("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=boxes) for boxes in (pred, mixed))
-    found = [average_precision([film], ranking="tied") for film in (first, second)]
+    found = [average_precision(rank_boxes([film], ranking="tied")) for film in (first, second)]
     # equal overlaps are settled by the order in which the answer names them, which may cost a match
     ious = pairwise_iou(np.reshape(pred, (-1, 4)), gt).max(axis=1)
     if len(set(ious.tolist())) == len(ious):
@@ -227,7 +231,7 @@ def test_tied_ap_does_not_depend_on_the_order_of_boxes(
 
 def test_broken_boxes_count_as_false_ones() -> None:
     film = AnsweredFilm("a", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[HIT], rejected={"wrong_count": 1})
-    assert average_precision([film], ranking="tied", interpolation="all") == 0.5
+    assert average_precision(rank_boxes([film], ranking="tied"), interpolation="all") == 0.5
 
 
 def test_invalid_boxes_are_false_ones_here_and_in_coco() -> None:
@@ -242,7 +246,7 @@ def test_invalid_boxes_are_false_ones_here_and_in_coco() -> None:
         pred_labels=["mass"] * 5,
         pred_scores=[0.9, 0.9, 0.9, 0.9, 0.1],
     )
-    assert average_precision([film], label="mass") == pytest.approx(1 / 5)
+    assert average_precision(by_label([film]), label="mass") == pytest.approx(1 / 5)
     for engine in ENGINES:
         assert coco_mean_average_precision([film], [0.5], engine=engine) == pytest.approx(1 / 5)
 
@@ -258,10 +262,11 @@ def test_synonyms_match_unless_their_sides_contradict() -> None:
         pred_labels=["Effusion", "enlarged heart"],
         pred_scores=[0.5, 0.5],
     )
-    assert mean_average_precision([film], [0.5], labels="synonyms") == 1.0
-    assert mean_average_precision([film], [0.5], labels="exact") == 0.0
+    assert mean_average_precision(rank_boxes([film], [0.5], label_matching="synonyms")) == 1.0
+    assert mean_average_precision(rank_boxes([film], [0.5], label_matching="exact")) == 0.0
     contradicted = replace(film, pred_labels=("right effusion", "enlarged heart"))
-    found = average_precision_by_label([contradicted], [0.5], labels="synonyms", resamples=2)
+    ranked = rank_boxes([contradicted], [0.5], label_matching="synonyms")
+    found = average_precision_by_label(ranked, resamples=2)
     assert {name: one.value for name, one in found.items()} == {"cardiomegaly": 1.0, "pleural effusion": 0.0}
 
 
@@ -275,14 +280,17 @@ def test_a_film_that_is_drawn_twice_is_there_twice(ranking: str, interpolation: 
         films = [replace(film, pred_scores=[next(places) for _ in film.pred]) for film in films]
     else:
         films = without_confidences(films)
-    kinds: dict[str, Any] = {"ranking": ranking, "interpolation": interpolation}
-    found = average_precision_estimate(
-        films, [0.3, 0.5], groups=[film.patient for film in films], resamples=20, **kinds
+    found = resampled_mean_average_precision(
+        by_label(films, [0.3, 0.5], ranking=ranking),
+        interpolation=interpolation,
+        groups=[film.patient for film in films],
+        resamples=20,
     )
     counts = resampling_counts(4, resamples=20)
     for value, drawn in zip(found.resamples, counts.astype(int), strict=True):
         again = [film for i, film in enumerate(films) for _ in range(drawn[i // 2])]
-        assert value == pytest.approx(mean_average_precision(again, [0.3, 0.5], **kinds), abs=1e-12, nan_ok=True)
+        expected = mean_average_precision(by_label(again, [0.3, 0.5], ranking=ranking), interpolation=interpolation)
+        assert value == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
 def test_two_runs_are_compared_resampling_by_resampling() -> None:
@@ -290,32 +298,33 @@ def test_two_runs_are_compared_resampling_by_resampling() -> None:
     after = [
         replace(film, pred=film.gt, pred_labels=film.gt_labels, pred_scores=np.ones(len(film.gt))) for film in before
     ]
-    a, b = (average_precision_estimate(films, [0.5], resamples=200) for films in (before, after))
+    a, b = (resampled_mean_average_precision(by_label(films, [0.5]), resamples=200) for films in (before, after))
     change = resampled_difference(a, b).estimate
     assert b.value == 1.0
     assert change.value == 1 - a.value
     assert 0 < change.low < change.value < change.high < 1
     with pytest.raises(ValueError, match="Expected as many resamples for `after` as for `before`, got 100 and 200"):
-        resampled_difference(a, average_precision_estimate(after, [0.5], resamples=100))
+        resampled_difference(a, resampled_mean_average_precision(by_label(after, [0.5]), resamples=100))
 
 
 def test_the_mean_of_the_curve_is_the_average_precision() -> None:
     films = random_films(1)
-    curve = precision_recall_curve(films, label="mass", name="mass", resamples=50)
+    ranked = by_label(films)
+    curve = precision_recall_curve(ranked, label="mass", name="mass", resamples=50)
     assert curve.name == "mass"
-    assert curve.y.mean() == pytest.approx(average_precision(films, label="mass"))
+    assert curve.y.mean() == pytest.approx(average_precision(ranked, label="mass"))
     assert curve.low is not None
     assert curve.high is not None
     assert (curve.low <= curve.high).all()
     assert (np.diff(curve.y) <= 0).all()
-    tied = precision_recall_curve(films, ranking="tied", resamples=50)
+    tied = precision_recall_curve(rank_boxes(films, ranking="tied"), resamples=50)
     assert [len(part) for part in tied[1:] if part is not None] == [1, 1, 1, 1]
 
 
 def test_sizes_are_parts_of_the_film_or_pixels() -> None:
     small, large = [0, 0, 9, 10], [40, 40, 90, 90]  # 0.9 % and 25 % of the film
     film = AnsweredFilm("a", 100, 100, gt=[small, large], gt_labels=["", ""], pred=[large], pred_scores=[0.5])
-    assert [average_precision([film], area=area) for area in FILM_AREAS.values()] == pytest.approx(
+    assert [average_precision(rank_boxes([film], area=area)) for area in FILM_AREAS.values()] == pytest.approx(
         [0.0, math.nan, 1.0], nan_ok=True
     )
 
@@ -329,35 +338,53 @@ def test_sizes_are_parts_of_the_film_or_pixels() -> None:
     ],
 )
 def test_without_a_reference_box_there_is_no_figure(films: list[AnsweredFilm]) -> None:
-    assert math.isnan(average_precision(films))
-    assert math.isnan(mean_average_precision(films))
+    assert math.isnan(average_precision(rank_boxes(films)))
+    assert math.isnan(mean_average_precision(by_label(films)))
     assert math.isnan(coco_mean_average_precision(films))
-    assert all(map(math.isnan, average_precision_estimate(films, resamples=5).estimate))
-    assert average_precision_by_label(films, resamples=5) == {}
-    assert len(precision_recall_curve(films).x) == 0
+    assert all(map(math.isnan, resampled_mean_average_precision(by_label(films), resamples=5).estimate))
+    assert average_precision_by_label(by_label(films), resamples=5) == {}
+    assert len(precision_recall_curve(rank_boxes(films)).x) == 0
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"iou_threshold": 0.0}, r"numbers in \(0, 1\] for the IoU thresholds, got \[0.0\]"),
+        ({"iou_thresholds": [0.0]}, r"numbers in \(0, 1\] for the IoU thresholds, got \[0.0\]"),
         ({"ranking": "iou"}, "known word for `ranking`, got 'iou'. Use one of: score, emission, tied"),
-        ({"labels": "fuzzy", "label": "mass"}, "known word for `labels`, got 'fuzzy'"),
-        ({"labels": "ignore", "label": "mass"}, "label that is compared for `label`, got 'mass' with labels='ignore'"),
-        ({"interpolation": "7"}, "known word for `interpolation`, got '7'"),
+        ({"label_matching": "fuzzy"}, "known word for `label_matching`, got 'fuzzy'"),
         ({"max_detections": 0}, "positive whole number for `max_detections`, got 0"),
     ],
 )
 def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=f"Expected a? ?{message}"):
-        average_precision(random_films(0, 2), **arguments)
+        rank_boxes(random_films(0, 2), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("label_matching", "arguments", "message"),
+    [
+        ("ignore", {"label": "mass"}, "label that is compared for `label`, got 'mass' with label_matching='ignore'"),
+        ("exact", {}, "label for `label`, got None with label_matching='exact'"),
+        ("ignore", {"interpolation": "7"}, "known word for `interpolation`, got '7'"),
+        ("ignore", {"iou_threshold": 0.3}, r"one of \[0.5, 0.9\] for the IoU threshold, got 0.3"),
+    ],
+)
+def test_wrong_questions_are_refused(label_matching: str, arguments: dict[str, Any], message: str) -> None:
+    ranked = rank_boxes(random_films(0, 2), [0.5, 0.9], label_matching=label_matching)
+    with pytest.raises(ValueError, match=f"Expected a? ?{message}"):
+        average_precision(ranked, **arguments)
+
+
+def test_all_boxes_together_and_the_mean_over_labels_are_two_figures() -> None:
+    films = random_films(0)
+    assert average_precision(rank_boxes(films)) != mean_average_precision(by_label(films), [0.5])
 
 
 def test_a_blank_reference_label_is_refused_where_labels_are_compared() -> None:
     film = AnsweredFilm("a", 10, 10, gt=[[0, 0, 5, 5]], gt_labels=[" "])
-    assert average_precision([film]) == 0.0
+    assert average_precision(rank_boxes([film])) == 0.0
     with pytest.raises(ValueError, match="Expected a label for every reference box"):
-        mean_average_precision([film])
+        by_label([film])
 
 
 @pytest.mark.parametrize("source", ["nih_chestxray14", "chestx_det"])
@@ -384,15 +411,16 @@ def test_equal_to_coco_on_real_annotations(source: str, shared_dir: Path) -> Non
                 pred_scores=rng.integers(0, 21, kept.sum()) / 20,
             )
         )
+    ranked = by_label(films)
     for engine in ENGINES:
         figures = coco_average_precision(films, engine=engine)
         expected = np.mean(list(figures.values()))
         assert 0.05 < expected < 0.95
-        assert mean_average_precision(films) == pytest.approx(expected, abs=1e-6)
+        assert mean_average_precision(ranked) == pytest.approx(expected, abs=1e-6)
         for label, aps in figures.items():
             for threshold in (0.5, 0.75):
                 t = int(np.argmin(np.abs(np.array(COCO_THRESHOLDS) - threshold)))
-                assert average_precision(films, threshold, label=label) == pytest.approx(aps[t], abs=1e-6)
+                assert average_precision(ranked, threshold, label=label) == pytest.approx(aps[t], abs=1e-6)
 
 
 def _nih(folder: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
@@ -410,16 +438,16 @@ def _chestx_det(folder: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
     return {record["file_name"]: (record["boxes"], record["syms"]) for record in records}
 
 
-@pytest.mark.parametrize("labels", ["exact", "ignore"])
-def test_several_sets_of_thresholds_at_once(labels: str) -> None:
-    films, sets = random_films(4), {"0.3": (0.3,), "0.5": (0.5,), "0.5 to 0.95": COCO_THRESHOLDS}
-    found = average_precision_estimates(films, sets, labels=labels, groups=[f.patient for f in films], resamples=30)
-    for name, thresholds in sets.items():
-        alone = average_precision_estimate(
-            films, thresholds, labels=labels, groups=[film.patient for film in films], resamples=30
-        )
-        assert found[name].value == pytest.approx(alone.value, abs=1e-12)
-        assert found[name].resamples == pytest.approx(alone.resamples, abs=1e-12, nan_ok=True)
+@pytest.mark.parametrize("label_matching", ["exact", "ignore"])
+def test_several_sets_of_thresholds_of_one_ranking(label_matching: str) -> None:
+    films = random_films(4)
+    drawn: dict[str, Any] = {"groups": [film.patient for film in films], "resamples": 30}
+    ranked = rank_boxes(films, sorted({0.3, *COCO_THRESHOLDS}), label_matching=label_matching)
+    for thresholds in ((0.3,), (0.5,), COCO_THRESHOLDS):
+        found = resampled_mean_average_precision(ranked, thresholds, **drawn)
+        alone = resampled_mean_average_precision(rank_boxes(films, thresholds, label_matching=label_matching), **drawn)
+        assert found.value == pytest.approx(alone.value, abs=1e-12)
+        assert found.resamples == pytest.approx(alone.resamples, abs=1e-12, nan_ok=True)
 
 
 def test_many_labels_of_one_film_each() -> None:
@@ -434,7 +462,7 @@ def test_many_labels_of_one_film_each() -> None:
         else replace(film, pred=[], pred_labels=(), pred_scores=[])
         for k, film in enumerate(films)
     ]
-    found = average_precision_estimate(films, [0.5], resamples=40)
+    found = resampled_mean_average_precision(by_label(films, [0.5]), resamples=40)
     weights = resampling_counts(len(films), resamples=40)
     number = np.array([len(set(film.gt_labels)) for film in films])
     right = number * (np.arange(len(films)) % 2)

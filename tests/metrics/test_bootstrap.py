@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.metrics import bootstrap
-from grounding_rewards.metrics.average_precision import average_precision_estimate
+from grounding_rewards.metrics.average_precision import resampled_mean_average_precision
 from grounding_rewards.metrics.bootstrap import (
     Resampled,
     blocks,
@@ -26,6 +26,7 @@ from grounding_rewards.metrics.bootstrap import (
 )
 from grounding_rewards.metrics.counts import detection_sums
 from grounding_rewards.metrics.estimates import Estimate
+from grounding_rewards.metrics.ranking import rank_boxes
 from tests.metrics.random_films import random_films
 
 
@@ -177,7 +178,7 @@ def test_resamples_are_those_of_ratios() -> None:
         type(film)(film.id, 400, 400, gt=film.gt, gt_labels=film.gt_labels, pred=film.gt[:1], pred_scores=[0.9])
         for film in films
     ]
-    ap = average_precision_estimate(films, [0.5], labels="ignore", interpolation="all", resamples=500, seed=3)
+    ap = resampled_mean_average_precision(rank_boxes(films, [0.5]), interpolation="all", resamples=500, seed=3)
     recall = ratio_estimates(detection_sums(films), resamples=500, seed=3)["recall_50"]
     assert ap.estimate == pytest.approx(recall)
 

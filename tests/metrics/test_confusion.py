@@ -57,15 +57,13 @@ def film(true: list[str | None], said: list[Any], **others: Any) -> AnsweredFilm
 )  # fmt: skip
 def test_labels_by_hand(true: Any, said: Any, synonyms: bool, cells: dict[tuple[str, str], int]) -> None:
     found = confusion([film(true, said)], synonyms=synonyms)
-    counted = {
-        (found.true[i], found.said[j]): int(found.counts[i, j]) for i, j in np.argwhere(found.counts > 0).tolist()
-    }
+    counted = {(found.gt[i], found.pred[j]): int(found.counts[i, j]) for i, j in np.argwhere(found.counts > 0).tolist()}
     assert counted == cells
 
 
 def test_the_most_frequent_label_is_first() -> None:
     found = confusion([film(["mass", "nodule", "nodule"], [])])
-    assert found.true == found.said == ("nodule", "mass", "nothing")
+    assert found.gt == found.pred == ("nodule", "mass", "nothing")
 
 
 def test_a_pair_below_the_threshold_is_two_mistakes() -> None:
@@ -87,7 +85,7 @@ LABELS = st.lists(st.sampled_from(["mass", "nodule", "effusion", None]), max_siz
 def test_every_box_is_counted_once(films: Any) -> None:
     answered = [film(true, said) for true, said in films]
     found = confusion(answered)
-    assert found.counts.shape == (len(found.true), len(found.said))
+    assert found.counts.shape == (len(found.gt), len(found.pred))
     # each reference box is in its row, each predicted box in its column
     assert found.counts[:-1].sum() == sum(len(one.gt) for one in answered)
     assert found.counts[:, :-1].sum() == sum(len(one.pred) for one in answered)

@@ -120,7 +120,7 @@ def test_mean_iou_is_that_of_the_best_pairing(pred: list[list[float]], gt: list[
 @pytest.mark.parametrize("seed", range(3))
 def test_counts_are_those_of_ap_with_all_boxes_tied(seed: int) -> None:
     films = random_films(seed)
-    ranked = rank_boxes(films, [0.5], ranking="tied")[""]
+    ranked = rank_boxes(films, [0.5], ranking="tied").of_label(None)
     counts = MatchedFilms(films).counts(0.5)
     assert counts.tp.sum() == ranked.hit.sum()
     assert counts.n.sum() == ranked.counts.sum()

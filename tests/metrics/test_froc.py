@@ -12,7 +12,7 @@ import pytest
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import resampling_counts
 from grounding_rewards.metrics.froc import FROC_RATES, froc_curve, sensitivity_at_false_positives
-from grounding_rewards.metrics.ranking import rank_one_label
+from grounding_rewards.metrics.ranking import rank_boxes
 from tests.metrics.random_films import random_films, without_confidences
 
 HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
@@ -20,7 +20,7 @@ HIT, HIT_TOO, JUNK = [0, 0, 10, 10], [20, 20, 30, 30], [50, 50, 60, 60]
 
 def by_thresholds(films: list[AnsweredFilm], rate: float) -> float:
     """The best sensitivity at a rate, every confidence tried as a threshold."""
-    ranked = rank_one_label(films, [0.5], ranking="score", label=None, labels="ignore")
+    ranked = rank_boxes(films, [0.5]).of_label(None)
     best = 0.0
     for key in ranked.key:
         taken = ranked.key <= key
@@ -33,7 +33,7 @@ def by_thresholds(films: list[AnsweredFilm], rate: float) -> float:
 @pytest.mark.parametrize("seed", range(5))
 def test_sensitivity_is_the_best_of_all_thresholds(seed: int) -> None:
     films = random_films(seed)
-    found = sensitivity_at_false_positives(films, resamples=20)
+    found = sensitivity_at_false_positives(rank_boxes(films), resamples=20)
     for rate, one in zip(FROC_RATES, found.at_rates, strict=True):
         assert one.value == pytest.approx(by_thresholds(films, rate))
     assert found.mean.value == pytest.approx(np.mean([one.value for one in found.at_rates]))
@@ -54,7 +54,7 @@ def films_by_hand() -> list[AnsweredFilm]:
 
 
 def test_by_hand() -> None:
-    films = films_by_hand()
+    films = rank_boxes(films_by_hand())
     found = sensitivity_at_false_positives(films, [0, 0.2, 0.25, 8], resamples=5)
     # at no false box the first finding; from one on four films, 0.25, the second one
     assert [one.value for one in found.at_rates] == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
@@ -66,18 +66,18 @@ def test_by_hand() -> None:
 def test_equal_confidences_come_together_whatever_the_order_of_films() -> None:
     films = [replace(film, pred_scores=np.full(len(film.pred), 0.5)) for film in films_by_hand()]
     for order in (films, films[::-1]):
-        assert sensitivity_at_false_positives(order, [0.25], resamples=5).mean.value == 0.0
-        assert froc_curve(order).x.tolist() == [0.5, 0.5]
+        assert sensitivity_at_false_positives(rank_boxes(order), [0.25], resamples=5).mean.value == 0.0
+        assert froc_curve(rank_boxes(order)).x.tolist() == [0.5, 0.5]
 
 
 def test_answers_without_confidences_have_an_operating_point_and_an_order() -> None:
     films = without_confidences(films_by_hand())
-    point = froc_curve(films, ranking="tied", resamples=100)
+    point = froc_curve(rank_boxes(films, ranking="tied"), resamples=100)
     assert (point.x.tolist(), point.y.tolist()) == ([0.5], pytest.approx([2 / 3]))
     assert point.low is not None
     assert point.low[0] < point.y[0]
     # the first boxes of all films: two right, one false; the second one is false
-    emission = froc_curve(films, ranking="emission")
+    emission = froc_curve(rank_boxes(films, ranking="emission"))
     assert emission.x.tolist() == [0.25, 0.5]
     assert emission.y.tolist() == pytest.approx([2 / 3, 2 / 3])
 
@@ -86,10 +86,10 @@ def test_answers_without_confidences_have_an_operating_point_and_an_order() -> N
 def test_a_film_that_is_drawn_twice_is_there_twice(ranking: str) -> None:
     films = random_films(2, 8)
     groups = [film.patient for film in films]
-    found = sensitivity_at_false_positives(films, [0.5, 1], ranking=ranking, groups=groups, resamples=20)
+    found = sensitivity_at_false_positives(rank_boxes(films, ranking=ranking), [0.5, 1], groups=groups, resamples=20)
     for i, drawn in enumerate(resampling_counts(4, resamples=20).astype(int)):
         again = [film for k, film in enumerate(films) for _ in range(drawn[k // 2])]
-        expected = sensitivity_at_false_positives(again, [0.5, 1], ranking=ranking, resamples=1)
+        expected = sensitivity_at_false_positives(rank_boxes(again, ranking=ranking), [0.5, 1], resamples=1)
         for one, other in zip(found.at_rates, expected.at_rates, strict=True):
             assert one.resamples[i] == pytest.approx(other.value, nan_ok=True)
 
@@ -97,7 +97,7 @@ def test_a_film_that_is_drawn_twice_is_there_twice(ranking: str) -> None:
 def test_the_band_holds_the_curve_and_long_curves_are_thinned() -> None:
     rng = np.random.default_rng(0)
     films = [replace(film, pred_scores=rng.random(len(film.pred))) for film in random_films(0, 300)]
-    curve = froc_curve(films, name="all", resamples=200)
+    curve = froc_curve(rank_boxes(films), name="all", resamples=200)
     assert len(curve.x) == 200
     assert (np.diff(curve.x) >= 0).all()
     assert (np.diff(curve.y) >= 0).all()
@@ -108,20 +108,20 @@ def test_the_band_holds_the_curve_and_long_curves_are_thinned() -> None:
 
 def test_without_a_reference_box_there_is_no_figure() -> None:
     for films in ([], [AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]])]):
-        found = sensitivity_at_false_positives(films, resamples=5)
+        found = sensitivity_at_false_positives(rank_boxes(films), resamples=5)
         assert all(math.isnan(one.value) for one in found.at_rates)
-        assert len(froc_curve(films, resamples=5).x) == 0
+        assert len(froc_curve(rank_boxes(films), resamples=5).x) == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("ranking", "arguments", "message"),
     [
-        ({"ranking": "tied"}, "Expected score or emission for `ranking`, got 'tied'"),
-        ({"rates": []}, r"Expected numbers from 0 up for `rates`, got \[\]"),
-        ({"rates": [-1]}, r"Expected numbers from 0 up for `rates`, got \[-1\]"),
-        ({"groups": ["a"]}, "Expected one group per film for `groups`, got 1 for 4 films"),
+        ("tied", {}, "Expected score or emission for `ranking`, got 'tied'"),
+        ("score", {"rates": []}, r"Expected numbers from 0 up for `rates`, got \[\]"),
+        ("score", {"rates": [-1]}, r"Expected numbers from 0 up for `rates`, got \[-1\]"),
+        ("score", {"groups": ["a"]}, "Expected one group per film for `groups`, got 1 for 4 films"),
     ],
 )
-def test_wrong_arguments_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_wrong_arguments_are_refused(ranking: str, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        sensitivity_at_false_positives(films_by_hand(), **{"resamples": 2, **arguments})
+        sensitivity_at_false_positives(rank_boxes(films_by_hand(), ranking=ranking), **{"resamples": 2, **arguments})

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import grounding_rewards as gr
-from grounding_rewards.metrics.inspection import REWARDS, inspect_completions
+from grounding_rewards.metrics.inspection import inspect_completions
+from grounding_rewards.rewards import SPECIFICATION_REWARDS
 
 ROWS = [
     # two boxes, one right; a stated negative on a film without findings; cut off; broken
@@ -36,7 +37,7 @@ def test_statuses_reasons_and_boxes_are_counted():
 def test_rewards_are_those_of_training():
     inspection = inspect_completions(TEXTS, rows(), "qwen3-vl")
     columns = {"boxes": [boxes for _, boxes in ROWS], "width": [100] * 4, "height": [100] * 4}
-    for name in REWARDS:
+    for name in SPECIFICATION_REWARDS:
         expected = np.mean(gr.get_reward(name, box_format="qwen3-vl")(TEXTS, **columns))
         assert inspection.figures[name] == pytest.approx(expected, abs=1e-12)
     # both films with a finding have one exact match

@@ -244,7 +244,7 @@ def test_no_films_give_an_empty_file(tiny_model: tuple[Any, Any], path: Path) ->
 def test_progress_counts_what_is_generated_now(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
     seen: list[tuple[int, int, int]] = []
     generate_to_file(
-        *tiny_model, dataset, path, on_progress=lambda *told: seen.append(told), **{**GREEDY, "batch_size": 3}
+        *tiny_model, dataset, path, on_progress=lambda *counts: seen.append(counts), **{**GREEDY, "batch_size": 3}
     )
     assert [(films, total) for films, total, _ in seen] == [(3, 7), (6, 7), (7, 7)]
     assert 0 < seen[0][2] < seen[-1][2]

@@ -4,9 +4,9 @@ import pickle
 
 import pytest
 
-from grounding_rewards.boxes import SPACES, get_space
+from grounding_rewards.boxes import ORDERS, SPACES, get_space
 from grounding_rewards.parsing import box_format_for_model_type, get_box_format, list_box_formats
-from grounding_rewards.parsing.box_format import ORDERS, SCOPES
+from grounding_rewards.parsing.box_format import SCOPES
 
 
 def test_names():

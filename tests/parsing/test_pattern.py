@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.boxes import to_pixel
-from grounding_rewards.parsing import format_boxes, get_box_format, list_box_formats, read_boxes, regex
+from grounding_rewards.parsing import box_format_regex, format_boxes, get_box_format, list_box_formats, read_boxes
 from grounding_rewards.parsing.pattern import _up_to
 
 SIZES = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 812}
@@ -19,7 +19,7 @@ SIZES = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 
 @given(data=st.data())
 def test_all_that_it_matches_is_read(name, labels, data):
     text = data.draw(
-        st.from_regex(regex(name, 3, labels=labels), fullmatch=True, alphabet=st.characters(codec="ascii"))
+        st.from_regex(box_format_regex(name, 3, labels=labels), fullmatch=True, alphabet=st.characters(codec="ascii"))
     )
     raw = read_boxes(text, get_box_format(name))
     assert raw.rejected == {}
@@ -32,7 +32,7 @@ def test_all_that_it_matches_is_read(name, labels, data):
 
 @pytest.mark.parametrize("name", list_box_formats())
 def test_it_matches_what_is_written(name):
-    pattern = re.compile(regex(name, 2))
+    pattern = re.compile(box_format_regex(name, 2))
     fmt = get_box_format(name)
     unit = np.array([[0.2, 0.3, 0.4, 0.6], [0.5, 0.1, 0.8, 0.3]]) * (
         1000 if fmt.space.frame == "resized" else fmt.space.unit
@@ -60,13 +60,13 @@ def test_ranges(largest):
 
 
 def test_labels_are_literal():
-    pattern = regex("qwen3-vl", 1, labels=["mass (solid)", "a|b"])
+    pattern = box_format_regex("qwen3-vl", 1, labels=["mass (solid)", "a|b"])
     assert re.fullmatch(pattern, '```json\n[\n\t{"bbox_2d": [1, 2, 3, 4], "label": "mass (solid)"}\n]\n```')
     assert not re.fullmatch(pattern, '```json\n[\n\t{"bbox_2d": [1, 2, 3, 4], "label": "a"}\n]\n```')
 
 
 def test_labels_in_json_are_escaped_as_in_json():
-    pattern = regex("kimi-vl", 1, labels=['a "b"'])
+    pattern = box_format_regex("kimi-vl", 1, labels=['a "b"'])
     assert re.fullmatch(pattern, r'[{"bbox_2d": [0.100, 0.200, 0.300, 0.400], "label": "a \"b\""}]')
     assert not re.fullmatch(pattern, '[{"bbox_2d": [0.100, 0.200, 0.300, 0.400], "label": "a "b""}]')
 
@@ -74,10 +74,10 @@ def test_labels_in_json_are_escaped_as_in_json():
 @pytest.mark.parametrize("max_boxes", [0, 1001, True, 2.0, "3", None])
 def test_max_boxes_is_checked(max_boxes):
     with pytest.raises(ValueError, match="1 to 1000 for `max_boxes`"):
-        regex("qwen3-vl", max_boxes)
+        box_format_regex("qwen3-vl", max_boxes)
 
 
 @pytest.mark.parametrize("labels", ["mass", [], [""], [3], {"mass"}])
 def test_labels_are_checked(labels):
     with pytest.raises(ValueError, match="list of words for `labels`"):
-        regex("qwen3-vl", labels=labels)
+        box_format_regex("qwen3-vl", labels=labels)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.evaluation import Evaluation, Group
-from grounding_rewards.metrics.parts import Calibration, Confusion, Curve, RobustnessPoint
+from grounding_rewards.metrics.calibration import Calibration
+from grounding_rewards.metrics.confusion import Confusion
+from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.evaluation import Evaluation, Group, Measures, evaluate
+from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage
 
 NAN = float("nan")
@@ -82,11 +87,15 @@ def evaluation(**change: Any) -> Evaluation:
         "calibration": Calibration(x[10:40:10], x[5:35:10], np.array([3, 9, 4]), 0.08),
         "ious": np.array([0.0, 0.2, 0.5, 0.8]),
         "confusion": Confusion([*labels, "nothing"], [*labels, "nothing"], np.array([[9, 1, 2], [0, 5, 1], [3, 0, 0]])),
-        "average_precision_by": "by this package",
         "robustness": robustness,
         "facts": {"model": "runs/demo", "seed": 0, "split": ""},
     }
-    return Evaluation(**{**values, **change})
+    return replace(_measured(), **{**values, **change})
+
+
+@cache
+def _measured() -> Evaluation:
+    return evaluate({"tiny": [film("one")]}, Measures("R4", resamples=1))
 
 
 def page(

@@ -1,4 +1,4 @@
-"""The doctor's page is complete in itself and bounded, and its command tells CI what it found."""
+"""The doctor's page is self-contained and bounded, and its command tells CI what it found."""
 
 from __future__ import annotations
 

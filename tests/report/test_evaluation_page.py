@@ -1,4 +1,4 @@
-"""The report of an evaluation: complete in itself, bounded, honest about its choice, deaf to what a model writes."""
+"""The report of an evaluation: self-contained, bounded in size, fair in its choice of films, safe with hostile text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 from grounding_rewards.metrics.evaluation import Group  # noqa: E402
-from grounding_rewards.metrics.parts import RobustnessPoint  # noqa: E402
+from grounding_rewards.metrics.robustness import RobustnessPoint  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
 from grounding_rewards.report.evaluation_page import (  # noqa: E402
     FALSE_BOX,

@@ -9,7 +9,8 @@ import datasets
 import pytest
 
 from grounding_rewards.data.synthetic import synthetic_dataset
-from grounding_rewards.training.callbacks import PATIENCE, SignalWarning, SignalWatch
+from grounding_rewards.rewards.grounding import METRIC_KEYS
+from grounding_rewards.training.callbacks import PATIENCE, SignalWarning, SignalWatch, shown_of_rewards
 from grounding_rewards.training.rewards import build_rewards
 from tests.training.runs import grpo
 
@@ -54,7 +55,7 @@ def watch(*steps, names=("R4",), main=True):
         (ALIKE, "earned the same", "Raise temperature"),
     ],
 )
-def test_said_once_with_cause_and_remedy(figures, cause, remedy):
+def test_warned_once_with_cause_and_remedy(figures, cause, remedy):
     (said,) = watch(*[figures] * (3 * PATIENCE))
     assert cause in said
     assert remedy in said
@@ -117,3 +118,8 @@ def test_right_answers_that_would_be_cut_off_are_counted_before_the_first_step(t
 
 def test_names_in_the_figures_are_those_of_the_rewards():
     assert [one.name for one in build_rewards(["R4", "R1"])] == ["R4", "R1"]
+
+
+def test_what_is_shown_is_logged():
+    shown = shown_of_rewards(["R4"])
+    assert {key.removeprefix("R4/") for key in shown if key.startswith("R4/")} <= set(METRIC_KEYS)

@@ -16,7 +16,7 @@ import grounding_rewards as gr
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.data.resize import resized_size
 from grounding_rewards.data.synthetic import synthetic_dataset
-from grounding_rewards.rewards.grounding import METRIC_KEYS
+from grounding_rewards.rewards.grounding import METRIC_KEYS, GroundingReward
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.rewards import build_rewards
 
@@ -257,13 +257,13 @@ def test_build_rewards_keeps_reward_functions():
 
 def test_the_reference_columns_reach_the_reward(tiny_vlm, films, tmp_path, monkeypatch):
     seen = []
-    score = gr.scoring.GroundingReward.__call__
+    score = GroundingReward.__call__
 
     def watched(self, completions, **columns):
         seen.extend(zip(columns["boxes"], columns["ignore_boxes"], columns["reader_boxes"], strict=True))
         return score(self, completions, **columns)
 
-    monkeypatch.setattr(gr.scoring.GroundingReward, "__call__", watched)
+    monkeypatch.setattr(GroundingReward, "__call__", watched)
     films = films.add_column("ignore_boxes", [boxes or None for boxes in films["boxes"]])
     films = films.add_column("reader_boxes", [[boxes, []] for boxes in films["boxes"]])
     films = films.add_column("reader_labels", [[labels, []] for labels in films["labels"]])

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grounding_rewards.boxes import (
+    ORDERS,
     SPACES,
-    Boxes,
     CoordinateSpace,
     as_box_array,
-    cxcywh_to_xyxy,
     get_space,
     to_pixel,
-    xywh_to_xyxy,
+    to_xyxy,
 )
 from grounding_rewards.data.images import image_size
 from grounding_rewards.data.readers.base import FilmRecord
@@ -29,8 +28,6 @@ from grounding_rewards.data.readers.documents import pixels
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-_ORDERS = ("xyxy", "xywh", "cxcywh", "yxyx")
 
 
 def hub_objects(
@@ -71,9 +68,9 @@ def hub_objects(
         >>> [(film.boxes, film.labels) for film in hub_objects(films, "xywh", "pixel")]
         [([[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
-    if box_format not in _ORDERS:
+    if box_format not in ORDERS:
         raise ValueError(
-            f"Expected one of {', '.join(_ORDERS)} for box_format, got {box_format!r}. The dataset's card says which."
+            f"Expected one of {', '.join(ORDERS)} for box_format, got {box_format!r}. The dataset's card says which."
         )
     original = [name for name, known in SPACES.items() if known.frame != "resized"]
     if space not in original:
@@ -113,7 +110,7 @@ def _films(
             if (width is None or height is None) and image is not None:
                 width, height = image_size(image)
             boxes, categories = _columns(row[objects], bbox, category)
-            array = to_pixel(_xyxy(as_box_array(boxes), box_format), space, width=width, height=height)
+            array = to_pixel(to_xyxy(as_box_array(boxes), box_format), space, width=width, height=height)
             if not np.isfinite(array).all() or len(array) != len(categories):
                 raise ValueError(
                     f"Expected finite boxes with one category each, got {boxes!r:.200} and {categories!r:.200}. "
@@ -147,14 +144,6 @@ def _columns(found: Any, bbox: str, category: str) -> tuple[list[Any], list[Any]
     if isinstance(found, list):
         return [entry[bbox] for entry in found], [entry[category] for entry in found]
     return list(found[bbox]), list(found[category])
-
-
-def _xyxy(boxes: Boxes, box_format: str) -> Boxes:
-    if box_format == "xywh":
-        return xywh_to_xyxy(boxes)
-    if box_format == "cxcywh":
-        return cxcywh_to_xyxy(boxes)
-    return boxes[:, [1, 0, 3, 2]] if box_format == "yxyx" else boxes
 
 
 def _declared_names(feature: Any, category: str) -> Sequence[str] | None:

@@ -12,8 +12,7 @@ from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.bootstrap import RESAMPLES
-from grounding_rewards.metrics.parts import RobustnessPoint
-from grounding_rewards.metrics.robustness import AnswerPair, robustness_estimates
+from grounding_rewards.metrics.robustness import AnswerPair, RobustnessPoint, robustness_estimates
 from grounding_rewards.models.robustness.corruptions import CORRUPTIONS, STRENGTHS, corrupt, corrupt_boxes
 from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor
 from grounding_rewards.rewards.grounding import GroundingReward

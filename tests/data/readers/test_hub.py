@@ -90,8 +90,8 @@ def test_the_size_comes_from_the_image(tmp_path):
 @pytest.mark.parametrize(
     ("objects", "options", "message"),
     [
-        ([None], {"box_format": "coco"}, "Expected one of xyxy, xywh, cxcywh, yxyx for box_format, got 'coco'"),
-        ([None], {"space": "fraction"}, "Expected one of pixel, .* for space, got 'fraction'"),
+        ([None], {"box_format": "coco"}, "Expected one of xyxy, yxyx, xywh, cxcywh for box_format, got 'coco'"),
+        ([None], {"space": "fraction"}, "Expected one of .*, pixel, .* for space, got 'fraction'"),
         # the image that a model sees is not known here
         ([None], {"space": "resized_pixel"}, "for space, got 'resized_pixel'"),
         ([None], {"objects": "annotations"}, "Expected the column annotations in dataset"),

@@ -66,7 +66,7 @@ def test_noise_of_the_same_size_harms_less_than_an_attack(shipped: tuple[Any, An
         generate(model, of, films, **settings)
         for of in (processor, *(AttackingProcessor(processor, model, gold, one) for one in (start, attack)))
     )
-    noise, harm = (sum(a != b for a, b in zip(plain, said, strict=True)) for said in (noisy, attacked))
+    noise, harm = (sum(a != b for a, b in zip(plain, changed, strict=True)) for changed in (noisy, attacked))
     assert noise < harm
 
 
@@ -118,11 +118,11 @@ def test_a_model_that_moves_its_boxes_along_is_perfectly_robust(monkeypatch: pyt
         from scipy.ndimage import find_objects, label
 
         assert settings["temperature"] == 0
-        said = []
+        answers = []
         for i in range(len(films)):
             found = find_objects(label(np.asarray(films[i]["image"]) > 127)[0])
-            said.append([json.dumps([{"bbox_2d": [x.start, y.start, x.stop, y.stop]} for y, x in found])])
-        return said
+            answers.append([json.dumps([{"bbox_2d": [x.start, y.start, x.stop, y.stop]} for y, x in found])])
+        return answers
 
     monkeypatch.setattr("grounding_rewards.models.generate.generate", answer)
     reward = get_reward("R3", box_format={"syntax": "json", "space": "pixel"}, iou_threshold=0.7)

@@ -1,34 +1,50 @@
-"""How many boxes, and how many right ones, a ranking has taken in up to each point at which a curve is read."""
+"""Reading a curve from ranked boxes: how many boxes, and how many right ones, come before each of its points."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.metrics.ranking import RankedBoxes
+from grounding_rewards.metrics.bootstrap import resampling_counts
+from grounding_rewards.metrics.ranking import Indices, RankedBoxes
 
 Array = NDArray[np.float64]
+
+
+class Curve(NamedTuple):
+    """A line of a diagram: `x` and `y` of equal length, `x` not falling; `low` and `high` bound `y` where known.
+
+    A curve of one point is an operating point: boxes that are all tied have no curve.
+    """
+
+    name: str
+    x: Array
+    y: Array
+    low: Array | None = None
+    high: Array | None = None
 
 
 class Points(NamedTuple):
     """Boxes in the order of a ranking, and the points at which a curve is read.
 
     ``film`` (n,), ``hit`` (n,) and ``counts`` (n,) are as in :class:`RankedBoxes`; ``ends`` (points,) says how many
-    boxes each point takes in.
+    boxes come before each point.
     """
 
-    film: NDArray[np.int64]
+    film: Indices
     hit: Array
     counts: Array
-    ends: NDArray[np.int64]
+    ends: Indices
 
 
 def curve_points(ranked: RankedBoxes, threshold: int, *, one_by_one: bool) -> Points:
-    """Where a curve is read: at the end of each group of equal places, where a group without a right box is left out.
+    """Where a curve is read: at the end of each group of equal keys that has a right box.
 
-    A group of false boxes adds false ones at a recall that is already reached, which no best value can come from.
+    After a group without one, recall is as before and more boxes are false, so no best value is found there.
 
     Args:
         ranked: boxes of one label.
@@ -77,7 +93,7 @@ def cumulated(points: Points, weights: Array) -> tuple[Array, Array]:
     return hits, boxes
 
 
-def totals(ranked: RankedBoxes, threshold: int) -> NDArray[np.int64]:
+def totals(ranked: RankedBoxes, threshold: int) -> Indices:
     """Right boxes, boxes that count and reference boxes of each film, ``(3, films)``.
 
     Example:
@@ -90,12 +106,35 @@ def totals(ranked: RankedBoxes, threshold: int) -> NDArray[np.int64]:
     return np.stack([hits, boxes, ranked.references])
 
 
-def ratio(part: Array, whole: Array) -> Array:
-    """Divide elementwise; 0 where the whole is 0.
+def drawn_groups(groups: Sequence[Any] | None, films: int, resamples: int, seed: int) -> tuple[Indices, Array]:
+    """Resample groups of films, for instance patients; without groups every film is its own.
+
+    Returns:
+        ``(films,)`` the number of each film's group, in the order in which groups first appear, and
+        ``(resamples, groups)`` how often each group was drawn.
+
+    Raises:
+        ValueError: the number of names differs from the number of films.
 
     Example:
-        >>> ratio(np.array([1.0, 0.0]), np.array([2.0, 0.0]))
-        array([0.5, 0. ])
+        >>> units, weights = drawn_groups(["b", "a", "b"], 3, resamples=4, seed=0)
+        >>> units, weights.shape
+        (array([0, 1, 0]), (4, 2))
     """
-    shape = np.broadcast(part, whole).shape
-    return np.divide(part, whole, out=np.zeros(shape), where=whole > 0)
+    names = range(films) if groups is None else groups
+    if len(names) != films:
+        raise ValueError(
+            f"Expected one group per film for `groups`, got {len(names)} for {films} films. "
+            "Give the patient of every film, in the order of the films."
+        )
+    number: dict[Any, int] = {}
+    units = np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
+    return units, _drawn(len(number), resamples, seed)
+
+
+# All ranked figures of an evaluation ask for the same resamplings.
+@lru_cache(maxsize=1)
+def _drawn(n: int, resamples: int, seed: int) -> Array:
+    weights = resampling_counts(n, resamples=resamples, seed=seed)
+    weights.flags.writeable = False
+    return weights

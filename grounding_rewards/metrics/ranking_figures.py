@@ -1,30 +1,30 @@
-"""The figures that go by the ranking of boxes, which are no ratio of sums: average precision and sensitivities.
+"""Which figures of ranked boxes an evaluation has, average precision and sensitivities, and what they are called.
 
-What can be measured depends on what answers state. Where every box has a confidence, average precision is COCO's.
-Elsewhere there is no order that boxes could be ranked by: all are tied, and the heading says so.
+That depends on what answers state. Where every box has a confidence, average precision is COCO's. Elsewhere there is no
+order that boxes could be ranked by: all are tied, and the heading says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.answers import UNNAMED
-from grounding_rewards.metrics.average_precision import COCO_THRESHOLDS, average_precision_estimates
+from grounding_rewards.metrics.average_precision import resampled_mean_average_precision
 from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled
 from grounding_rewards.metrics.film_figures import FilmFigure
 from grounding_rewards.metrics.froc import FROC_RATES, sensitivity_at_false_positives
-from grounding_rewards.metrics.ranking import label_name, states_confidences
+from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedFilms, label_name, rank_boxes, states_confidences
 
 #: At which IoU thresholds average precision is measured, beside COCO's mean over 0.5 to 0.95.
 AP_THRESHOLDS = (0.3, 0.4, 0.5)
-#: Beginning of the key → name of the kind of average precision, and over what it is.
-KINDS = {"ap": ("AP", "all boxes together, whatever their label"), "map": ("mAP", "mean over labels")}
+# Beginning of the key → name of the kind of average precision, and over what it is.
+_KINDS = {"ap": ("AP", "all boxes together, whatever their label"), "map": ("mAP", "mean over labels")}
 
 
-class RankedFigures(NamedTuple):
-    """What answers allow to be measured.
+class RankingFigures(NamedTuple):
+    """The figures that the answers allow.
 
     ranking: of average precision, `score` or `tied`.
     average_precisions: its kinds: `ap` or `map`, the beginning of the key, and how labels are compared.
@@ -37,23 +37,26 @@ class RankedFigures(NamedTuple):
 
     @classmethod
     def of(
-        cls, films: Sequence[AnsweredFilm], labels: str = "ignore", iou_thresholds: Sequence[float] = AP_THRESHOLDS
-    ) -> RankedFigures:
-        """By what the answers state, a confidence for every box, a label for any, and whether references have labels.
+        cls,
+        films: Sequence[AnsweredFilm],
+        label_matching: str = "ignore",
+        iou_thresholds: Sequence[float] = AP_THRESHOLDS,
+    ) -> RankingFigures:
+        """Decide by what is there: a confidence for every predicted box, a label for any of them, reference labels.
 
         Args:
             films: answered films, of one run or of several.
-            labels: how labels are compared elsewhere; mAP compares them in any case.
+            label_matching: how labels are compared elsewhere; mAP compares them in any case.
             iou_thresholds: of average precision, each in (0, 1].
 
         Example:
-            >>> RankedFigures.of([AnsweredFilm("a", 9, 9, pred=[[0, 0, 5, 5]])])[:2]
+            >>> RankingFigures.of([AnsweredFilm("a", 9, 9, pred=[[0, 0, 5, 5]])])[:2]
             ('tied', (('ap', 'ignore'),))
         """
         stated = any(len(film.pred) for film in films) and states_confidences(films)
         kinds = [("ap", "ignore")]
         if compares_labels(films):
-            kinds.append(("map", "synonyms" if labels == "synonyms" else "exact"))
+            kinds.append(("map", "synonyms" if label_matching == "synonyms" else "exact"))
         return cls("score" if stated else "tied", tuple(kinds), tuple(iou_thresholds))
 
     @property
@@ -61,7 +64,7 @@ class RankedFigures(NamedTuple):
         """End of the key → the IoU thresholds that average precision is the mean over.
 
         Example:
-            >>> list(RankedFigures("tied", (), (0.3, 0.55)).thresholds)
+            >>> list(RankingFigures("tied", (), (0.3, 0.55)).thresholds)
             ['30', '55', '50_95']
         """
         return {**{f"{100 * iou:g}": (iou,) for iou in self.iou_thresholds}, "50_95": COCO_THRESHOLDS}
@@ -70,18 +73,18 @@ class RankedFigures(NamedTuple):
         """Heading and definition of every figure, by key.
 
         Example:
-            >>> RankedFigures("tied", (("ap", "ignore"),)).figures()["ap_50"].heading
+            >>> RankingFigures("tied", (("ap", "ignore"),)).figures()["ap_50"].heading
             'AP at IoU 0.5, boxes tied'
         """
         by_score = self.ranking == "score"
         order = (
             "in the order of stated confidences"
             if by_score
-            else "not every box has a stated confidence, so all are equally sure"
+            else "not every box has a stated confidence, so all are tied"
         )
         found = {}
         for prefix, _ in self.average_precisions:
-            name, over = KINDS[prefix]
+            name, over = _KINDS[prefix]
             for key, thresholds in self.thresholds.items():
                 shown = f"{thresholds[0]:g}" + (f" to {thresholds[-1]:g}" if len(thresholds) > 1 else "")
                 found[f"{prefix}_{key}"] = FilmFigure(
@@ -94,14 +97,32 @@ class RankedFigures(NamedTuple):
             for rate in FROC_RATES:
                 found[f"sensitivity_{rate:g}"] = FilmFigure(
                     f"sensitivity at {rate:g} false boxes per film",
-                    "share of the reference boxes that the surest boxes find at IoU 0.5 with so many false ones",
+                    "share of the reference boxes found at IoU 0.5 where that many false boxes per film are accepted",
                     False,
                 )
         return found
 
+    def rank(self, films: Sequence[AnsweredFilm], iou_thresholds: Sequence[float] = ()) -> dict[str, RankedFilms]:
+        """The boxes as each kind of average precision ranks them, by the beginning of its key.
+
+        Args:
+            films: answered films.
+            iou_thresholds: at which boxes are matched, beside those of the figures.
+
+        Example:
+            >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"])
+            >>> list(RankingFigures.of([film]).rank([film]))
+            ['ap']
+        """
+        every = sorted({*iou_thresholds, *(one for several in self.thresholds.values() for one in several)})
+        return {
+            prefix: rank_boxes(films, every, ranking=self.ranking, label_matching=label_matching)
+            for prefix, label_matching in self.average_precisions
+        }
+
     def resampled(
         self,
-        films: Sequence[AnsweredFilm],
+        ranked: Mapping[str, RankedFilms],
         *,
         interpolation: str = "101",
         groups: Sequence[Any] | None = None,
@@ -111,7 +132,7 @@ class RankedFigures(NamedTuple):
         """Every figure on the films and on resamplings of them, by key.
 
         Args:
-            films: answered films.
+            ranked: of :meth:`rank`.
             interpolation: of average precision.
             groups: the patient of each film, where known; the films of one patient are then drawn together.
             resamples: number of bootstrap resamples.
@@ -122,18 +143,18 @@ class RankedFigures(NamedTuple):
 
         Example:
             >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"], pred=[[0, 0, 5, 5], [6, 6, 9, 9]])
-            >>> RankedFigures.of([film]).resampled([film], resamples=10)["ap_50"].value
+            >>> figures = RankingFigures.of([film])
+            >>> figures.resampled(figures.rank([film]), resamples=10)["ap_50"].value
             0.5
         """
         drawn: dict[str, Any] = {"groups": groups, "resamples": resamples, "seed": seed}
-        common: dict[str, Any] = {"interpolation": interpolation, "ranking": self.ranking, **drawn}
         found = {
-            f"{prefix}_{key}": one
-            for prefix, labels in self.average_precisions
-            for key, one in average_precision_estimates(films, self.thresholds, labels=labels, **common).items()
+            f"{prefix}_{key}": resampled_mean_average_precision(boxes, several, interpolation=interpolation, **drawn)
+            for prefix, boxes in ranked.items()
+            for key, several in self.thresholds.items()
         }
         if self.ranking == "score":
-            sensitivities = sensitivity_at_false_positives(films, **drawn)
+            sensitivities = sensitivity_at_false_positives(ranked["ap"], **drawn)
             found["froc"] = sensitivities.mean
             for rate, one in zip(sensitivities.rates, sensitivities.at_rates, strict=True):
                 found[f"sensitivity_{rate:g}"] = one
@@ -141,7 +162,7 @@ class RankedFigures(NamedTuple):
 
 
 def compares_labels(films: Sequence[AnsweredFilm]) -> bool:
-    """Whether any predicted box has a label, and the reference boxes have some by which it is right or wrong.
+    """Whether any predicted box has a label, and every reference box one to compare it with.
 
     Example:
         >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["mass"], pred=[[0, 0, 5, 5]])

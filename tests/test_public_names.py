@@ -1,0 +1,49 @@
+"""What a public module offers is what `__all__` names; everything else in it has a leading underscore."""
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+PUBLIC = (
+    "grounding_rewards",
+    "grounding_rewards.boxes",
+    "grounding_rewards.columns",
+    "grounding_rewards.matching",
+    "grounding_rewards.overlap",
+    "grounding_rewards.parsing",
+    "grounding_rewards.rewards",
+    "grounding_rewards.space_check",
+)
+
+
+def defined_names(module) -> set[str]:
+    """The names without an underscore that the module's own source defines; imports aside."""
+    names: set[str] = set()
+    for node in ast.parse(Path(module.__file__).read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+    return {name for name in names if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_all_names_what_is_public(name):
+    module = importlib.import_module(name)
+    assert defined_names(module) <= set(module.__all__)
+    for public in module.__all__:
+        found = getattr(module, public)
+        if inspect.isfunction(found) or inspect.isclass(found):
+            assert inspect.getdoc(found), f"{name}.{public} has no docstring"
+
+
+def test_a_star_import_takes_nothing_private():
+    names: dict[str, object] = {}
+    exec("from grounding_rewards import *", names)
+    assert {"get_reward", "parse_boxes", "pairwise_iou", "get_box_format", "box_format_regex", "SpaceWarning"} <= set(
+        names
+    )
