@@ -1,7 +1,7 @@
 """Say what is wrong with a dataset before training on it: boxes in another order or frame than x1, y1, x2, y2 in
 pixels, corners, edges, duplicates, sizes that are not the image's, labels in several spellings, films or patients in
 several splits, boxes too small to be learned, answers too long to be written, prompts that ask for another format.
-Every finding comes with its extent, three examples, why it matters and what to do.
+Every defect comes with its extent, three examples, why it matters and what to do.
 
 A dataset is a folder with annotations.jsonl, a folder of parquet files such as `grounding-rewards prepare` writes, a
 folder written by save_to_disk, or a dataset on the hub. Its columns: boxes (x1, y1, x2, y2 in pixels of the film),
@@ -20,8 +20,8 @@ from grounding_rewards.commands.console import output_console, track, write_json
 from grounding_rewards.data.raw_rows import open_rows
 from grounding_rewards.data.resize import load_processor
 from grounding_rewards.doctor.checks import CHECKS
+from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.doctor.examine import Checkup, examine
-from grounding_rewards.doctor.findings import Finding
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
@@ -33,7 +33,7 @@ EXAMPLES = """\
 examples:
   grounding-rewards doctor films/
   grounding-rewards doctor films/ --box-format qwen2.5-vl --model Qwen/Qwen2.5-VL-3B-Instruct --out report.html
-  grounding-rewards doctor prepared/ --strict --json findings.json       # in CI
+  grounding-rewards doctor prepared/ --strict --json defects.json       # in CI
   grounding-rewards doctor films/ --out report.html --no-films           # a report that can be passed on
 
 exit code:
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--seed", type=int, default=0, help="of the sample of films in the report; default: %(default)s"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write findings and figures, without any film")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write defects and figures, without any film")
     parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
 
 
@@ -101,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def print_checkup(checkup: Checkup, console: Console) -> None:
-    """Print the findings, the worst first, and what could not be looked for.
+    """Print the defects, the worst first, and what could not be looked for.
 
     Args:
         checkup: from :func:`grounding_rewards.doctor.examine.examine`.
@@ -109,8 +109,8 @@ def print_checkup(checkup: Checkup, console: Console) -> None:
     """
     from rich.text import Text
 
-    for finding in checkup.findings:
-        console.print(_shown(finding))
+    for defect in checkup.defects:
+        console.print(_shown(defect))
     for assumption in checkup.assumptions:
         console.print(Text.assemble(("assumed  ", "dim"), assumption))
     reasons: dict[str, list[str]] = {}
@@ -124,11 +124,11 @@ def print_checkup(checkup: Checkup, console: Console) -> None:
         Text(f"{figures.boxes:,} boxes, {figures.negatives:,} of {films:,} films without any, {len(checkup.passed)} ")
         + Text(f"of {len(CHECKS)} checks found nothing", style="dim")
     )
-    worst = next((finding.severity for finding in checkup.findings), None)
+    worst = next((defect.severity for defect in checkup.defects), None)
     console.print(Text(f"{checkup.dataset}: {verdict(checkup)}", style=_COLOURS.get(worst or "", "bold green")))
 
 
-def _shown(finding: Finding) -> Any:
+def _shown(defect: Defect) -> Any:
     from rich.table import Table
     from rich.text import Text
 
@@ -136,16 +136,16 @@ def _shown(finding: Finding) -> Any:
     lines.add_column(style="dim", no_wrap=True)
     lines.add_column(overflow="fold")
     lines.add_row(
-        Text(finding.severity, style=_COLOURS[finding.severity]),
-        Text.assemble((finding.title, "bold"), f"  {extent(finding)}  ", (finding.name, "dim")),
+        Text(defect.severity, style=_COLOURS[defect.severity]),
+        Text.assemble((defect.title, "bold"), f"  {extent(defect)}  ", (defect.name, "dim")),
     )
-    if finding.found:
-        lines.add_row("found", Text(finding.found))
-    for number, example in enumerate(finding.examples):
+    if defect.found:
+        lines.add_row("found", Text(defect.found))
+    for number, example in enumerate(defect.examples):
         where = ": ".join(filter(None, (place(example), example.detail)))
         lines.add_row("" if number else "examples", Text(where))
-    lines.add_row("why", Text(finding.why))
-    lines.add_row("fix", Text(finding.fix))
+    lines.add_row("why", Text(defect.why))
+    lines.add_row("fix", Text(defect.fix))
     lines.add_row("", "")
     return lines
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from grounding_rewards.commands.console import stage_progress
 from grounding_rewards.data.policies import POLICIES
 from grounding_rewards.data.prepare.manifest import verify_films
 from grounding_rewards.data.prepare.pipeline import prepare_films
-from grounding_rewards.data.prepare.settings import BAD_FILMS, IMAGE_FORMATS, SHARES, PrepareSettings
+from grounding_rewards.data.prepare.settings import BAD_FILMS, IMAGE_FORMATS, SHARES, SPLITS_FROM, PrepareSettings
 from grounding_rewards.data.prompts import TASKS
 from grounding_rewards.data.readers import get_reader, list_datasets
 from grounding_rewards.data.readers.options import reader_options
@@ -105,7 +106,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     splits = parser.add_argument_group("splits")
     splits.add_argument(
         "--splits-from",
-        choices=("dataset", "hash"),
+        choices=SPLITS_FROM,
         default="dataset",
         help="take the dataset's own splits where it has them (default), or draw every patient by a hash",
     )
@@ -158,35 +159,21 @@ def run(arguments: argparse.Namespace) -> int:
     read = functools.partial(reader, str(arguments.root), split=arguments.split, **options)
     with stage_progress() as progress:
         manifest = prepare_films(
-            read, arguments.root, arguments.out, settings, processes=arguments.processes, progress=progress
+            read, arguments.root, arguments.out, settings, processes=arguments.processes, on_progress=progress
         )
     _print_summary(arguments.out, manifest)
     return 0
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:
-    return PrepareSettings(
-        dataset=arguments.dataset,
-        box_format=box_format_from_option(arguments.box_format),
-        task=arguments.task,
-        labels=None if arguments.labels is None else tuple(arguments.labels),
-        negatives=arguments.negatives,
-        normalize_labels=arguments.normalize_labels,
-        readers=arguments.readers,
-        splits_from=arguments.splits_from,
-        shares=_shares(arguments.split_shares),
-        seed=arguments.seed,
-        one_wording=arguments.one_wording,
-        side=arguments.side,
-        image_format=arguments.image_format,
-        squeezed=arguments.squeezed,
-        window=_window(arguments.window),
-        model=arguments.model,
-        bad_films=arguments.bad_films,
-        licence=arguments.licence,
-        source=arguments.source,
-        shard_megabytes=arguments.shard_megabytes,
-    )
+    given: dict[str, Any] = {field.name: getattr(arguments, field.name, None) for field in fields(PrepareSettings)}
+    given |= {
+        "box_format": box_format_from_option(arguments.box_format),
+        "labels": None if arguments.labels is None else tuple(arguments.labels),
+        "shares": _shares(arguments.split_shares),
+        "window": _window(arguments.window),
+    }
+    return PrepareSettings(**given)
 
 
 def _shares(text: str) -> tuple[tuple[str, float], ...]:

@@ -1,9 +1,9 @@
 """Radiographs in DICOM files: grey images as a radiologist sees them, and the few facts that training needs.
 
 Stored values pass the transformations of the standard in its order: modality LUT or rescale, VOI LUT or window (of
-several the first; a LUT before a window, if a file has both), then inversion, where PresentationLUTShape says INVERSE
-or, without one, where the film is MONOCHROME1. A film without VOI LUT and window is spread from its darkest to its
-lightest pixel if it stores more than 8 bits, and shown as it is stored otherwise. Padding is black.
+several the first; a LUT goes before a window), then inversion if PresentationLUTShape is INVERSE or, without that
+element, if the film is MONOCHROME1. A film of more than 8 bits without VOI LUT and window is spread from its darkest
+to its lightest pixel; one of 8 bits is shown as stored. Padding is black.
 
 Only the elements that are named in this file are read: names, numbers, dates and institutions of patients never reach
 the program. What is burned into the pixels stays there.
@@ -79,7 +79,7 @@ class DicomFacts(NamedTuple):
     body_part: Such as CHEST.
     modality: Such as DX, CR.
 
-    The last five are None where the file has no code string there.
+    The last five are None if the file has no code string there.
     """
 
     rows: int
@@ -123,11 +123,11 @@ def is_dicom(path: str | PurePath) -> bool:
 
 
 def read_dicom(path: str | Path, *, bits: int = 8) -> DicomFilm:
-    """Read a radiograph as a grey image that is ready for a model.
+    """Read a radiograph as a grey image.
 
     Args:
         path: a DICOM file with one grey frame.
-        bits: 8 or 16, of the pixels that are returned.
+        bits: Of the returned pixels, 8 or 16.
 
     Raises:
         ValueError: not a DICOM file, several frames, colour, more than 16 bits, a window or table that cannot be
@@ -361,7 +361,7 @@ def _voi(dataset: FileDataset, values: np.ndarray, padding: np.ndarray) -> np.nd
 
 
 def _look_up(dataset: FileDataset, item: Any, values: np.ndarray) -> tuple[np.ndarray, int]:
-    """The entries of a LUT for integer values, and the largest entry that it could have."""
+    """The entries of a LUT for integer values, and its largest possible entry."""
     from highdicom.pixels import apply_lut
 
     count, first, bits = (int(number) for number in item.LUTDescriptor)
@@ -372,7 +372,7 @@ def _look_up(dataset: FileDataset, item: Any, values: np.ndarray) -> tuple[np.nd
         order = "<" if dataset.file_meta.TransferSyntaxUID.is_little_endian else ">"
         data = np.frombuffer(data, dtype=np.uint8 if packed else f"{order}u2")
     entries = np.asarray(data, dtype=np.int64)[: count or 1 << 16]
-    # The descriptor is written unsigned, also where it means a negative value
+    # The descriptor is unsigned even if it means a negative value
     if first > 0x7FFF and values.min() < 0:
         first -= 1 << 16
     return apply_lut(values, entries, first), max((1 << bits) - 1, int(entries.max()))

@@ -1,6 +1,5 @@
-"""What is wrong with a dataset of films and boxes: `examine` goes through its rows once and returns a `Checkup`.
+"""Finds mistakes in a dataset of films and boxes: `examine` reads its rows once and returns a `Checkup`.
 
-Each `*_checks` module looks at one topic. It lists its checks (:class:`~grounding_rewards.doctor.findings.Check`:
-severity, title, why it matters, what to do) and the examiner that finds them; `checks` puts the modules together.
-A new check is an entry and a few lines in one of these modules.
+Each module `*_checks` covers one topic: its checks (severity, title, why it matters, what to do) and the examiner that
+makes them. A new check is an entry and a few lines in one of these modules.
 """

@@ -1,4 +1,4 @@
-"""Can a model learn the answers, is it asked for them, and can it write them?"""
+"""Checks of the answers: can a model learn them, is it asked for them, can it write them?"""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.data.raw_rows import Drawing, FilmRow
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Case, Examiner, trusted_size
-from grounding_rewards.doctor.findings import Check, Finding, Problem
+from grounding_rewards.doctor.defects import Check, Defect, Problem
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, CHARACTERS_PER_TOKEN
 from grounding_rewards.doctor.prompt_claims import prompt_contradictions
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 
-#: A side shorter than this many pixels of the image that the model sees can't be learned.
+#: Shortest side, in pixels that the model sees, of a box that can be learned.
 LEAST_SIDE = 4.0
 _MOST_NEGATIVES = 0.95
 _FEWEST_FILMS = 10
@@ -36,7 +36,7 @@ _NEGATIVES = Check(
 
 
 class AnswerExaminer(Examiner):
-    """Whether a model can learn the answers and is asked for them; counts all boxes on the way."""
+    """Negative films, small boxes, prompts and box formats. Also fills the figures of the case."""
 
     checks = (
         _NEGATIVES,
@@ -104,12 +104,12 @@ class AnswerExaminer(Examiner):
                         small = f"box {index} is {width:.1f} x {height:.1f} pixels of {seen[0]:g} x {seen[1]:g}"
                         yield Problem("small-boxes", drawing.prefix + small, drawing.name)
 
-    def findings(self) -> Iterator[Finding]:
-        yield from super().findings()
+    def defects(self) -> Iterator[Defect]:
+        yield from super().defects()
         figures = self.case.figures
         films = sum(figures.per_film.values())
         if films >= _FEWEST_FILMS and not 0 < figures.negatives <= _MOST_NEGATIVES * films:
-            yield _NEGATIVES.finding(figures.negatives, films, f"{figures.negatives} of {films} films have no box.")
+            yield _NEGATIVES.defect(figures.negatives, films, f"{figures.negatives} of {films} films have no box.")
 
     def assumptions(self) -> Iterator[str]:
         if self._assumed_resize:
@@ -130,7 +130,7 @@ class AnswerExaminer(Examiner):
 
 
 class GoldExaminer(Examiner):
-    """Right answers, written in the box format and scored. Looks only at rows without an error."""
+    """Length and reward of right answers. Expects rows without errors."""
 
     checks = (
         Check(
@@ -156,7 +156,7 @@ class GoldExaminer(Examiner):
         box_format = model.format_of(row)
         if box_format is None:
             return
-        # A film counts once, however many readers it has.
+        # A film counts once, not once per reader.
         long, lost = [], []
         for drawing in row.answers:
             columns = _gold_columns(row, drawing, model.seen_size(row))
@@ -171,16 +171,16 @@ class GoldExaminer(Examiner):
         if lost:
             yield Problem("gold-reward", "; ".join(lost))
 
-    def findings(self) -> Iterator[Finding]:
+    def defects(self) -> Iterator[Defect]:
         longest, is_counted = self.case.figures.longest_gold, self.case.model.counts_tokens
-        for finding in super().findings():
-            if finding.name != "gold-length":
-                yield finding
+        for defect in super().defects():
+            if defect.name != "gold-length":
+                yield defect
             elif is_counted:
-                yield replace(finding, found=f"The longest takes {longest} tokens.")
+                yield replace(defect, found=f"The longest takes {longest} tokens.")
             else:
-                # An estimate is no proof.
-                yield replace(finding, severity="warning", found=f"The longest takes about {longest} tokens.")
+                # Only an estimate.
+                yield replace(defect, severity="warning", found=f"The longest takes about {longest} tokens.")
 
     def assumptions(self) -> Iterator[str]:
         if self.case.figures.longest_gold and not self.case.model.counts_tokens:

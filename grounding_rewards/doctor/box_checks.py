@@ -1,4 +1,4 @@
-"""Are the boxes where they should be, each of them and all of them together?"""
+"""Checks of boxes: single ones, and all boxes of a split or reader together."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from grounding_rewards.data.raw_rows import Drawing, FilmRow
 from grounding_rewards.doctor.box_defects import BoxFit, box_defect
 from grounding_rewards.doctor.case import Case, Examiner, group, trusted_size
-from grounding_rewards.doctor.findings import EXAMPLES, Check, Example, Finding, Problem
+from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, Problem
 from grounding_rewards.doctor.model import own_resized_size
 
 
 class BoxExaminer(Examiner):
-    """Single boxes, and mistakes that all boxes of a split or a reader share."""
+    """Defects of single boxes, and mistakes that all boxes of a split or reader share."""
 
     checks = (
         Check(
@@ -92,7 +92,7 @@ class BoxExaminer(Examiner):
             if size is not None:
                 self._fit(row, drawing, size)
 
-    def findings(self) -> Iterator[Finding]:
+    def defects(self) -> Iterator[Defect]:
         for check in self.checks:
             here = {groups: one for groups, one in self.case.diagnoses.items() if one.name == check.name}
             if not here:
@@ -105,11 +105,11 @@ class BoxExaminer(Examiner):
             count, of = sum(one.shown_by for one in here.values()), sum(one.of for one in here.values())
             is_doubtful = check.name == "one-corner" and not any(one.certain for one in here.values())
             yield replace(
-                check.finding(count, of, found, examples),
+                check.defect(count, of, found, examples),
                 fix=" ".join(dict.fromkeys(one.fix for one in here.values())),
                 severity="warning" if is_doubtful else check.severity,
             )
-        yield from super().findings()
+        yield from super().defects()
 
     def _fit(self, row: FilmRow, drawing: Drawing, size: tuple[float, float]) -> None:
         plain = [k for k, box in enumerate(drawing.boxes) if box_defect(box, size) != "normalised-boxes"]
@@ -123,7 +123,7 @@ class BoxExaminer(Examiner):
             self._any[name].append(self.case.example(row, detail))
 
     def _examples(self, name: str, check: Check) -> list[Example]:
-        """Of a mistake that a group of boxes shares: boxes that are bad because of it, or any of the group."""
+        """Examples of a mistake that a group shares: boxes that are bad because of it, else any boxes of the group."""
         symptoms = ("swapped-corners",) if check.name == "box-order" else ()
         met = [
             example
@@ -135,7 +135,7 @@ class BoxExaminer(Examiner):
 
 
 def shown(box: Any) -> str:
-    """A box in a line; anything else as it is, cut off.
+    """A box in short; anything else as its repr, cut off.
 
     >>> shown([1, 2.0, 3.25, 4]), shown("none")
     ('[1, 2, 3.25, 4]', "'none'")

@@ -1,8 +1,7 @@
-"""What can be wrong with reference boxes: one by one, and all of them in the same way.
+"""Defects of single reference boxes, and mistakes that all boxes of a dataset share.
 
-One box is judged against its film. A mistake in *all* boxes of a dataset (another order of the four numbers, another
-frame) shows only over many: as they are taken, many don't fit on their films, and nearly all do as something else.
-Nothing is concluded from one film.
+A single box is compared with its film. A mistake in all boxes (another order of the four numbers, another frame) shows
+only over many: read as xyxy many do not fit on their films, and read in another way nearly all do.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ import numpy as np
 
 from grounding_rewards.boxes import Boxes, from_xyxy, is_box, reference_defect, to_xyxy, valid_boxes
 
-# A film smaller than this may hold a box within its first pixel.
+# On smaller films a box within the first pixel may be right.
 _LEAST_SIDE = 16
 
-# Sides that boxes were drawn or written on, whatever the film: the common sizes of copies and of coordinates.
+# Common sides of resized copies and of coordinate grids.
 _SIDES = (100.0, 224.0, 336.0, 448.0, 512.0, 640.0, 768.0, 896.0, 1000.0, 1024.0, 2048.0)
 _FEWEST_BOXES = 20
-# Another reading explains the boxes if so many don't fit as they are, and all but so few do then.
+# Another reading is found if at least this part does not fit as xyxy, and at most this part does not fit then.
 _LEAST_UNFIT, _MOST_UNEXPLAINED = 0.1, 0.02
-# Of turned boxes that are a part of the whole, so many must be there.
+# Least number of boxes with turned corners for a mistake in a part of the rows.
 _FEWEST_TURNED = 10
-# All boxes in one corner: this part of both sides holds them.
+# Boxes are in one corner if they lie within this part of both sides.
 _CORNER = 0.6
-# In one quarter of the film by mistake, no chance: so many boxes, of so many films or labels.
+# From these numbers on, all boxes in one quarter of the film are no chance.
 _CERTAIN_BOXES, _CERTAIN_FILMS, _CERTAIN_LABELS = 30, 10, 2
 _QUARTERS = ("upper left", "upper right", "lower left", "lower right")
-# A frame that holds them fits if the outermost boxes come this near to its right and to its lower edge.
+# A frame fits if some boxes reach at least this part of its width and of its height.
 _FILLED = 0.85
 _LEAST_OUTSIDE = 0.3
 _LOOK = "Look at the films; if the findings lie elsewhere, find out on which size the boxes were drawn."
@@ -39,7 +38,7 @@ _REACHES = np.linspace(0, 20, 201)
 
 
 class OtherOrder(NamedTuple):
-    """Another meaning of the four numbers; `fix` is what to do with them."""
+    """Another meaning of the four numbers, and how to correct such boxes."""
 
     name: str
     to_xyxy: Callable[[Boxes], Boxes]
@@ -97,12 +96,12 @@ class Diagnosis(NamedTuple):
     """A mistake that all boxes share, or a part of them.
 
     name: `box-order`, `wrong-frame` or `one-corner`.
-    shown_by: the boxes that show it.
-    of: the boxes that were looked at.
+    shown_by: number of boxes that show it.
+    of: number of all boxes.
     found: what was found, a sentence.
     fix: what to do.
-    whole: whether it concerns all boxes, so that nothing else about them can be judged.
-    certain: of `one-corner`, whether it can hardly be chance.
+    whole: whether it concerns all boxes, so that their single defects say nothing more.
+    certain: of `one-corner`, whether chance is ruled out.
     """
 
     name: str
@@ -116,7 +115,7 @@ class Diagnosis(NamedTuple):
 
 @dataclass
 class BoxFit:
-    """How the boxes of many films fit, as they are and in other readings. Only counts are kept.
+    """Counts of how the boxes of many films fit, as xyxy and in other readings.
 
     Example:
         >>> fit = BoxFit()
@@ -132,7 +131,7 @@ class BoxFit:
     beyond: int = 0
     in_corner: int = 0
     films: int = 0
-    # Two are enough to know that there are several.
+    # At most a few: enough to tell one label from several.
     labels: frozenset[str] = frozenset()
     quarters: np.ndarray = field(default_factory=lambda: np.zeros(len(_QUARTERS), dtype=np.int64))
     fits: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
@@ -148,13 +147,13 @@ class BoxFit:
         resized: tuple[float, float] | None = None,
         labels: Sequence[Any] = (),
     ) -> None:
-        """Take the boxes of one film into account.
+        """Count the boxes of one film.
 
         Args:
-            boxes: those that are four finite numbers count.
+            boxes: others than four finite numbers are skipped.
             size: width and height of the film.
-            resized: of the film as the model sees it, where that is known.
-            labels: of the boxes, as far as they have any.
+            resized: width and height at which the model sees the film, if known.
+            labels: of the boxes.
         """
         array = np.array([box for box in boxes if is_box(box)], dtype=np.float64).reshape(-1, 4)
         if not len(array):
@@ -183,17 +182,17 @@ class BoxFit:
         self.filling += (within[..., None] & (parts >= _FILLED)).sum(axis=0)
 
     def __add__(self, other: BoxFit) -> BoxFit:
-        """Both together."""
+        """The counts of both."""
         return BoxFit(**{one.name: _joined(getattr(self, one.name), getattr(other, one.name)) for one in fields(self)})
 
     @property
     def reach(self) -> float:
-        """How far the furthest tenth of the boxes reaches at least, in parts of the film."""
+        """The 90th percentile of how far right or down boxes reach, in parts of the film."""
         place = int(np.searchsorted(np.cumsum(self.reaches), 0.9 * self.boxes))
         return float(_REACHES[min(place, len(_REACHES) - 1)])
 
     def diagnose(self, *, corners: bool = True) -> Diagnosis | None:
-        """The mistake that the boxes share, or None; `corners` decides whether boxes in one corner are one."""
+        """The mistake that the boxes share, or None; `corners` says whether boxes in one corner count as one."""
         return self._other_order() or self._other_frame(corners)
 
     def _other_order(self) -> Diagnosis | None:
@@ -249,15 +248,15 @@ class BoxFit:
         if count < (1 - _MOST_UNEXPLAINED) * self.boxes:
             return None
         of_many = self.films >= _CERTAIN_FILMS, len(self.labels) >= _CERTAIN_LABELS
-        # A wrong frame leads to the upper left; elsewhere one kind of finding may well be at home, such as a pacemaker.
+        # A wrong frame moves boxes to the upper left; a quarter elsewhere may be where one finding usually is.
         certain = self.boxes >= _CERTAIN_BOXES and (any(of_many) if k == 0 else all(of_many))
         found = f"{count} of {self.boxes} boxes lie in the {_QUARTERS[k]} quarter of their films."
         return Diagnosis("one-corner", count, self.boxes, found, _LOOK, whole=False, certain=certain)
 
     def _frame(self) -> str | None:
-        """The size that nearly all boxes fit in and some reach the edges of, in words."""
+        """The frame that holds nearly all boxes and whose edges some of them reach, in words."""
         names = [*(f"a frame of {side:g} x {side:g}" for side in _SIDES), "the resized film"]
-        # The resized film is the likeliest, where it is known.
+        # The size that the model sees is the likeliest.
         for k in (len(_SIDES), *range(len(_SIDES))):
             fits = self.within[k] >= (1 - _MOST_UNEXPLAINED) * self.boxes
             if fits and self.filling[k].min() >= max(2, 0.01 * self.boxes):
@@ -277,6 +276,6 @@ def _in_quarters(parts: Boxes) -> np.ndarray:
 
 
 def _on_film(boxes: Boxes, corner: np.ndarray) -> np.ndarray:
-    """Which boxes are upright and on the film, up to a hundredth of it."""
+    """Which boxes are valid and on the film, with a tolerance of 1 %."""
     parts = boxes / corner
     return valid_boxes(boxes) & (parts[:, :2].min(axis=1) >= -0.01) & (parts[:, 2:].max(axis=1) <= 1.01)

@@ -1,4 +1,4 @@
-"""A dataset under examination: what the examiners of all topics share, and what each of them does."""
+"""The state of an examination, and the base class of the examiners."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import ClassVar
 from grounding_rewards.data.images import has_shape
 from grounding_rewards.data.raw_rows import IGNORED, Drawing, FilmRow, RowSource
 from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis
-from grounding_rewards.doctor.findings import EXAMPLES, Check, Example, FilmPicture, Finding, Problem
+from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, FilmPicture, Problem
 from grounding_rewards.doctor.histograms import Figures
 from grounding_rewards.doctor.model import Model
 
 
 @dataclass
 class Case:
-    """What the examiners share. Of a film no more is kept than counters.
+    """What the examiners share: counters, but no films beyond the examples.
 
     Attributes:
         source: the rows.
         model: what is known of the model.
-        thumbnails: longer side in pixels of the films that are kept; 0 keeps none.
-        totals: how many there are of each unit that checks count.
+        thumbnails: longer side in pixels of the films in examples; 0 keeps no films.
+        totals: how many films, boxes and patients there are.
         figures: counts over all films.
         fits: how the boxes of each :func:`group` fit on their films.
     """
@@ -38,22 +38,22 @@ class Case:
 
     @cached_property
     def diagnoses(self) -> dict[tuple[str, ...], Diagnosis]:
-        """The mistakes that all boxes of a group share, by groups; to be asked once all rows have been seen."""
+        """Mistakes that all boxes of a group share, by the names of the groups. Cached: ask after the last row."""
         found: dict[tuple[str, ...], Diagnosis] = {}
-        # Regions to ignore may well be in one corner, such as a marker of the side.
+        # Regions to ignore may all be in one corner, such as side markers.
         ignored = {name for name in self.fits if name.endswith(f", {IGNORED}")}
         for name, fit in self.fits.items():
             diagnosis = fit.diagnose(corners=name not in ignored)
             if diagnosis is not None and (diagnosis.whole or diagnosis.certain):
                 found[name,] = diagnosis
-        # Groups that are too small to show a mistake alone may show it together.
+        # Groups too small to show a mistake by themselves may show it together.
         rest = tuple(name for name in self.fits if (name,) not in found and name not in ignored)
         if diagnosis := sum((self.fits[name] for name in rest), BoxFit()).diagnose():
             found[rest] = diagnosis
         return found
 
     def is_explained(self, check: Check, name: str) -> bool:
-        """Whether a mistake that all boxes of the group share says this already."""
+        """Whether problems of this group follow from a mistake that all its boxes share."""
         for names, diagnosis in self.diagnoses.items():
             if name in names:
                 if diagnosis.whole:
@@ -62,7 +62,7 @@ class Case:
         return False
 
     def example(self, row: FilmRow, detail: str) -> Example:
-        """A row as an example, with its film where films are kept."""
+        """A row as an example, with its film if films are kept."""
         return Example(row.split, row.number, row.id, detail, self.picture(row) if self.thumbnails else None)
 
     def picture(self, row: FilmRow) -> FilmPicture:
@@ -76,24 +76,26 @@ class Case:
 
 @dataclass
 class Bucket:
-    """How often something was met, and the first times."""
+    """A count, and the first examples."""
 
     count: int = 0
     examples: list[Example] = field(default_factory=list)
 
     def add(self, case: Case, row: FilmRow, detail: str) -> None:
-        """Count it once more."""
+        """Count one more."""
         self.count += 1
         if len(self.examples) < EXAMPLES:
             self.examples.append(case.example(row, detail))
 
 
 class Examiner:
-    """Examines one topic: looks at row after row, and at the end at what they have in common.
+    """Base class of the examiners, one per topic.
+
+    `look` is called for every row, `defects` once after the last row.
 
     Attributes:
         checks: what it looks for.
-        met: the problems of single rows, by check and by :func:`group`.
+        met: problems of rows, by check and :func:`group`.
     """
 
     checks: ClassVar[tuple[Check, ...]]
@@ -103,28 +105,28 @@ class Examiner:
         self.met: dict[str, dict[str, Bucket]] = {check.name: {} for check in self.checks}
 
     def look(self, row: FilmRow) -> Iterator[Problem]:
-        """What is wrong with this row."""
+        """The problems of one row."""
         return iter(())
 
-    def findings(self) -> Iterator[Finding]:
-        """What was found: the problems of all rows, unless a mistake that all boxes share explains them."""
+    def defects(self) -> Iterator[Defect]:
+        """The problems of all rows as defects, without those that a mistake of all boxes explains."""
         for check in self.checks:
             buckets = [one for name, one in self.met[check.name].items() if not self.case.is_explained(check, name)]
             if buckets:
                 examples = [example for bucket in buckets for example in bucket.examples]
                 count = sum(bucket.count for bucket in buckets)
-                yield check.finding(count, self.case.totals[check.unit], examples=examples)
+                yield check.defect(count, self.case.totals[check.unit], examples=examples)
 
     def unchecked(self) -> dict[str, str]:
-        """What could not be looked for, and why, by the name of the check."""
+        """Names of checks that could not be made, and why."""
         return {}
 
     def assumptions(self) -> Iterator[str]:
-        """What was assumed, a sentence each."""
+        """Assumptions, one sentence each."""
         return iter(())
 
     def add(self, row: FilmRow) -> bool:
-        """Look at a row and count its problems; whether one of them is an error."""
+        """Count the problems of a row. Returns whether one of them is an error."""
         is_error = False
         severities = {check.name: check.severity for check in self.checks}
         for problem in self.look(row):
@@ -135,12 +137,12 @@ class Examiner:
 
 
 def group(row: FilmRow, drawing: str) -> str:
-    """Boxes that one hand may have written in another way: of a split, and of a reader where there are several."""
+    """The name of boxes that are likely from one source: those of a split, or of one reader in a split."""
     return f"{row.split}, {drawing}" if drawing else row.split
 
 
 def trusted_size(row: FilmRow) -> tuple[float, float] | None:
-    """The size of a film in pixels, where its image does not contradict it; None otherwise."""
+    """Width and height of a film in pixels; None if unknown or if its image has another shape."""
     if row.size is None or (row.image_size is not None and not has_shape(row.image_size, row.size)):
         return None
     return row.size

@@ -1,4 +1,4 @@
-"""Everything that the doctor looks for."""
+"""The list of all checks and of the examiners that make them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STAGES: tuple[tuple[type[Examiner], ...], ...] = (
     (BoxExaminer, ImageExaminer, RepeatExaminer, LabelExaminer, AnswerExaminer),
     (GoldExaminer,),
 )
-"""Who examines a row, stage by stage: one with an error does not reach the next."""
+"""The examiners in stages: a row with an error does not reach the next stage."""
 
 CHECKS = {check.name: check for stage in STAGES for examiner in stage for check in examiner.checks}
-"""Every check by its name."""
+"""All checks by name."""

@@ -1,4 +1,4 @@
-"""One pass over the rows of a dataset, and what came out."""
+"""Make all checks in one pass over the rows of a dataset."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ from typing import Any
 from grounding_rewards.data.raw_rows import FilmRow, RowSource
 from grounding_rewards.doctor.case import Case
 from grounding_rewards.doctor.checks import CHECKS, STAGES
-from grounding_rewards.doctor.findings import SEVERITIES, FilmPicture, Finding
+from grounding_rewards.doctor.defects import SEVERITIES, Defect, FilmPicture
 from grounding_rewards.doctor.histograms import Figures
 from grounding_rewards.doctor.model import Model
 
-#: Films in the sample of the report.
+#: Films in the sample for the page.
 SAMPLE = 12
 
 
 @dataclass(frozen=True)
 class Checkup:
-    """The findings of a dataset.
+    """The defects of a dataset.
 
     Attributes:
         dataset: its name.
-        findings: the worst first.
-        unchecked: what could not be looked for, and why, by the name of the check.
-        assumptions: what was assumed, a sentence each.
+        defects: the worst first.
+        unchecked: names of checks that could not be made, and why.
+        assumptions: one sentence each.
         figures: counts over all films.
-        sample: films drawn at random, where films are kept.
+        sample: films drawn at random, if films are kept.
     """
 
     dataset: str
-    findings: tuple[Finding, ...]
+    defects: tuple[Defect, ...]
     unchecked: dict[str, str]
     assumptions: tuple[str, ...]
     figures: Figures
     sample: tuple[FilmPicture, ...]
 
     def count(self, severity: str) -> int:
-        """How many findings are so bad."""
-        return sum(finding.severity == severity for finding in self.findings)
+        """The number of defects of a severity."""
+        return sum(defect.severity == severity for defect in self.defects)
 
     @property
     def passed(self) -> tuple[str, ...]:
         """The checks that found nothing."""
-        found = {finding.name for finding in self.findings}
+        found = {defect.name for defect in self.defects}
         return tuple(name for name in CHECKS if name not in found and name not in self.unchecked)
 
     def as_json(self) -> dict[str, Any]:
@@ -53,7 +53,7 @@ class Checkup:
         return {
             "dataset": self.dataset,
             **{f"{severity}s": self.count(severity) for severity in SEVERITIES},
-            "findings": [finding.as_json() for finding in self.findings],
+            "defects": [defect.as_json() for defect in self.defects],
             "passed": list(self.passed),
             "unchecked": self.unchecked,
             "assumptions": list(self.assumptions),
@@ -69,14 +69,14 @@ def examine(
     seed: int = 0,
     track: Callable[[Iterable[FilmRow], int | None], Iterable[FilmRow]] | None = None,
 ) -> Checkup:
-    """Look for everything in :data:`~grounding_rewards.doctor.checks.CHECKS`, in one pass over the rows.
+    """Make all of :data:`~grounding_rewards.doctor.checks.CHECKS` in one pass over the rows.
 
     Args:
         source: the rows, see :func:`grounding_rewards.data.raw_rows.open_rows`.
-        model: what is known of the model; None knows nothing.
-        thumbnails: longer side in pixels of the films that are kept for a report; 0 keeps none.
+        model: what is known of the model to be trained.
+        thumbnails: longer side in pixels of the films that are kept for a page; 0 keeps none.
         seed: of the sample of films.
-        track: goes through the rows, of which there are so many, and may show how far it is.
+        track: takes the rows and their number, and yields the rows, for a progress bar.
 
     Returns:
         A :class:`Checkup`. Nothing in a row makes it raise.
@@ -84,7 +84,7 @@ def examine(
     Example:
         >>> row = FilmRow("train", 0, {"boxes": [[90, 10, 110, 20]], "width": 100, "height": 200, "prompt": "Where?"})
         >>> checkup = examine(RowSource("films", lambda: iter([row]), 1))
-        >>> [(finding.severity, finding.name, finding.examples[0].detail) for finding in checkup.findings]
+        >>> [(defect.severity, defect.name, defect.examples[0].detail) for defect in checkup.defects]
         [('error', 'partly-off-film', 'box 0 is [90, 10, 110, 20] on 100 x 200')]
     """
     case, chance = Case(source, model or Model(), thumbnails), random.Random(seed)
@@ -99,7 +99,7 @@ def examine(
             if any(errors):
                 break
         if thumbnails:
-            # Every film has the same chance to be shown, however many there are (Vitter's algorithm R).
+            # A uniform sample of unknown size: Vitter's algorithm R.
             place = chance.randrange(done)
             if len(sample) < SAMPLE:
                 sample.append(case.picture(row))
@@ -107,13 +107,13 @@ def examine(
                 sample[place] = case.picture(row)
     examiners = [examiner for stage in stages for examiner in stage]
     order = list(CHECKS)
-    findings = sorted(
-        (finding for examiner in examiners for finding in examiner.findings()),
-        key=lambda finding: (SEVERITIES.index(finding.severity), order.index(finding.name)),
+    defects = sorted(
+        (defect for examiner in examiners for defect in examiner.defects()),
+        key=lambda defect: (SEVERITIES.index(defect.severity), order.index(defect.name)),
     )
     return Checkup(
         source.name,
-        tuple(findings),
+        tuple(defects),
         {name: why for examiner in examiners for name, why in examiner.unchecked().items()},
         tuple(assumption for examiner in examiners for assumption in examiner.assumptions()),
         case.figures,

@@ -1,4 +1,4 @@
-"""Can films be read, and do width, height and the image's own size agree?"""
+"""Checks of rows and images: can they be read, and do the declared sizes agree with the images?"""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from grounding_rewards.data.checks import list_problems
 from grounding_rewards.data.images import has_shape
 from grounding_rewards.data.raw_rows import FilmRow
-from grounding_rewards.doctor.case import Bucket, Case, Examiner, trusted_size
-from grounding_rewards.doctor.findings import Check, Finding, Problem
+from grounding_rewards.doctor.case import Bucket, Case, Examiner
+from grounding_rewards.doctor.defects import Check, Defect, Problem
 
-# A copy is seldom larger than this part of the film.
+# Resized copies are usually smaller than this part of the film.
 _NEAR = 0.95
 
 _UNFINISHED = Check(
@@ -40,7 +40,7 @@ _IMAGE_SCALE = Check(
 
 
 class RowExaminer(Examiner):
-    """Whether all rows are there and can be read."""
+    """Missing and unreadable rows."""
 
     checks = (_UNFINISHED, _UNREADABLE)
 
@@ -48,14 +48,14 @@ class RowExaminer(Examiner):
         if damage := row.damage or "; ".join(list_problems(row.columns)):
             yield Problem("unreadable-row", damage)
 
-    def findings(self) -> Iterator[Finding]:
+    def defects(self) -> Iterator[Defect]:
         if unfinished := self.case.source.unfinished:
-            yield _UNFINISHED.finding(1, 0, unfinished)
-        yield from super().findings()
+            yield _UNFINISHED.defect(1, 0, unfinished)
+        yield from super().defects()
 
 
 class ImageExaminer(Examiner):
-    """Missing images and sizes, and sizes that contradict the image."""
+    """Missing images and sizes, and sizes that contradict the image. A smaller copy of the film does not."""
 
     checks = (
         Check(
@@ -96,17 +96,24 @@ class ImageExaminer(Examiner):
         self._rounded_scales: Counter[float] = Counter()
 
     def look(self, row: FilmRow) -> Iterator[Problem]:
-        yield from find_wrong_size(row)
-        image, size = row.image_size, trusted_size(row)
-        if image is None or size is None:
-            return
-        detail = f"width {size[0]:g}, height {size[1]:g}; the image is {image[0]} x {image[1]}"
-        self._scales.setdefault(image_scale(image, size), Bucket()).add(self.case, row, detail)
-        self._rounded_scales[round(image[0] / size[0], 2)] += 1
+        image, size = row.image_size, row.size
+        if row.expects_image and image is None:
+            there = "none" if row.image is None else row.image.get("path") or "bytes that are no image"
+            yield Problem("missing-image", f"image: {there}")
+        if size is None:
+            yield Problem("missing-size", f"width {row.columns.get('width')!r}, height {row.columns.get('height')!r}")
+        elif image is not None:
+            detail = f"width {size[0]:g}, height {size[1]:g}; the image is {image[0]} x {image[1]}"
+            if has_shape(image, size):
+                self._scales.setdefault(image_scale(image, size), Bucket()).add(self.case, row, detail)
+                self._rounded_scales[round(image[0] / size[0], 2)] += 1
+            else:
+                is_exchanged = has_shape(image, (size[1], size[0]))
+                yield Problem("exchanged-size" if is_exchanged else "image-size", detail)
 
-    def findings(self) -> Iterator[Finding]:
-        yield from super().findings()
-        # Images of another size than declared are doubtful, unless all films are smaller copies or most are.
+    def defects(self) -> Iterator[Defect]:
+        yield from super().defects()
+        # Smaller images are doubtful only if most have the declared size; slightly smaller ones unless all are alike.
         films = sum(bucket.count for bucket in self._scales.values())
         alike = max(
             (sum(self._rounded_scales[round(scale + step, 2)] for step in (0, 0.01)) for scale in self._rounded_scales),
@@ -117,7 +124,7 @@ class ImageExaminer(Examiner):
         buckets = [self._scales[kind] for kind, is_doubtful in doubtful.items() if is_doubtful and kind in self._scales]
         if buckets:
             count = sum(bucket.count for bucket in buckets)
-            yield _IMAGE_SCALE.finding(
+            yield _IMAGE_SCALE.defect(
                 count,
                 films,
                 f"{films - count} of {films} images are of the declared size or plain copies.",
@@ -125,31 +132,12 @@ class ImageExaminer(Examiner):
             )
 
 
-def find_wrong_size(row: FilmRow) -> Iterator[Problem]:
-    """Missing images and sizes, and sizes that contradict the image's header; a smaller copy of the film does not.
-
-    >>> [problem.name for problem in find_wrong_size(FilmRow("train", 0, {"boxes": [], "width": 0, "height": 9}))]
-    ['missing-size']
-    """
-    if row.expects_image and row.image_size is None:
-        there = "none" if row.image is None else row.image.get("path") or "bytes that are no image"
-        yield Problem("missing-image", f"image: {there}")
-    if row.size is None:
-        width, height = row.columns.get("width"), row.columns.get("height")
-        yield Problem("missing-size", f"width {width!r}, height {height!r}")
-    elif row.image_size is not None and not has_shape(row.image_size, row.size):
-        width, height = row.size
-        exchanged = has_shape(row.image_size, (height, width))
-        found = f"width {width:g}, height {height:g}; the image is {row.image_size[0]} x {row.image_size[1]}"
-        yield Problem("exchanged-size" if exchanged else "image-size", found)
-
-
 def image_scale(image: tuple[float, float], size: tuple[float, float]) -> str:
     """How an image of the film's shape relates to the declared size, both width and height in pixels.
 
     Returns:
-        `same` (less than a pixel apart); `larger`; `smaller`; or, within a twentieth, where a copy is seldom meant,
-        `near-copy`, and `near` where both sides do not shrink alike by half a pixel.
+        `same` (less than a pixel apart), `larger`, or `smaller`. Less than 5 % smaller, which is seldom a deliberate
+        copy: `near-copy` if both sides shrink alike up to half a pixel, else `near`.
 
     >>> [image_scale((640, 512), size) for size in ((640, 512), (320, 256), (1280, 1024), (648, 520))]
     ['same', 'larger', 'smaller', 'near']

@@ -13,11 +13,11 @@ from grounding_rewards.boxes import Boxes, as_box_array
 from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.doctor.box_defects import box_defect
 
-#: Edges of the histograms: share of the film's area, width through height, shorter side in pixels that the model sees.
+#: Edges of the histograms: share of the film's area, width / height, shorter side in pixels that the model sees.
 AREA_EDGES = np.logspace(-6, 0, 25)
 ASPECT_EDGES = np.logspace(-4, 4, 17, base=2)
 SIDE_EDGES = np.logspace(0, 11, 23, base=2)
-#: Films with more boxes are counted together.
+#: Films with this many boxes or more share one bin.
 MOST_BOXES = 20
 
 _HEAT = 32
@@ -27,21 +27,20 @@ _MOST_LABELS = 5000
 
 @dataclass
 class Figures:
-    """Counts over all films; those of boxes over sound boxes alone.
+    """Counts over all films. Histograms and centres hold sound boxes only.
 
     Attributes:
-        films: by split.
-        negatives: films without a box; where there are `reader_boxes`, films on which no reader drew any.
-        boxes: all that a right answer may hold: those of each reader, or else `boxes`.
-        per_film: how many films have so many boxes, of the reader who drew most; those with :data:`MOST_BOXES` or more
-            together.
-        areas: histogram over :data:`AREA_EDGES` of the share of the film.
-        aspects: histogram over :data:`ASPECT_EDGES` of width through height.
-        sides: histogram over :data:`SIDE_EDGES` of the shorter side, in pixels that the model sees.
+        films: films by split.
+        negatives: films without a box; with `reader_boxes`, films on which no reader drew one.
+        boxes: boxes of all right answers: those of each reader, or else `boxes`.
+        per_film: films by number of boxes, at most :data:`MOST_BOXES`; of the reader with most boxes.
+        areas: histogram of the share of the film, edges :data:`AREA_EDGES`.
+        aspects: histogram of width / height, edges :data:`ASPECT_EDGES`.
+        sides: histogram of the shorter side in pixels that the model sees, edges :data:`SIDE_EDGES`.
         labels: boxes by label.
         label_films: films by split and label.
-        centres: by label, and under None of all, where the boxes' centres lie: (32, 32) counts, rows from the top.
-        longest_gold: tokens of the longest right answer; 0 where there is no box format.
+        centres: counts of box centres by label, and of all boxes under None; (32, 32), rows from the top.
+        longest_gold: tokens of the longest right answer; 0 without a box format.
     """
 
     films: Counter[str] = field(default_factory=Counter)
@@ -66,8 +65,8 @@ class Figures:
 
         Args:
             row: the film.
-            size: its width and height in pixels; None where they can't be trusted, so that its boxes have no place.
-            seen: width and height of the film as the model gets it.
+            size: its width and height in pixels; None if they can't be trusted: boxes then enter no histogram.
+            seen: width and height at which the model sees the film.
         """
         counts = [len(drawing.boxes) for drawing in row.answers]
         self.boxes += sum(counts)

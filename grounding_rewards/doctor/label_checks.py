@@ -1,4 +1,4 @@
-"""Has every box one label, and every finding one name?"""
+"""Checks of labels: one for each box, and one name for each finding."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import NamedTuple
 from grounding_rewards.data.checks import is_blank, label_count_problems
 from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.doctor.case import Examiner
-from grounding_rewards.doctor.findings import Check, Example, Finding, Problem
+from grounding_rewards.doctor.defects import Check, Defect, Example, Problem
 from grounding_rewards.labels import normalize_label, vocabulary
 
-# Free phrases are no labels: beyond this many distinct ones, near spellings are not looked for.
+# With more distinct labels than this they are free phrases, and near spellings are not looked for.
 _MOST_LABELS = 500
 _LEAST_LETTERS = 6
 _LEAST_SIMILAR = 0.85
-# A slip of the pen is rare beside what was meant.
+# A typo is at most this frequent beside the right spelling.
 _RARER = 0.2
-# They look alike and mean the opposite, or another place.
+# Prefixes that look alike but mean opposites or other places.
 _OPPOSITES = (
     ("hyper", "hypo"),
     ("tachy", "brady"),
@@ -83,8 +83,8 @@ class LabelExaminer(Examiner):
                 if is_blank(label):
                     yield Problem("blank-label", f"{drawing.prefix}label {index} is {label!r:.40}", drawing.name)
 
-    def findings(self) -> Iterator[Finding]:
-        yield from super().findings()
+    def defects(self) -> Iterator[Defect]:
+        yield from super().defects()
         labels = self.case.figures.labels
         groups = label_variants(labels)
         for check in (_SPELLING, _WORDS):
@@ -93,24 +93,22 @@ class LabelExaminer(Examiner):
                 found = f"{len(mine)} {'group' if len(mine) == 1 else 'groups'} of labels that are probably one each."
                 listed = [", ".join(f"{label!r} × {labels[label]}" for label in group.labels) for group in mine]
                 examples = [Example("", -1, "", one) for one in listed]
-                yield check.finding(sum(len(group.labels) for group in mine), len(labels), found, examples)
+                yield check.defect(sum(len(group.labels) for group in mine), len(labels), found, examples)
 
 
 class Variants(NamedTuple):
-    """Labels that are probably one.
+    """Labels that probably mean the same.
 
-    labels: as the dataset has them, the most frequent first.
-    counts: how often each occurs.
-    why: what tells them apart: `case, spacing or plural`, `spelling`, or `words`.
+    labels: as the dataset writes them, the most frequent first.
+    why: how they differ: `case, spacing or plural`, `spelling`, or `words`.
     """
 
     labels: tuple[str, ...]
-    counts: tuple[int, ...]
     why: str
 
 
 def spelling_key(label: str) -> str:
-    """A label without what case, spacing, hyphens and the plural make of it.
+    """A label in lower case and singular, with single spaces.
 
     >>> spelling_key("Lung  Opacities"), spelling_key("lung_opacity"), spelling_key("Fibrosis")
     ('lung opacity', 'lung opacity', 'fibrosis')
@@ -121,14 +119,14 @@ def spelling_key(label: str) -> str:
 
 
 def label_variants(counts: Mapping[str, int]) -> list[Variants]:
-    """The labels of a dataset that are probably one, group by group.
+    """Groups of labels that probably mean the same.
 
     Args:
         counts: how often each label occurs.
 
     Returns:
-        First those that differ in case, spacing or plural; then near spellings, of which one is rare; then different
-        words that the shared vocabulary knows for one finding (see :mod:`grounding_rewards.labels`).
+        First labels that differ in case, spacing or plural; then a frequent label and a rare near spelling; then
+        synonyms by the shared vocabulary (see :mod:`grounding_rewards.labels`).
 
     Example:
         >>> for group in label_variants({"Effusion": 40, "effusion": 9, "cardiomegaly": 30, "cardiomegally": 2}):
@@ -154,7 +152,7 @@ def label_variants(counts: Mapping[str, int]) -> list[Variants]:
 
 
 def _name_of(key: str) -> str | None:
-    """The shared name of a label that is a name or a synonym as it is; with a place or a degree it says more."""
+    """The shared name of a label that is a name or synonym; None if it also states a place or a degree."""
     label = normalize_label(key)
     if not label.known:
         return None
@@ -163,8 +161,7 @@ def _name_of(key: str) -> str | None:
 
 
 def _variants(labels: list[str], counts: Mapping[str, int], why: str) -> Variants:
-    ordered = sorted(labels, key=lambda label: -counts[label])
-    return Variants(tuple(ordered), tuple(counts[label] for label in ordered), why)
+    return Variants(tuple(sorted(labels, key=lambda label: -counts[label])), why)
 
 
 def _singular(word: str) -> str:
@@ -172,14 +169,14 @@ def _singular(word: str) -> str:
         return word[:-3] + "y"
     if word.endswith(("sses", "xes", "ches", "shes")):
         return word[:-2]
-    # Words on -is, -us and -ss are no plurals.
+    # Words ending in -is, -us and -ss are no plurals.
     if word.endswith("s") and not word.endswith(("is", "us", "ss")) and len(word) > 3:
         return word[:-1]
     return word
 
 
 def _near_spellings(totals: Mapping[str, int]) -> Iterator[tuple[str, str]]:
-    """Pairs of a frequent and a rare label that differ in a slip."""
+    """Pairs of a frequent label and a rare one that is probably a typo of it."""
     if len(totals) > _MOST_LABELS:
         return
     ordered = sorted(totals, key=lambda key: -totals[key])
@@ -191,18 +188,15 @@ def _near_spellings(totals: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 
 
 def _is_slip(common: str, rare: str) -> bool:
-    """Whether two labels differ in one word by a slip of the pen, and not in a digit, a prefix or a known meaning."""
+    """Whether two labels differ in one word by a typo, and not in a digit, a prefix or a known meaning."""
     first, second = common.split(" "), rare.split(" ")
     if len(first) != len(second):
         differing = [(common.replace(" ", ""), rare.replace(" ", ""))]
     else:
         differing = [(a, b) for a, b in zip(first, second, strict=True) if a != b]
-    return len(differing) == 1 and _is_near(*differing[0]) and not _are_two_findings(common, rare)
-
-
-def _are_two_findings(common: str, rare: str) -> bool:
-    """Whether the shared vocabulary knows both; two words for one finding are no slip either."""
-    return normalize_label(common).known and normalize_label(rare).known
+    if len(differing) != 1 or not _is_near(*differing[0]):
+        return False
+    return not (normalize_label(common).known and normalize_label(rare).known)
 
 
 def _is_near(a: str, b: str) -> bool:

@@ -1,4 +1,4 @@
-"""What is known of the model that will be trained: its box format, the size at which it sees films, its tokens."""
+"""What is known of the model to be trained: its box format, the size at which it sees films, its tokenizer."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.data.resize import has_resized_size, resized_size
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
-#: Characters that a token stands for in answers full of digits, where no tokenizer is given.
+#: Characters per token, an estimate for answers full of digits, used without a tokenizer.
 CHARACTERS_PER_TOKEN = 3.5
-#: The area that films are brought to where neither a model nor columns say: 1280 patches of 28 x 28, a usual limit.
+#: Largest area of a film in pixels, assumed without a processor: 1280 patches of 28 x 28, a usual limit.
 ASSUMED_MAX_PIXELS = 1280 * 28 * 28
 
 
 @dataclass(frozen=True)
 class Model:
-    """What is known of the model that will be trained.
+    """What is known of the model to be trained.
 
     Attributes:
-        box_format: how it writes boxes; None takes the rows' column.
-        processor: its `transformers` processor, which resizes films and counts tokens; None makes assumptions.
-        max_completion_length: tokens that it may write.
+        box_format: how it writes boxes; None takes the column `box_format`.
+        processor: its `transformers` processor, for sizes and tokens; without it both are estimated.
+        max_completion_length: tokens that a completion may have.
     """
 
     box_format: BoxFormat | None = None
@@ -33,12 +33,12 @@ class Model:
     max_completion_length: int = 256
 
     def format_of(self, row: FilmRow) -> BoxFormat | None:
-        """The box format of the answer to a row; None where it is not given or unknown."""
+        """The box format for the answer to a row; None if it is missing or unknown."""
         name = row.columns.get("box_format")
         return self.box_format or (None if name is None else _known_format(str(name)))
 
     def resized(self, row: FilmRow) -> tuple[float, float] | None:
-        """Width and height of the film as the model gets it, by the row or the processor; None where neither says."""
+        """Width and height at which the model sees the film, by the row or the processor; None if neither says."""
         if own := own_resized_size(row):
             return own
         fed = row.image_size or row.size
@@ -50,11 +50,11 @@ class Model:
             except ValueError:
                 return None
         fixed = getattr(getattr(self.processor, "image_processor", self.processor), "size", None) or {}
-        # A processor with a fixed size squeezes every film into it.
+        # Such a processor squeezes every film into one size.
         return (fixed["width"], fixed["height"]) if "width" in fixed and "height" in fixed else None
 
     def seen_size(self, row: FilmRow) -> tuple[float, float]:
-        """Width and height of a film of known size as the model gets it; assumed where :meth:`resized` is None."""
+        """As :meth:`resized`, but an assumption in place of None; for films of known size."""
         size = self.resized(row)
         if size is None:
             width, height = row.image_size or row.size or (1, 1)
@@ -64,18 +64,18 @@ class Model:
 
     @property
     def counts_tokens(self) -> bool:
-        """Whether there is a tokenizer; else the number of tokens is estimated."""
+        """Whether there is a tokenizer; without one the number of tokens is an estimate."""
         return getattr(self.processor, "tokenizer", None) is not None
 
     def tokens(self, answer: str) -> int:
-        """Tokens of an answer, with the one that ends it."""
+        """Tokens of an answer, the end token included."""
         if not self.counts_tokens:
             return math.ceil(len(answer) / CHARACTERS_PER_TOKEN) + 1
         return len(self.processor.tokenizer(answer, add_special_tokens=False)["input_ids"]) + 1
 
 
 def own_resized_size(row: FilmRow) -> tuple[float, float] | None:
-    """The columns `resized_width` and `resized_height` of a row; None where they hold no size.
+    """The columns `resized_width` and `resized_height` of a row; None if they hold no size.
 
     >>> own_resized_size(FilmRow("train", 0, {"resized_width": 28, "resized_height": 56}))
     (28, 56)

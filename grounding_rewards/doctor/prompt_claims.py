@@ -1,4 +1,4 @@
-"""What a prompt says about how boxes are to be written, and whether the box format agrees."""
+"""What a prompt says about the way to write boxes, and whether the box format agrees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ _RANGE = r"\b0(?:\.0+)?\s*(?:-|–|to|and|\.\.+|…)\s*"
 
 
 class Claim(NamedTuple):
-    """Words of a prompt, and whether a box format is as they say; `kind` keeps claims about one thing together."""
+    """A pattern in prompts and what it claims about the box format.
+
+    kind: what it is about: `order`, `space` or `syntax`.
+    says: the claim, for messages.
+    words: the pattern.
+    agrees: whether a box format fits the claim.
+    """
 
     kind: str
     says: str
@@ -47,20 +53,20 @@ CLAIMS = (
 
 
 def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
-    """What a prompt asks for that the box format does not read, one sentence each.
+    """What a prompt asks for and the box format does not read, one sentence each.
 
-    A prompt that names two orders, or two spaces, contradicts nothing in them: it may explain one by the other.
+    A prompt that names several orders or spaces agrees if one of them fits: it may explain one by the other.
 
     Example:
         >>> from grounding_rewards.parsing import get_box_format
         >>> list(prompt_contradictions("Answer in JSON with [x, y, w, h].", get_box_format("qwen3-vl")))
         ['the prompt asks for the order xywh, qwen3-vl has xyxy']
     """
-    said: dict[str, list[Claim]] = {}
+    by_kind: dict[str, list[Claim]] = {}
     for claim in CLAIMS:
         if claim.words.search(prompt):
-            said.setdefault(claim.kind, []).append(claim)
-    for kind, claims in said.items():
+            by_kind.setdefault(claim.kind, []).append(claim)
+    for kind, claims in by_kind.items():
         if not any(claim.agrees(box_format) for claim in claims):
             says = " or ".join(claim.says for claim in claims)
             yield f"the prompt asks for the {kind} {says}, {box_format.name} has {_own(kind, box_format)}"

@@ -1,4 +1,4 @@
-"""Is anything there twice: a box on a film, a film in a split, a film or a patient in two splits?"""
+"""Checks for repeats: boxes on a film, films in a split, films and patients in several splits."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from grounding_rewards.data.raw_rows import Drawing, FilmRow
 from grounding_rewards.doctor.box_checks import shown
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Case, Examiner
-from grounding_rewards.doctor.findings import Check, Problem
+from grounding_rewards.doctor.defects import Check, Problem
 from grounding_rewards.overlap import pairwise_iou
 
-# Boxes of one label with a larger IoU are taken for one finding drawn twice.
+# Boxes of one label with a larger IoU are taken for two drawings of one finding.
 _NEAR_DUPLICATE = 0.95
 
 
 class _Seen(NamedTuple):
-    """What is kept of a film to know it again: its split, and what stands for its image and its prompt."""
+    """What is kept of a film to recognise it: split and row, hashes of image and prompt."""
 
     split: str
     row: int
@@ -94,7 +94,7 @@ class RepeatExaminer(Examiner):
         this = _Seen(row.split, row.number, row.image_hash, hash(row.prompt))
         by_image = None if this.image is None else self._by_image.setdefault(this.image, this)
         by_id = None if row.id == "-" else self._by_id.setdefault(row.id, this)
-        # Ids of two images in two splits are counters that start anew, no film in two splits.
+        # One id for two images in two splits: ids are probably counters that restart with each split.
         if by_id is not None and by_id.split != row.split and None not in (by_id.image, this.image):
             by_id = None
         is_leak = False

@@ -1,4 +1,4 @@
-"""What the doctor found in a dataset, as one HTML file: findings, histograms, where the boxes lie, and films.
+"""What the doctor found in a dataset, as one HTML file: defects, histograms, where the boxes lie, and films.
 
 The file loads nothing: everything is inside it. Where it shows films, guard it like the films.
 """
@@ -16,12 +16,12 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.doctor.answer_checks import LEAST_SIDE
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.checks import CHECKS
+from grounding_rewards.doctor.defects import SEVERITIES, Defect, Example, FilmPicture
 from grounding_rewards.doctor.examine import Checkup
-from grounding_rewards.doctor.findings import SEVERITIES, Example, FilmPicture, Finding
 from grounding_rewards.doctor.histograms import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Figures
 from grounding_rewards.report.render import data_uri, read_asset, render
 
-#: Longer side in pixels of a film on the page; together with three examples per finding it bounds the file's size.
+#: Longer side in pixels of a film on the page; together with three examples per defect it bounds the file's size.
 LONGEST_SIDE = 256
 _MOST_LABELS = 40
 _HEAT_MAPS = 12
@@ -47,7 +47,7 @@ def render_doctor_page(checkup: Checkup) -> str:
         title=f"Check-up of {checkup.dataset}",
         verdict=verdict(checkup),
         tiles=_tiles(figures),
-        findings=[_finding(finding) for finding in checkup.findings],
+        defects=[_defect(defect) for defect in checkup.defects],
         charts=_charts(figures),
         splits=list(figures.films),
         labels={
@@ -75,19 +75,19 @@ def verdict(checkup: Checkup) -> str:
     return f"{n:,} {'film' if n == 1 else 'films'}: {', '.join(counted)}."
 
 
-def extent(finding: Finding) -> str:
-    """How much of the dataset a finding concerns, as in `4 of 90 boxes (4 %)`.
+def extent(defect: Defect) -> str:
+    """How much of the dataset a defect concerns, as in `4 of 90 boxes (4 %)`.
 
     Example:
-        >>> extent(Finding("off-film", "error", "", 4, 90, "boxes", "", "", "", ()))
+        >>> extent(Defect("off-film", "error", "", 4, 90, "boxes", "", "", "", ()))
         '4 of 90 boxes (4 %)'
     """
-    unit = finding.unit
-    if (finding.of or finding.count) == 1:
+    unit = defect.unit
+    if (defect.of or defect.count) == 1:
         unit = {"boxes": "box"}.get(unit, unit.removesuffix("s"))
-    if finding.share is None:
-        return f"{finding.count:,} {unit}"
-    return f"{finding.count:,} of {finding.of:,} {unit} ({percent(finding.share)})"
+    if defect.share is None:
+        return f"{defect.count:,} {unit}"
+    return f"{defect.count:,} of {defect.of:,} {unit} ({percent(defect.share)})"
 
 
 def percent(share: float) -> str:
@@ -124,16 +124,16 @@ def _tiles(figures: Figures) -> list[tuple[str, str, str]]:
     ]
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
-    films = [(_film(one.film), f"{place(one)}: {one.detail}") for one in finding.examples if one.film is not None]
-    examples = [": ".join(filter(None, (place(one), one.detail))) for one in finding.examples]
-    words = [("found", finding.found), ("why it matters", finding.why), ("what to do", finding.fix)]
+def _defect(defect: Defect) -> dict[str, Any]:
+    films = [(_film(one.film), f"{place(one)}: {one.detail}") for one in defect.examples if one.film is not None]
+    examples = [": ".join(filter(None, (place(one), one.detail))) for one in defect.examples]
+    words = [("found", defect.found), ("why it matters", defect.why), ("what to do", defect.fix)]
     return {
-        "name": finding.name,
-        "severity": finding.severity,
-        "title": finding.title,
-        "extent": extent(finding),
-        "words": words if finding.found else words[1:],
+        "name": defect.name,
+        "severity": defect.severity,
+        "title": defect.title,
+        "extent": extent(defect),
+        "words": words if defect.found else words[1:],
         "films": films,
         "examples": [] if films else list(filter(None, examples)),
     }

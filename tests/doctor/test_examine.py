@@ -20,8 +20,8 @@ from grounding_rewards.data.checks import row_problems  # noqa: E402
 from grounding_rewards.data.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.doctor.box_defects import BoxFit, box_defect  # noqa: E402
 from grounding_rewards.doctor.checks import CHECKS  # noqa: E402
+from grounding_rewards.doctor.defects import SEVERITIES  # noqa: E402
 from grounding_rewards.doctor.examine import Checkup, examine  # noqa: E402
-from grounding_rewards.doctor.findings import SEVERITIES  # noqa: E402
 from grounding_rewards.doctor.label_checks import label_variants  # noqa: E402
 from grounding_rewards.doctor.model import Model  # noqa: E402
 from grounding_rewards.doctor.prompt_claims import prompt_contradictions  # noqa: E402
@@ -84,7 +84,7 @@ def folder(images: Path, tmp_path: Path) -> Folder:
 
 
 def found(checkup: Checkup, *severities: str) -> list[str]:
-    return [finding.name for finding in checkup.findings if finding.severity in (severities or SEVERITIES)]
+    return [defect.name for defect in checkup.defects if defect.severity in (severities or SEVERITIES)]
 
 
 def with_findings(films: list[Film]) -> list[Film]:
@@ -330,28 +330,28 @@ def test_a_planted_defect_is_found_alone(folder, plant, name):
     plant(films)
     checkup = examine(open_rows(folder(films)))
     assert found(checkup, "error", "warning") == [name]
-    (finding,) = checkup.findings
-    assert finding.fix
-    assert finding.why
-    assert len(finding.examples) <= 3
+    (defect,) = checkup.defects
+    assert defect.fix
+    assert defect.why
+    assert len(defect.examples) <= 3
     if name != "negatives":
-        assert finding.count > 0
-        assert finding.examples
+        assert defect.count > 0
+        assert defect.examples
 
 
 def test_counts_shares_and_examples_point_to_the_rows(folder):
     films = clean_films()
     over_the_edge(films)
-    (finding,) = examine(open_rows(folder(films))).findings
+    (defect,) = examine(open_rows(folder(films))).defects
     boxes = sum(len(film["boxes"]) for film in films)
-    assert (finding.count, finding.of, finding.unit) == (4, boxes, "boxes")
-    assert finding.share == 4 / boxes
-    assert [(one.split, one.row, one.id) for one in finding.examples] == [
+    assert (defect.count, defect.of, defect.unit) == (4, boxes, "boxes")
+    assert defect.share == 4 / boxes
+    assert [(one.split, one.row, one.id) for one in defect.examples] == [
         ("train", 1, "001.png"),
         ("train", 2, "002.png"),
         ("train", 3, "003.png"),
     ]
-    assert finding.examples[0].detail == "box 0 is [217, 10, 260, 60] on 257 x 332"
+    assert defect.examples[0].detail == "box 0 is [217, 10, 260, 60] on 257 x 332"
 
 
 @pytest.mark.parametrize(
@@ -368,14 +368,14 @@ def test_counts_shares_and_examples_point_to_the_rows(folder):
 def test_the_mistake_that_all_boxes_share_is_named(folder, plant, words):
     films = clean_films()
     plant(films)
-    assert words in examine(open_rows(folder(films))).findings[0].found
+    assert words in examine(open_rows(folder(films))).defects[0].found
 
 
 def test_only_the_split_with_the_mistake_is_blamed(folder):
     films = clean_films()
     as_xywh_in_one_split(films)
-    (finding,) = examine(open_rows(folder(films))).findings
-    assert {example.split for example in finding.examples} == {"train"}
+    (defect,) = examine(open_rows(folder(films))).defects
+    assert {example.split for example in defect.examples} == {"train"}
 
 
 @pytest.mark.parametrize(
@@ -392,8 +392,8 @@ def test_boxes_in_one_corner_that_fit_no_usual_size(folder, scale, count, severi
     films = clean_films()[:count]
     for film in films:
         film["boxes"] = [[scale * value for value in box] for box in film["boxes"]]
-    (finding,) = examine(open_rows(folder(films))).findings
-    assert (finding.name, finding.severity) == ("one-corner", severity)
+    (defect,) = examine(open_rows(folder(films))).defects
+    assert (defect.name, defect.severity) == ("one-corner", severity)
 
 
 @pytest.mark.parametrize(
@@ -466,9 +466,9 @@ def test_a_bad_box_of_any_column_is_found(folder, box, name, column):
         film["boxes"], film["labels"] = [box], ["lung nodule"]
     else:
         film["ignore_boxes"].append(box)
-    (finding,) = examine(open_rows(folder(films))).findings
-    assert (finding.name, finding.count) == (name, 1)
-    assert finding.examples[0].detail.startswith("box 0" if column == "boxes" else f"{column}: box ")
+    (defect,) = examine(open_rows(folder(films))).defects
+    assert (defect.name, defect.count) == (name, 1)
+    assert defect.examples[0].detail.startswith("box 0" if column == "boxes" else f"{column}: box ")
     assert list(row_problems(film)) or name == "normalised-boxes"
 
 
@@ -482,10 +482,10 @@ def test_the_reader_who_drew_otherwise_is_named(folder, plant, name):
     # Some 25 boxes of a split are enough to tell an order, a frame needs 20.
     for film in films:
         film["split"] = "train"
-    (finding,) = examine(open_rows(folder(films))).findings
-    assert finding.name == name
-    assert finding.found.startswith("train, reader 1: ")
-    assert all("reader 1: " in example.detail for example in finding.examples)
+    (defect,) = examine(open_rows(folder(films))).defects
+    assert defect.name == name
+    assert defect.found.startswith("train, reader 1: ")
+    assert all("reader 1: " in example.detail for example in defect.examples)
 
 
 @pytest.mark.parametrize(
@@ -506,8 +506,8 @@ def test_columns_of_readers_that_do_not_fit(folder, change, name):
     film = clean_films()[4]
     boxes = [[20, 20, 90, 90]]
     film |= {"boxes": [], "labels": [], "reader_boxes": [boxes, boxes], "reader_labels": [["mass"], ["mass"]]}
-    (finding,) = examine(open_rows(folder([film | change]))).findings
-    assert (finding.name, finding.count) == (name, 1)
+    (defect,) = examine(open_rows(folder([film | change]))).defects
+    assert (defect.name, defect.count) == (name, 1)
 
 
 # Sizes of the image's shape, and not of its size.
@@ -541,8 +541,8 @@ def test_a_size_of_the_same_shape_that_is_not_the_image_s(folder, scales, count)
     films = clean_films()
     for k, scale in scales.items():
         declared([films[k]], scale)
-    findings = [one for one in examine(open_rows(folder(films))).findings if one.name == "image-scale"]
-    assert [(one.severity, one.count, one.of) for one in findings] == [("warning", count, FILMS)] * (count > 0)
+    defects = [one for one in examine(open_rows(folder(films))).defects if one.name == "image-scale"]
+    assert [(one.severity, one.count, one.of) for one in defects] == [("warning", count, FILMS)] * (count > 0)
 
 
 def test_a_border_is_no_scale(tmp_path):
@@ -551,9 +551,9 @@ def test_a_border_is_no_scale(tmp_path):
         Image.new("L", (640, 512), k).save(tmp_path / f"{k}.png")
         films.append({"file": f"{k}.png", "width": 648, "height": 520, "boxes": [], "labels": []})
     (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, films)))
-    (finding,) = examine(open_rows(str(tmp_path))).findings
-    assert (finding.name, finding.count) == ("image-scale", 3)
-    assert finding.examples[0].detail == "width 648, height 520; the image is 640 x 512"
+    (defect,) = examine(open_rows(str(tmp_path))).defects
+    assert (defect.name, defect.count) == ("image-scale", 3)
+    assert defect.examples[0].detail == "width 648, height 520; the image is 640 x 512"
 
 
 @pytest.mark.parametrize(
@@ -578,7 +578,7 @@ def test_an_unfinished_folder_is_an_error(images, tmp_path, manifest, words, has
         return
     checkup = examine(open_rows(root))
     assert found(checkup, "error") == (["unfinished-folder"] if words else [])
-    assert not words or words in checkup.findings[0].found
+    assert not words or words in checkup.defects[0].found
 
 
 # Near misses: nothing is wrong with these.
@@ -733,8 +733,8 @@ def test_parquet_shards_and_saved_datasets_are_read_alike(images, tmp_path, writ
     checkup = examine(open_rows(write(prompted(films, images), tmp_path)))
     assert found(checkup) == ["partly-off-film", "patient-leak"]
     assert checkup.unchecked == {}
-    assert checkup.findings[0].examples[2].row == 3
-    assert checkup.findings[1].examples[0].detail == "patient p3 is also in train"
+    assert checkup.defects[0].examples[2].row == 3
+    assert checkup.defects[1].examples[0].detail == "patient p3 is also in train"
 
 
 def test_splits_can_be_chosen(images, tmp_path):
@@ -759,8 +759,8 @@ def test_prompts_are_looked_at(images, tmp_path, prompt, name):
     rows = prompted(clean_films(), images)
     for row in rows:
         row["prompt"] = prompt
-    (finding,) = examine(open_rows(as_parquet(rows, tmp_path))).findings
-    assert (finding.name, finding.count) == (name, FILMS)
+    (defect,) = examine(open_rows(as_parquet(rows, tmp_path))).defects
+    assert (defect.name, defect.count) == (name, FILMS)
 
 
 def test_several_questions_about_a_film_are_no_repetition(images, tmp_path):
@@ -810,7 +810,7 @@ def test_a_coarse_format_loses_small_boxes(folder):
         film["boxes"], film["labels"] = [[100, 100, 100.2, 130]], ["lung nodule"]
     checkup = examine(open_rows(folder(films)), Model(get_box_format("chexagent")))
     assert found(checkup, "error") == ["gold-reward"]
-    assert checkup.findings[0].count == 4
+    assert checkup.defects[0].count == 4
 
 
 def test_the_limit_on_the_answer_is_the_one_given(folder):
@@ -818,9 +818,9 @@ def test_the_limit_on_the_answer_is_the_one_given(folder):
     endless(films)
     root = folder(films)
     assert found(examine(open_rows(root), Model(max_completion_length=4096))) == []
-    (finding,) = examine(open_rows(root)).findings
+    (defect,) = examine(open_rows(root)).defects
     # A guess at the number of tokens is no proof.
-    assert (finding.severity, finding.count) == ("warning", 1)
+    assert (defect.severity, defect.count) == ("warning", 1)
 
 
 class _Words:
@@ -848,7 +848,7 @@ def test_the_model_s_processor_decides_sizes_and_tokens(folder):
     root = folder(films)
     checkup = examine(open_rows(root), Model(processor=Qwen2VLImageProcessor(), max_completion_length=6))
     assert checkup.assumptions == ()
-    length, small = checkup.findings
+    length, small = checkup.defects
     assert (length.name, length.severity) == ("gold-length", "error")
     # 6 pixels of 257 are less than 4 of 140
     assert (small.name, small.count) == ("small-boxes", 2)
@@ -874,14 +874,14 @@ def test_figures_count_every_sound_box(folder):
     assert sum(figures.per_film.values()) == FILMS
 
 
-def test_the_findings_are_plain_json_without_films(folder):
+def test_the_defects_are_plain_json_without_films(folder):
     films = clean_films()
     over_the_edge(films)
     checkup = examine(open_rows(folder(films)), thumbnails=64)
-    assert checkup.findings[0].examples[0].film is not None
+    assert checkup.defects[0].examples[0].film is not None
     written = json.loads(json.dumps(checkup.as_json(), allow_nan=False))
     assert written["errors"] == 1
-    assert written["findings"][0]["examples"][0] == {
+    assert written["defects"][0]["examples"][0] == {
         "split": "train",
         "row": 1,
         "id": "001.png",

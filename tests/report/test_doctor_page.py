@@ -213,16 +213,16 @@ def test_a_film_that_cannot_be_read_is_no_end(write, tmp_path):
     root = write(films())
     (tmp_path / "1.png").write_bytes(b"no image")
     checkup = examine(open_rows(root), thumbnails=32)
-    assert [finding.name for finding in checkup.findings] == ["missing-image"]
+    assert [defect.name for defect in checkup.defects] == ["missing-image"]
     tags(render_doctor_page(checkup))
 
 
-def test_json_holds_the_findings(write, tmp_path):
-    out = tmp_path / "findings.json"
+def test_json_holds_the_defects(write, tmp_path):
+    out = tmp_path / "defects.json"
     command(write(films(**OFF_FILM)), "--json", str(out))
     content = json.loads(out.read_text())
     assert (content["errors"], content["warnings"]) == (1, 0)
-    assert content["findings"][0]["name"] == "partly-off-film"
+    assert content["defects"][0]["name"] == "partly-off-film"
     assert content["figures"]["films"] == {"train": 10, "test": 6}
 
 

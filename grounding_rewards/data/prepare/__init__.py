@@ -1,7 +1,7 @@
-"""Records of films to a folder that trains and streams: splits, prompts, images, parquet shards and a card.
+"""Writes the films of a reader as a folder of parquet shards with prompts, images, boxes and a card.
 
-`prepare_films` does it. Rooms, in the order of the work: `settings`;
-`survey`, the first look at the tables, with `splits` and `tasks`; `film_images`; `shards`; `manifest` and `card`.
+`pipeline` runs the steps in this order: `survey` (with `splits`, `tasks` and `spacing`), `film_images`, `rows`,
+`shards`, `manifest` (with `card`). `settings` holds what the output depends on.
 """
 
 from __future__ import annotations

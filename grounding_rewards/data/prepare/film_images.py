@@ -1,4 +1,4 @@
-"""One film from its file to the bytes that are stored: 8 bits, upright, shrunk and encoded."""
+"""Turn the file of a film into the bytes that are stored: 8 bits, upright, shrunk and encoded."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _KEPT_FORMATS = ("PNG", "JPEG", "WEBP")
 _KEPT_MODES = ("L", "RGB")
 _SAVE_OPTIONS: Mapping[str, Mapping[str, int]] = {
-    # Three times as fast as Pillow's own level 6, for files that are a tenth larger.
+    # Three times as fast as Pillow's default level 6; files are 10 % larger.
     "png": {"compress_level": 3},
     "jpeg": {"quality": 95},
     "webp": {"quality": 95},
@@ -25,7 +25,7 @@ _SAVE_OPTIONS: Mapping[str, Mapping[str, int]] = {
 
 
 class ImageOptions(NamedTuple):
-    """As in `PrepareSettings`."""
+    """The settings of `PrepareSettings` that images depend on."""
 
     side: int | None = None
     image_format: str = "png"
@@ -35,7 +35,7 @@ class ImageOptions(NamedTuple):
 class StoredImage(NamedTuple):
     """An encoded image, its size, and the size of the film that it was made from, all in pixels.
 
-    original_spacing: Millimetres per pixel of that film in x and y, where its file says so.
+    original_spacing: Millimetres per pixel of that film in x and y; None if its file does not say.
     """
 
     data: bytes
@@ -64,7 +64,7 @@ def store_image(path: str | Path, options: ImageOptions) -> StoredImage:
     path = Path(path)
     if is_dicom(path):
         film = read_dicom(path)
-        # DICOM says first how far apart the rows are.
+        # DICOM gives the distance between rows (y) first.
         spacing = None if film.facts.spacing is None else (film.facts.spacing[1], film.facts.spacing[0])
         return _encode(_grey(film.pixels), options)._replace(original_spacing=spacing)
     try:
@@ -84,12 +84,12 @@ def _store_plain(path: Path, options: ImageOptions) -> StoredImage:
         turned = opened.getexif().get(Base.Orientation, 1) != 1
         fits = options.side is None or max(opened.size) <= options.side
         upright = ImageOps.exif_transpose(opened)
-        # A file that breaks off is found here.
+        # Raises for a truncated file.
         upright.load()
     if keep and fits and not turned:
         return StoredImage(path.read_bytes(), *upright.size, *upright.size)
     image = _eight_bits(upright, options.window)
-    return _encode(_without_idle_colour(image), options)
+    return _encode(_grey_if_colourless(image), options)
 
 
 def _grey(pixels: np.ndarray) -> Image:
@@ -107,11 +107,11 @@ def _eight_bits(image: Image, window: tuple[float, float] | None) -> Image:
 
 
 def spread(values: np.ndarray, window: tuple[float, float] | None) -> np.ndarray:
-    """Stored values to 8 bits: all up to the low end of the window are black, from the high end on white.
+    """Map stored values to 8 bits: black up to the low end of the window, white from the high end on.
 
     Args:
         values: (height, width) of any numbers.
-        window: Low and high end; None takes the smallest and the largest value, and a flat film is black.
+        window: Low and high end; None takes the smallest and largest value. A film of one value is black.
 
     >>> spread(np.array([[0, 1000, 3000]]), (1000, 2000)).tolist()
     [[0, 0, 255]]
@@ -122,8 +122,8 @@ def spread(values: np.ndarray, window: tuple[float, float] | None) -> np.ndarray
     return np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * 255).astype(np.uint8)
 
 
-def _without_idle_colour(image: Image) -> Image:
-    """The image in grey, where its three colours are equal everywhere."""
+def _grey_if_colourless(image: Image) -> Image:
+    """The image in grey if its three channels are equal, else as it is."""
     if image.mode != "RGB":
         return image
     pixels = np.asarray(image)
@@ -140,7 +140,7 @@ def _encode(image: Image, options: ImageOptions) -> StoredImage:
         size = (max(1, round(original[0] * scale)), max(1, round(original[1] * scale)))
         image = image.resize(size, Resampling.BICUBIC, reducing_gap=3.0)
     kind = "png" if options.image_format == "keep" else options.image_format
-    # Pillow would write comments and profiles of the file that was read.
+    # Otherwise Pillow copies comments and profiles of the source.
     image.info = {}
     buffer = io.BytesIO()
     image.save(buffer, kind, **_SAVE_OPTIONS[kind])

@@ -1,4 +1,4 @@
-"""What a prepared folder says of itself: `manifest.json` for programs, `README.md` for people; both checked here."""
+"""`manifest.json` of a prepared folder: written, read, and compared with the files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pyd
 
 
 def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[str, Any] | None:
-    """The manifest of a folder that is finished; None where there is something left to do. Nothing is written.
+    """The manifest of a finished folder, or None if work is left. Writes nothing.
 
     Raises:
         ValueError: The folder holds other files, or was begun with other settings, films or versions.
@@ -42,7 +42,7 @@ def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[
         return None
     there = read_manifest(out)
     found, begun = _decisive(there), _decisive(_identity(settings, survey))
-    # Other versions may write other bytes, which matters only where there is something left to write.
+    # Other versions may write other bytes, which matters only while work is left.
     decisive = ("settings", "films") if there["complete"] else ("settings", "films", "versions")
     changed = [name for name in decisive if found.get(name) != begun[name]]
     if changed:
@@ -53,8 +53,8 @@ def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[
     return read_manifest(out) if there["complete"] else None
 
 
-def begin(out: Path, settings: PrepareSettings, survey: Survey) -> None:
-    """Make the folder ready, new or left unfinished, after `find_finished`."""
+def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:
+    """Prepare a new or unfinished folder for writing, after `find_finished`."""
     if not (out / MANIFEST).is_file():
         out.mkdir(parents=True, exist_ok=True)
         write_text(out / MANIFEST, _as_json({"complete": False, **_identity(settings, survey)}))
@@ -62,16 +62,19 @@ def begin(out: Path, settings: PrepareSettings, survey: Survey) -> None:
         partial.unlink()
 
 
-def finish(
+def finish_folder(
     out: Path, settings: PrepareSettings, survey: Survey, agreement: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write the manifest and the card from the shards that are there, and return the manifest.
+    """Write the manifest and the card from the finished shards.
 
     Args:
         out: The folder.
         settings: Of the preparation.
         survey: Of all films.
-        agreement: Of their readers, as `Agreement.as_json`; None where no film has several.
+        agreement: Of the readers, as `Agreement.as_json`; None if no film has several.
+
+    Returns:
+        The manifest.
     """
     splits, skipped = {}, []
     for split in _split_order(out):
@@ -110,7 +113,7 @@ def finish(
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """What `manifest.json` of a prepared folder holds.
+    """The contents of `manifest.json` in a prepared folder.
 
     Raises:
         ValueError: There is none, or it cannot be read.
@@ -155,7 +158,7 @@ def split_files(folder: str | Path, split: str) -> list[str]:
 
 
 def verify_films(folder: str | Path) -> list[str]:
-    """What is wrong with the shards and the card of a prepared folder, one sentence each; nothing where all is right.
+    """Problems of the shards and the card of a prepared folder, one sentence each.
 
     Raises:
         ValueError: There is no manifest.
@@ -178,7 +181,7 @@ def verify_films(folder: str | Path) -> list[str]:
 
 
 def _identity(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
-    """What must be the same when a preparation goes on."""
+    """What must be equal to continue a preparation."""
     plain = json.loads(json.dumps(asdict(settings)))
     return {
         "settings": plain,
@@ -188,7 +191,7 @@ def _identity(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
 
 
 def _decisive(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """A manifest or identity without what may change: a run that stopped at a bad film goes on and skips it."""
+    """A manifest or identity without `bad_films`: a run that stopped at a bad film may continue and skip it."""
     settings = {name: value for name, value in manifest.get("settings", {}).items() if name != "bad_films"}
     return {**manifest, "settings": settings}
 

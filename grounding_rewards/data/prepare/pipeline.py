@@ -1,40 +1,37 @@
-"""From records to a folder of parquet shards: `prepare_films`."""
+"""Prepare a dataset: from the records of a reader to a folder of parquet shards."""
 
 from __future__ import annotations
 
 import functools
-from collections import deque
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.data.agreement import measure_agreement
-from grounding_rewards.data.checks import row_problems
-from grounding_rewards.data.images import has_shape
-from grounding_rewards.data.prepare import manifest as manifests
 from grounding_rewards.data.prepare.film_images import ImageOptions, StoredImage, store_image
-from grounding_rewards.data.prepare.labels import normalize_record
+from grounding_rewards.data.prepare.manifest import begin_folder, find_finished, finish_folder
+from grounding_rewards.data.prepare.rows import dataset_features, film_rows
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.shards import ShardWriter
-from grounding_rewards.data.prepare.spacing import stored_spacing
 from grounding_rewards.data.prepare.splits import film_split
 from grounding_rewards.data.prepare.survey import Survey, survey_films
-from grounding_rewards.data.prepare.tasks import TaskRow, film_of_interest, prompt_of, task_rows
+from grounding_rewards.data.prepare.tasks import TaskRow, film_of_interest, task_rows
 from grounding_rewards.data.readers.base import FilmRecord
-from grounding_rewards.data.resize import has_resized_size, load_processor, resized_size
-from grounding_rewards.data.workers import worker_pool
+from grounding_rewards.data.resize import has_resized_size, load_processor
+from grounding_rewards.data.workers import map_in_order, worker_pool
+from grounding_rewards.labels import SEVERAL, normalize_label
 
 Progress = Callable[[str, int, int | None], None]
-"""Is told the stage, how many films are done, and of how many; None where that is not known yet."""
+"""Takes the stage, the films done, and the number of films (None if unknown)."""
 
-# Films in work per process: enough to keep all busy behind one that takes long, few enough to be held in memory.
+# Films in work per process: enough to keep all busy while one takes long, few enough for the memory.
 _AHEAD = 4
 
 
 class _Job(NamedTuple):
-    """One film that is to be written."""
+    """A film to be written."""
 
     record: FilmRecord
     split: str
@@ -48,28 +45,27 @@ def prepare_films(
     settings: PrepareSettings,
     *,
     processes: int = 1,
-    progress: Progress | None = None,
+    on_progress: Progress = lambda stage, done, total: None,
 ) -> dict[str, Any]:
     """Write the films of a reader as parquet shards with a card.
 
-    The same films and settings give the same bytes, whatever the number of processes and however often the work was
-    interrupted: finished shards are kept, the rest is done anew. The films are gone through twice, first without their
-    images.
+    The same films and settings give the same bytes, whatever the number of processes and interruptions: finished
+    shards are kept, the rest is written again. The films are read twice, first without their images.
 
     Args:
-        read: Gives all films, each time it is called, in the same order.
-        root: What the files of the records are relative to.
-        out: The folder to write; new, empty, or one that this call left unfinished.
+        read: Returns all films, on every call in the same order.
+        root: The folder that file names are relative to.
+        out: The folder to write: new, empty, or left unfinished by the same call.
         settings: What to write.
-        processes: That read, shrink and encode images; 1 works in this process.
-        progress: Told after every film.
+        processes: Number of processes that read, shrink and encode images; 1 works in this process.
+        on_progress: Called after every film.
 
     Returns:
-        What `manifest.json` in the folder holds.
+        The contents of `manifest.json`.
 
     Raises:
-        ValueError: As `survey_films`; the folder holds something else; or a film that cannot be used, by its id: its
-            file cannot be read, its size contradicts the record, or its boxes do not fit.
+        ValueError: As `survey_films`; the folder holds something else; or a film cannot be used, because its file
+            cannot be read, its size contradicts the record, or its boxes do not fit (the film is named).
 
     >>> import tempfile
     >>> from PIL import Image
@@ -82,58 +78,50 @@ def prepare_films(
     """
     if processes < 1:
         raise ValueError(f"Expected at least 1 for processes, got {processes}. Take the number of cores.")
-    out, told = Path(out), progress or (lambda stage, done, of: None)
+    out = Path(out)
     records = functools.partial(_records, read, settings)
-    survey = survey_films(_counted(records(), lambda done: told("reading tables", done, None)), settings)
-    if finished := manifests.find_finished(out, settings, survey):
+    survey = survey_films(_counted(records(), lambda done: on_progress("reading tables", done, None)), settings)
+    if finished := find_finished(out, settings, survey):
         return finished
-    # What can be wrong is found before the folder is begun, which would refuse other settings.
+    # Fail before the folder is begun: it would refuse corrected settings.
     processor = None if settings.model is None else load_processor(settings.model)
-    agreement = _measure_readers(records, survey, told) if survey.has_several_readers else None
-    manifests.begin(out, settings, survey)
-    _write_shards(records, Path(root), out, survey, processor, processes, told)
-    return manifests.finish(out, settings, survey, agreement)
-
-
-def _measure_readers(records: Callable[[], Iterable[FilmRecord]], survey: Survey, told: Progress) -> dict[str, Any]:
-    """How well the readers agree about the findings of interest."""
-    films = _counted(records(), lambda done: told("comparing readers", done, survey.films))
-    return measure_agreement(film_of_interest(film, survey.plan.vocabulary) for film in films).as_json()
+    agreement = None
+    if survey.has_several_readers:
+        films = _counted(records(), lambda done: on_progress("comparing readers", done, survey.films))
+        of_interest = (film_of_interest(film, survey.plan.vocabulary) for film in films)
+        agreement = measure_agreement(of_interest).as_json()
+    begin_folder(out, settings, survey)
+    films = _counted(records(), lambda done: on_progress("writing films", done, survey.films))
+    _write_shards(films, Path(root), out, survey, processor, processes)
+    return finish_folder(out, settings, survey, agreement)
 
 
 def _write_shards(
-    records: Callable[[], Iterable[FilmRecord]],
-    root: Path,
-    out: Path,
-    survey: Survey,
-    processor: Any,
-    processes: int,
-    told: Progress,
+    films: Iterable[FilmRecord], root: Path, out: Path, survey: Survey, processor: Any, processes: int
 ) -> None:
     settings = survey.plan.settings
     features = dataset_features(survey, with_resized=has_resized_size(processor))
     writers: dict[str, ShardWriter] = {}
-    options = ImageOptions(settings.side, settings.image_format, settings.window)
-    jobs = _open_jobs(records, out, survey, features, writers)
-    with _image_results(jobs, root, options, processes) as results:
-        done = 0
-        for job, image in results:
-            done += 1
-            told("writing films", done, survey.films)
-            if job is None:
-                continue
-            writer = writers[job.split]
-            problem, rows = (image, []) if isinstance(image, str) else _film_rows(job, image, survey, processor)
-            if problem is None and not isinstance(image, str):
-                writer.add(rows, len(image.data))
-            elif settings.bad_films == "skip":
-                writer.skip(job.record.id, str(problem))
+    jobs, to_store = itertools.tee(_open_jobs(films, out, survey, features, writers))
+    store = functools.partial(_try_store, ImageOptions(settings.side, settings.image_format, settings.window))
+    paths = (root / job.record.file for job in to_store)
+    with worker_pool(processes) if processes > 1 else nullcontext() as pool:
+        images = map(store, paths) if pool is None else map_in_order(pool, store, paths, ahead=processes * _AHEAD)
+        for job, image in zip(jobs, images, strict=True):
+            if isinstance(image, StoredImage):
+                rows, problem = film_rows(job.record, job.rows, job.split, image, survey, processor)
+                if not problem:
+                    writers[job.split].add(rows, len(image.data))
+                    continue
             else:
+                problem = image
+            if settings.bad_films == "stop":
                 raise ValueError(
                     f"Expected a film that can be used, got {job.record.id} ({job.record.file}): "
-                    f"{str(problem).rstrip('.')}. Correct "
+                    f"{problem.rstrip('.')}. Correct "
                     'it, or leave out such films with bad_films="skip" (--bad-films skip). What is done is kept.'
                 )
+            writers[job.split].skip(job.record.id, problem)
     _check_rows(list(writers.values()))
     for writer in writers.values():
         writer.close()
@@ -153,159 +141,32 @@ def _check_rows(writers: Sequence[ShardWriter]) -> None:
 
 
 def _open_jobs(
-    records: Callable[[], Iterable[FilmRecord]],
-    out: Path,
-    survey: Survey,
-    features: Any,
-    writers: dict[str, ShardWriter],
-) -> Iterator[_Job | None]:
-    """A job for each film that is in no finished shard; None for all others, and where there is nothing to ask."""
+    films: Iterable[FilmRecord], out: Path, survey: Survey, features: Any, writers: dict[str, ShardWriter]
+) -> Iterator[_Job]:
+    """A job for each film that the task asks about and that is not in a finished shard; adds missing writers."""
     settings = survey.plan.settings
-    passed: dict[str, int] = {}
-    for record in records():
-        own = settings.splits_from == "dataset"
+    own = settings.splits_from == "dataset"
+    finished: dict[str, int] = {}
+    for record in films:
         split = film_split(record, survey.patient_splits, dict(settings.shares), settings.seed, own=own)
         rows = list(task_rows(record, survey.plan))
         if not rows:
-            yield None
             continue
         if split not in writers:
             writers[split] = ShardWriter(out, split, features, settings.shard_megabytes * 1e6)
-            passed[split] = writers[split].films
-        if passed[split]:
-            passed[split] -= 1
-            yield None
-            continue
-        yield _Job(record, split, rows)
+            finished[split] = writers[split].films
+        if finished[split]:
+            finished[split] -= 1
+        else:
+            yield _Job(record, split, rows)
 
 
-@contextmanager
-def _image_results(
-    jobs: Iterator[_Job | None], root: Path, options: ImageOptions, processes: int
-) -> Iterator[Iterator[tuple[_Job | None, StoredImage | str]]]:
-    """The jobs in their order, each with its image, or with the reason why there is none."""
-    if processes == 1:
-        yield ((job, _try_store(root / job.record.file, options) if job else "") for job in jobs)
-        return
-    with worker_pool(processes) as pool:
-        yield _in_order(jobs, root, options, pool, ahead=processes * _AHEAD)
-
-
-def _in_order(
-    jobs: Iterator[_Job | None], root: Path, options: ImageOptions, pool: ProcessPoolExecutor, ahead: int
-) -> Iterator[tuple[_Job | None, StoredImage | str]]:
-    waiting: deque[tuple[_Job, Future[StoredImage | str]]] = deque()
-    for job in jobs:
-        if job is None:
-            # Nothing to wait for, but in front of it may be.
-            yield None, ""
-            continue
-        waiting.append((job, pool.submit(_try_store, root / job.record.file, options)))
-        if len(waiting) >= ahead:
-            first, future = waiting.popleft()
-            yield first, future.result()
-    while waiting:
-        first, future = waiting.popleft()
-        yield first, future.result()
-
-
-def _try_store(path: Path, options: ImageOptions) -> StoredImage | str:
+def _try_store(options: ImageOptions, path: Path) -> StoredImage | str:
+    """The stored image, or why there is none."""
     try:
         return store_image(path, options)
     except ValueError as error:
         return str(error)
-
-
-def _film_rows(
-    job: _Job, image: StoredImage, survey: Survey, processor: Any
-) -> tuple[str | None, list[dict[str, Any]]]:
-    """The rows of a film as they are stored, or what is wrong with it."""
-    record, settings = job.record, survey.plan.settings
-    drawn_on = (record.width or image.original_width, record.height or image.original_height)
-    if not (settings.squeezed or has_shape((image.original_width, image.original_height), drawn_on)):
-        size = f"{image.original_width} x {image.original_height}"
-        return (
-            f"its image is {size} pixels, which is not the shape of {drawn_on[0]} x {drawn_on[1]} (give --squeezed "
-            "if all images are squeezed copies)",
-            [],
-        )
-    stored = (image.width, image.height)
-    common = {
-        "image": {"bytes": image.data, "path": None},
-        "width": image.width,
-        "height": image.height,
-        "original_width": drawn_on[0],
-        "original_height": drawn_on[1],
-        "patient_id": record.patient_id,
-        "split": job.split,
-    }
-    if survey.has_spacing:
-        common["pixel_spacing"] = stored_spacing(record, image)
-    if isinstance(settings.box_format, str):
-        common["box_format"] = settings.box_format
-    if has_resized_size(processor):
-        try:
-            resized = resized_size(processor, image.width, image.height)
-        except ValueError as error:
-            return str(error), []
-        common["resized_width"], common["resized_height"] = resized
-    rows = []
-    for asked in job.rows:
-        row = {
-            **common,
-            "id": asked.id,
-            "prompt": prompt_of(asked, settings),
-            "boxes": _moved(asked.boxes, drawn_on, stored),
-            "labels": asked.labels,
-            "phrase": asked.phrase,
-            "ignore_boxes": _moved(asked.ignore_boxes, drawn_on, stored),
-        }
-        if settings.readers == "any-of":
-            row["reader_boxes"] = [_moved(boxes, drawn_on, stored) for boxes in asked.reader_boxes]
-            row["reader_labels"] = asked.reader_labels
-        if problem := "; ".join(row_problems(row)):
-            return problem, []
-        rows.append(row)
-    return None, rows
-
-
-def _moved(boxes: Sequence[Sequence[float]], drawn_on: tuple[int, int], stored: tuple[int, int]) -> list[list[float]]:
-    """Boxes in pixels of the film that they were drawn on, to pixels of the stored image; sizes are (width, height)."""
-    (from_width, from_height), (width, height) = drawn_on, stored
-    return [
-        [x1 * width / from_width, y1 * height / from_height, x2 * width / from_width, y2 * height / from_height]
-        for x1, y1, x2, y2 in boxes
-    ]
-
-
-def dataset_features(survey: Survey, *, with_resized: bool) -> Any:
-    """The columns as `datasets.Features`; those that the settings or the films leave out are not there."""
-    from datasets import Features, Image, List, Value
-
-    settings = survey.plan.settings
-    number, word, boxes = Value("int64"), Value("string"), List(List(Value("float64")))
-    content = List({"type": word, "text": word})
-    columns = {
-        "prompt": List({"role": word, "content": content}),
-        "image": Image(),
-        "boxes": boxes,
-        "labels": List(word),
-        "width": number,
-        "height": number,
-        **({"resized_width": number, "resized_height": number} if with_resized else {}),
-        **({"box_format": word} if isinstance(settings.box_format, str) else {}),
-        "id": word,
-        "patient_id": word,
-        "split": word,
-        **({"phrase": word} if settings.task == "phrase" else {}),
-        "original_width": number,
-        "original_height": number,
-        **({"pixel_spacing": List(Value("float64"))} if survey.has_spacing else {}),
-        **({"ignore_boxes": boxes} if survey.has_ignored or settings.readers == "ignore" else {}),
-    }
-    if settings.readers == "any-of":
-        columns |= {"reader_boxes": List(boxes), "reader_labels": List(List(word))}
-    return Features(columns)
 
 
 def _records(read: Callable[[], Iterable[FilmRecord]], settings: PrepareSettings) -> Iterator[FilmRecord]:
@@ -313,7 +174,27 @@ def _records(read: Callable[[], Iterable[FilmRecord]], settings: PrepareSettings
         yield normalize_record(record, settings.dataset) if settings.normalize_labels else record
 
 
-def _counted(records: Iterable[FilmRecord], told: Callable[[int], None]) -> Iterator[FilmRecord]:
+def _counted(records: Iterable[FilmRecord], on_film: Callable[[int], None]) -> Iterator[FilmRecord]:
     for number, record in enumerate(records, start=1):
         yield record
-        told(number)
+        on_film(number)
+
+
+def normalize_record(record: FilmRecord, dataset: str | None = None) -> FilmRecord:
+    """The film with labels of the shared vocabulary, sides included; unknown labels are put in lower case.
+
+    In a label such as `effusion|atelectasis` each part is looked up.
+
+    Args:
+        record: a film from a reader.
+        dataset: the reader's name, for words with a meaning of their own in this dataset.
+
+    Example:
+        >>> film = FilmRecord("1", "1.png", [[0, 0, 9, 9], [0, 0, 5, 5]], ["Effusion", "Left Lung"])
+        >>> normalize_record(film, "nih-chestxray14").labels
+        ['pleural effusion', 'left lung']
+    """
+    labels = [
+        SEVERAL.join(normalize_label(one, dataset).text for one in label.split(SEVERAL)) for label in record.labels
+    ]
+    return record._replace(labels=labels)

@@ -1,4 +1,4 @@
-"""What a preparation depends on: the same settings and the same films give the same bytes."""
+"""The settings of a preparation: with the same films they give the same bytes."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from grounding_rewards.data.readers import SOURCES
 from grounding_rewards.parsing import get_box_format
 
 SHARES: Mapping[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}
-"""Shares of the patients, where a dataset has no splits of its own."""
+"""Default shares of patients, for films without a split of the dataset's own."""
 
 SPLITS_FROM = ("dataset", "hash")
 IMAGE_FORMATS = ("png", "jpeg", "webp", "keep")
 BAD_FILMS = ("stop", "skip")
 
-# What `datasets` takes as the name of a split.
+# Names of splits that `datasets` accepts.
 _SPLIT_NAME = re.compile(r"\w+(\.\w+)*")
 
 
 @dataclass(frozen=True)
 class PrepareSettings:
-    """Everything that decides what is written, but for the films.
+    """All settings that the output depends on.
 
     Attributes:
         dataset: Name of the reader, for the card.
@@ -42,15 +42,15 @@ class PrepareSettings:
         one_wording: Ask every time in the same words.
         side: Longest side of a stored image in pixels; larger ones are shrunk. None leaves the size.
         image_format: Of the stored images; `keep` copies files that need no change, with all that is in them.
-        squeezed: The images are copies that were squeezed to another shape, as 1024 x 1024 often is; boxes follow axis
-            by axis. Else an image of another shape than its film is refused.
+        squeezed: The images are copies that were squeezed to another shape, often 1024 x 1024, and boxes are scaled
+            along each axis. Otherwise an image of another shape than its film is refused.
         window: The stored values of a 16-bit PNG or TIFF file that become black and white; None takes the smallest and
-            the largest of each film.
-        model: Folder or name of the model whose processor says `resized_width` and `resized_height`; None leaves these
-            columns to the trainer.
+            largest of each film.
+        model: Folder or name of the model whose processor gives `resized_width` and `resized_height`; None leaves
+            these columns to the trainer.
         bad_films: `stop` at the first film that cannot be used, or `skip` it and list it in the card.
-        shard_megabytes: A shard is closed once it holds so much.
-        licence: Of films in a general format such as `jsonl`, for the card; the licences of datasets are known.
+        shard_megabytes: Size at which a shard is closed.
+        licence: For the card, of films in a general format such as `jsonl`; the licences of datasets are known.
         source: Where such films are from, for the card.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Parquet files of bounded size, each written under another name first, and what their footers say of the rows."""
+"""Parquet shards of bounded size with counts of their rows in the footer; no shard is visible before it is complete."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = "data"
-"""Where the shards are, in the folder of a prepared dataset."""
+"""The folder of the shards in a prepared dataset."""
 
 _FOOTER = b"grounding_rewards"
 _ROWS_PER_GROUP = 1000
 _BYTES_PER_GROUP = 32e6
-# Rows of one film repeat its image: it is written once per row group, as a dictionary entry.
+# Rows of one film share its image: dictionary encoding stores it once per row group.
 _DICTIONARY_BYTES = 2**30
 
 
 class ShardWriter:
-    """Writes the rows of one split, film by film, and goes on behind the shards that are already there.
+    """Writes the rows of one split film by film, after the shards that are already there.
 
     Attributes:
-        films: How many films of the split are in finished shards, those that were skipped included.
+        films: Films of the split in finished shards, skipped ones included.
     """
 
     def __init__(self, folder: Path, split: str, features: Any, max_bytes: float) -> None:
@@ -53,26 +53,26 @@ class ShardWriter:
             self.close()
 
     def skip(self, film: str, reason: str) -> None:
-        """Take note of a film that is left out."""
+        """Record a film that is left out."""
         self._seen += 1
         self._counts.skipped.append([film, reason])
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no row, neither in a finished shard nor in this one."""
+        """Whether neither the finished shards nor this one have a row."""
         return not self._number and not self._counts.rows
 
     @property
     def skipped(self) -> Sequence[Sequence[str]]:
-        """Id and reason of the films that were left out since the last finished shard."""
+        """Id and reason of each film left out since the last finished shard."""
         return self._counts.skipped
 
     def close(self) -> None:
-        """Finish the shard that is being written, if there is one."""
+        """Finish the open shard, if there is one."""
         if self._rows:
             self._write_group()
         elif self._writer is None and self._counts.skipped:
-            # Only films that are left out: they are listed in a shard without rows.
+            # A shard without rows lists the films that were left out.
             self._open()
         if self._writer is None:
             return
@@ -107,15 +107,15 @@ class ShardWriter:
 
 
 class Counts:
-    """What the rows of a shard or of a split hold.
+    """Counts of a shard or of a split.
 
     Attributes:
         films: Films with rows.
         rows: Rows.
-        negatives: Rows without boxes of anybody.
-        boxes: Boxes of each label; those of all readers, where each has a set of boxes.
+        negatives: Rows on which no reader drew a box.
+        boxes: Boxes of each label, of all readers.
         rows_with: Rows with at least one box of each label.
-        skipped: Id and reason of each film that is left out.
+        skipped: Id and reason of each film left out.
     """
 
     def __init__(self, given: Mapping[str, Any] | None = None) -> None:
@@ -131,7 +131,7 @@ class Counts:
         self.films += 1
         self.rows += len(rows)
         for row in rows:
-            # `labels` are those of one reader, where each has a set.
+            # With several readers, `labels` holds those of one.
             labels = [label for one in row.get("reader_labels", ()) for label in one] or row["labels"]
             self.negatives += not labels
             self.boxes.update(labels)
@@ -156,7 +156,7 @@ class Counts:
 
 
 def shard_files(folder: Path, split: str) -> list[Path]:
-    """The finished shards of a split, in order; what is behind a gap does not count."""
+    """The finished shards of a split in order, up to the first gap in their numbers."""
     found: list[Path] = []
     while (path := folder / FOLDER / f"{split}-{len(found):05d}.parquet").is_file():
         found.append(path)
@@ -164,14 +164,14 @@ def shard_files(folder: Path, split: str) -> list[Path]:
 
 
 def read_footer(path: Path) -> dict[str, Any]:
-    """`films` of the split up to the end of this shard, and the counts of the shard, from the end of the file."""
+    """From the footer of a shard: its counts, and `films`, those of the split up to the end of this shard."""
     import pyarrow.parquet as pq
 
     return json.loads(pq.read_metadata(path).metadata[_FOOTER])
 
 
 def file_checksum(path: Path) -> str:
-    """The sha256 of a file in hexadecimal digits, without reading it into memory at once."""
+    """The sha256 of a file in hexadecimal digits."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(2**20):
@@ -180,14 +180,14 @@ def file_checksum(path: Path) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file as a whole or not at all."""
+    """Write a file completely or not at all."""
     partial = path.with_name(f"{path.name}.partial")
     partial.write_text(text, encoding="utf-8")
     _publish(partial, path)
 
 
 def _publish(partial: Path, path: Path) -> None:
-    """Give a file its name once its bytes are on the disk."""
+    """Rename a file once its bytes are on the disk."""
     descriptor = os.open(partial, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""How large a pixel of a stored image is."""
+"""The size of a pixel of a stored image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _KEY = "pixel_spacing"
 
 
 def may_have_spacing(record: FilmRecord) -> bool:
-    """Whether the record or its file may say how large a pixel is.
+    """Whether the record or its file may hold the size of a pixel.
 
     >>> may_have_spacing(FilmRecord("a", "a.dcm", [], [])), may_have_spacing(FilmRecord("a", "a.png", [], []))
     (True, False)
@@ -23,10 +23,10 @@ def may_have_spacing(record: FilmRecord) -> bool:
 
 
 def stored_spacing(record: FilmRecord, image: StoredImage) -> list[float] | None:
-    """Millimetres per pixel of the stored image, in x and y; None where nobody says.
+    """Millimetres per pixel of the stored image, in x and y; None if unknown.
 
-    What the file says goes first. Of a record, `extra` has `pixel_spacing`, one number or those of x and y, for a film
-    of `original_width` and `original_height` where `extra` has these, else for the film that its boxes were drawn on.
+    The file goes before the record. The record's `extra` may hold `pixel_spacing`, one number or x and y, for a film of
+    `original_width` and `original_height` if `extra` has them, else for the film that its boxes were drawn on.
 
     Args:
         record: The film.
@@ -50,7 +50,7 @@ def stored_spacing(record: FilmRecord, image: StoredImage) -> list[float] | None
 
 
 def _numbers(extra: Mapping[str, str], key: str) -> list[float]:
-    """Positive numbers of a column, however they are set apart; none where it holds anything else."""
+    """The positive numbers in a column, with any separators; empty if it holds anything else."""
     try:
         numbers = [float(word) for word in re.findall(r"[^\s,;\[\]()\\]+", extra.get(key, ""))]
     except ValueError:

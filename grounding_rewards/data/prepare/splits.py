@@ -1,4 +1,4 @@
-"""Which split a film belongs to, so that a patient is in one split only."""
+"""The split of each film, so that every patient is in one split."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
     Args:
         name: The id of the patient, or of the film where the patient is not known.
         shares: Names of splits and their shares, which sum to 1.
-        seed: Another seed draws anew.
+        seed: Of the draw.
 
     >>> hashed_split("patient 7", {"train": 0.5, "test": 0.5}, seed=0)
     'test'
@@ -38,7 +38,7 @@ def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
         reached += share
         if fraction < reached:
             return split
-    # The shares sum to 1 up to rounding; what is left belongs to the last split that has any.
+    # The shares sum to 1 only up to rounding.
     return next(split for split, share in reversed(list(shares.items())) if share)
 
 
@@ -49,10 +49,10 @@ def film_split(
 
     Args:
         record: The film.
-        patient_splits: The splits that the dataset gives to patients, from `PatientSplits`.
+        patient_splits: The dataset's own splits of patients, from `PatientSplits`.
         shares: See `hashed_split`.
         seed: See `hashed_split`.
-        own: False draws films that have a split of their own, too.
+        own: Whether the dataset's own splits count.
     """
     if own and record.split is not None:
         return record.split
@@ -63,7 +63,7 @@ def film_split(
 
 
 class PatientSplits:
-    """Collects the splits that a dataset gives to its patients, and finds patients in two of them.
+    """Collects a dataset's own splits of its patients, and finds patients in several.
 
     >>> splits = PatientSplits()
     >>> splits.add(FilmRecord("a", "a.png", [], [], patient_id="7", split="train"))
@@ -80,7 +80,7 @@ anew with splits_from="hash" (--splits-from hash).
         self._several: dict[str, dict[str, None]] = {}
 
     def add(self, record: FilmRecord) -> None:
-        """Take note of one film."""
+        """Add one film."""
         if record.split is None:
             return
         check_split_name(record.split)
@@ -90,7 +90,7 @@ anew with splits_from="hash" (--splits-from hash).
                 self._several.setdefault(record.patient_id, {first: None})[record.split] = None
 
     def check(self) -> None:
-        """Raise an error that names patients who are in two splits."""
+        """Raise an error that names patients in several splits."""
         if self._several:
             raise ValueError(
                 "Expected every patient in one split of the dataset, got "

@@ -1,4 +1,4 @@
-"""The first look at a dataset, at its tables alone: findings, patients, readers, and what makes it unusable."""
+"""The first pass over the films, without images: findings, patients, readers, and what makes a dataset unusable."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from grounding_rewards.data.readers.base import FilmRecord
 
 @dataclass(frozen=True)
 class Survey:
-    """What must be known of all films before the first row can be written.
+    """Facts about all films that the rows depend on.
 
     Attributes:
-        films: How many.
-        digest: Of all records, so that a run that goes on notices other films.
-        boxes: Boxes of each label, as drawn.
-        patient_splits: The dataset's own split of each patient who has one.
+        films: Number of films.
+        digest: Hash of all records, so that a continued run notices other films.
+        boxes: Boxes of each label, before policies for readers.
+        patient_splits: The dataset's own split of each patient, if any.
         without_patient: Films whose patient is not known.
         without_split: Films without a split of the dataset's own.
         without_both: Films with neither.
         has_ignored: Whether any film has regions to ignore.
-        has_spacing: Whether any film may say how large its pixels are.
-        has_several_readers: Whether several people read any film.
+        has_spacing: Whether any film may hold the size of its pixels.
+        has_several_readers: Whether any film was read by several people.
         plan: For `tasks.task_rows`.
     """
 
@@ -48,9 +48,7 @@ class Survey:
 
 
 def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Survey:
-    """Go through all records once.
-
-    Memory grows with the number of films by one number each, and by each patient that has a split of the dataset's own.
+    """Collect the facts in one pass. Memory grows by one number per film and one entry per patient.
 
     Args:
         records: All films.
@@ -62,7 +60,7 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
     """
     digest = hashlib.blake2b(digest_size=16)
     splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
-    # Films with a finding, and films with it that are no negatives; those with ignored regions never are.
+    # Films with a finding, and other films that are no negatives for it. Films with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
     without_patient = without_split = without_both = films = ignored = 0
     has_phrases = has_spacing = has_several_readers = False
@@ -112,7 +110,7 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
 
 
 def _keep(present: int, absent: int, negatives: float) -> float:
-    """The share of the films without a finding that makes `negatives` the share of negative rows."""
+    """The part of the films without a finding to keep, so that `negatives` is the share of negative rows."""
     # kept / (kept + present) = negatives
     wanted = present * negatives / (1.0 - negatives)
     return min(1.0, wanted / absent) if absent else 0.0
@@ -131,7 +129,7 @@ def _vocabulary(boxes: Counter[str], labels: tuple[str, ...] | None) -> tuple[st
 
 
 def _check_id(record: FilmRecord, seen: set[int]) -> None:
-    # A set of numbers takes a fraction of the memory of a set of names.
+    # Hashes take a fraction of the memory of names.
     number = hash(record.id)
     if number in seen:
         raise ValueError(f"Expected one record per film, got a second one with the id {record.id!r}. Merge them.")

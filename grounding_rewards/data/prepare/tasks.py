@@ -14,12 +14,12 @@ from grounding_rewards.data.readers.base import FilmRecord
 
 
 class TaskRow(NamedTuple):
-    """One row before its image: boxes in the frame of the film's record.
+    """A row without its image; boxes are in pixels of the record.
 
-    id: the film's id; with the finding or the number of the phrase where a film has several rows.
+    id: the film's id, followed by the finding or the number of the phrase if a film has several rows.
     what: what the prompt asks for: findings, one finding or a phrase.
-    phrase: the phrase; None in the other tasks.
-    The others are those of `policies.Reference`.
+    phrase: the phrase; None in other tasks.
+    The other fields are those of `policies.Reference`.
     """
 
     id: str
@@ -34,12 +34,12 @@ class TaskRow(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What the rows of one film depend on besides the film.
+    """What the rows of a film depend on besides the film.
 
     Attributes:
         settings: The settings of the preparation.
         vocabulary: The findings of interest, in the order of the prompt.
-        keep: For each finding the share of the films without it that are asked for it.
+        keep: For each finding the share of the films without it that become negative rows.
     """
 
     settings: PrepareSettings
@@ -48,9 +48,9 @@ class Plan:
 
 
 def task_rows(record: FilmRecord, plan: Plan) -> Iterator[TaskRow]:
-    """The rows of one film, none where the task has nothing to ask.
+    """The rows of one film; none if the task has nothing to ask.
 
-    Only boxes of the findings of interest count; the readers' policy is applied to what the prompt asks for.
+    Boxes of other findings are dropped before the policy for several readers is applied.
 
     Raises:
         ValueError: Boxes, labels, phrases and readers of the film differ in number.
@@ -72,7 +72,7 @@ def task_rows(record: FilmRecord, plan: Plan) -> Iterator[TaskRow]:
 
 
 def film_of_interest(record: FilmRecord, labels: tuple[str, ...]) -> FilmRecord:
-    """The film with the boxes of these findings only, still read by everybody who read it.
+    """The film with the boxes of these findings only; its readers stay.
 
     >>> film_of_interest(FilmRecord("a", "a.png", [[0, 0, 9, 9]], ["mass"], readers=("R1",)), ("nodule",)).read_by
     ('R1',)
@@ -91,14 +91,14 @@ def finding_row(record: FilmRecord, label: str, settings: PrepareSettings) -> Ta
 
 
 def is_present(row: TaskRow) -> bool | None:
-    """Whether the finding is there, for any reader if each has boxes; None where it may be in an ignored region."""
+    """Whether the finding is there for any reader; None if it may be in an ignored region."""
     if row.boxes or any(row.reader_boxes):
         return True
     return None if row.ignore_boxes else False
 
 
 def prompt_of(row: TaskRow, settings: PrepareSettings) -> list[dict[str, Any]]:
-    """The prompt of a row, in a wording that depends on its id and the seed."""
+    """The prompt of a row; its wording is drawn by id and seed."""
     number = 0
     if not settings.one_wording:
         number = int(hash_fraction("wording", settings.seed, row.id) * wordings(settings.task))
@@ -111,7 +111,7 @@ def _phrase_row(record: FilmRecord, row_id: str, phrase: str, plan: Plan) -> Tas
 
 
 def _boxes_where(record: FilmRecord, keep: Callable[[str, str | None], bool]) -> FilmRecord:
-    """The film with only those boxes whose label and phrase are to be kept; who read it stays."""
+    """The film with the boxes that `keep(label, phrase)` accepts; its readers stay."""
     phrases = record.phrases or (None,) * len(record.boxes)
     chosen = [i for i, (label, phrase) in enumerate(zip(record.labels, phrases, strict=True)) if keep(label, phrase)]
     return record._replace(

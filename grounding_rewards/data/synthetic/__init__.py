@@ -1,7 +1,7 @@
 """Chest films drawn by a seeded program, with boxes around what was drawn.
 
-`draw_film` draws the small square films that the demo trains on; `draw_radiograph` draws films of several views, sizes
-and findings with phrases, by index.
+`draw_film` draws the small square films that the demo trains on. `draw_radiograph` draws films of several views and
+sizes, with phrases for the findings.
 """
 
 from grounding_rewards.data.synthetic.dicom_output import write_dicom

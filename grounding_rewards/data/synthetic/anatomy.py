@@ -1,4 +1,4 @@
-"""A normal chest of its own proportions, in millimetres, seen from the front or from the side.
+"""A normal chest with individual proportions, in millimetres, seen from the front or from the side.
 
 Proportions are those of an adult; the cardiothoracic ratio (width of the heart over the inner width of the chest) of a
 normal heart is below 0.5.
@@ -13,7 +13,7 @@ import numpy as np
 from grounding_rewards.data.synthetic.canvas import Canvas, ramp
 
 VIEWS = ("PA", "AP", "LL")
-"""The projections that are drawn: back to front, front to back (in bed), and left side to the film."""
+"""Projections: back to front, front to back (in bed), and lateral with the left side at the film."""
 
 _NORMAL_RATIO = (0.40, 0.48)
 _EDGE = 4.0
@@ -29,7 +29,7 @@ _BACK = (0.05, 0.38, 0.58, 0.70, 0.75, 0.74, 0.68)
 
 @dataclass(frozen=True)
 class Lung:
-    """One lung, or both of them on top of each other in a film from the side.
+    """One lung, or both lungs superimposed in a film from the side.
 
     side: -1 in the left half of the film, which is the patient's right; 1 in the other; 0 in a film from the side.
     middle: x of the midline.
@@ -80,10 +80,10 @@ class Lung:
 
 @dataclass(frozen=True)
 class Anatomy:
-    """The proportions of one patient in one projection, and the seed of what is drawn at random in him.
+    """The proportions of a patient in one projection, and the seed of random details.
 
     heart_ratio: the cardiothoracic ratio.
-    lungs: the patient's right and left lung, or one that stands for both in a film from the side.
+    lungs: the right and left lung, or one that stands for both in a film from the side.
     """
 
     view: str
@@ -107,10 +107,10 @@ class Anatomy:
 
 
 def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: float) -> Anatomy:
-    """Draw the proportions of one patient.
+    """Choose the proportions of a patient at random.
 
     Args:
-        rng: Where chance comes from.
+        rng: The source of randomness.
         view: One of `VIEWS`.
         width: Of the film, in millimetres.
         height: Of the film, in millimetres.
@@ -118,7 +118,7 @@ def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: floa
     frontal = view != "LL"
     half_width = float(rng.uniform(128.0, 152.0)) * min(1.0, width / 340.0)
     middle = width / 2 + float(rng.uniform(-10.0, 10.0)) * (width / 350.0)
-    # In bed nobody breathes in as deeply
+    # Patients in bed breathe in less deeply
     lung = float(rng.uniform(235.0, 275.0) if view != "AP" else rng.uniform(200.0, 240.0)) * min(1.0, height / 400.0)
     top = (height - lung) * float(rng.uniform(0.33, 0.45))
     dome = float(rng.uniform(32.0, 46.0))

@@ -1,4 +1,4 @@
-"""What a ray loses on its way through the body, summed up over a film in millimetres."""
+"""Maps of what a ray loses on its way through the body; lengths in millimetres."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Box = tuple[int, int, int, int]
 # How much less a ray loses in air-filled lung than in as much soft tissue.
 _AIR = 1.15
 
-# A finding ends where it has lost so much of its strength.
+# A finding is visible from this part of its full strength on.
 _VISIBLE = 0.2
 
 
 class Canvas:
     """Maps of one film, each `(rows, columns)`; all lengths are millimetres from the upper left corner.
 
-    tissue: what soft tissue, bone and metal take from a ray.
+    tissue: loss in soft tissue, bone and metal.
     air: share of the thickness that is air-filled lung, 0 to 1.
-    vessels: what the vessels of the lung take, as far as there is air around them.
+    vessels: loss in the vessels of the lung, counted where there is air around them.
     """
 
     def __init__(self, rows: int, columns: int, spacing: float) -> None:
@@ -37,7 +37,7 @@ class Canvas:
         return rows, columns
 
     def attenuation(self) -> np.ndarray:
-        """The sum of all, `(rows, columns)`, at least 0."""
+        """The loss of all maps together, `(rows, columns)`, at least 0."""
         return np.maximum(self.tissue - _AIR * self.air + self.vessels * self.air, 0.0)
 
     def window(self, x1: float, y1: float, x2: float, y2: float) -> tuple[slice, slice]:
@@ -54,7 +54,7 @@ class Canvas:
         return ramp((1.0 - np.hypot(along / rx, across / ry)) * min(rx, ry), softness)
 
     def add_line(self, target: np.ndarray, points: np.ndarray, *, width: float, amount: float) -> None:
-        """Add a line with round ends to a map; where its pieces meet, it is no darker than elsewhere.
+        """Add a line with round ends to a map; overlaps of its pieces are not darker.
 
         Args:
             target: A map of this canvas.
@@ -80,7 +80,7 @@ def ramp(inward: np.ndarray, softness: float) -> np.ndarray:
 
 
 def visible_box(mask: np.ndarray) -> Box | None:
-    """The box around what can be seen of a mask, xyxy in pixels; None where nothing can."""
+    """The box around the visible part of a mask, xyxy in pixels; None if nothing is visible."""
     seen = mask > _VISIBLE
     rows, columns = np.flatnonzero(seen.any(axis=1)), np.flatnonzero(seen.any(axis=0))
     if not rows.size:

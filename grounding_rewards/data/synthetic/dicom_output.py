@@ -13,11 +13,11 @@ _BITS = 12
 
 
 def write_dicom(film: Radiograph, folder: str | Path, *, photometric_interpretation: str = "MONOCHROME2") -> Path:
-    """Write a film as radiograph with 12 bits, a window and its pixel spacing; `read_dicom` gives back its pixels.
+    """Write a film as a radiograph of 12 bits with window and pixel spacing; `read_dicom` restores its pixels.
 
     Args:
         film: From `draw_radiograph`.
-        folder: Made if it does not exist; the file is called after the film's id.
+        folder: Created if it does not exist; the file is named by the id of the film.
         photometric_interpretation: `MONOCHROME1` stores the film inverted.
 
     Returns:

@@ -1,4 +1,4 @@
-"""What lies over a chest film and is no finding: side marker, ECG leads, and the edge that the collimator left."""
+"""Objects over a chest film that are no findings: side marker, ECG leads, and the edge of the collimator."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LEADS = {"PA": 0.06, "AP": 0.7, "LL": 0.0}
 
 @dataclass(frozen=True)
 class Occluders:
-    """What lies over one film, in millimetres.
+    """Objects over one film, in millimetres.
 
-    marker: The letter and its upper left corner; None without.
-    leads: Curves of the wires, `(n, 2)` points each, that end in an electrode.
-    margins: What is black on the left, top, right and bottom.
+    marker: The letter and its upper left corner; None without marker.
+    leads: Curves of wires, `(n, 2)` points each, that end in an electrode.
+    margins: Width of the black margin on the left, top, right and bottom.
     """
 
     marker: tuple[str, float, float] | None
@@ -40,18 +40,18 @@ NO_OCCLUDERS = Occluders(None, (), (0.0, 0.0, 0.0, 0.0))
 
 
 def plan_occluders(rng: np.random.Generator, anatomy: Anatomy, width: float, height: float) -> Occluders:
-    """Choose what lies over a film; leads are common in bed and rare otherwise.
+    """Choose the objects at random; leads are common in bed and rare otherwise.
 
     Args:
-        rng: Where chance comes from.
-        anatomy: Whose chest.
+        rng: The source of randomness.
+        anatomy: Of the patient.
         width: Of the film, in millimetres.
         height: Of the film, in millimetres.
     """
     left, top, right, bottom = (float(rng.uniform(0.0, 14.0)) * (rng.random() < 0.5) for _ in range(4))
     marker = None
     if rng.random() < 0.85:
-        # The marker lies on the side that it names; a film from the side names the side at the detector
+        # The marker names the side it lies on; in a film from the side, the side at the detector
         letter = "L" if anatomy.view == "LL" else str(rng.choice(["R", "L"]))
         inset = float(rng.uniform(8.0, 16.0))
         x = width - right - inset - _MARKER if letter == "L" else left + inset
@@ -72,7 +72,7 @@ def plan_occluders(rng: np.random.Generator, anatomy: Anatomy, width: float, hei
 
 
 def paint_occluders(canvas: Canvas, occluders: Occluders) -> None:
-    """Paint marker and leads, which are denser than everything else."""
+    """Paint marker and leads, denser than anything else."""
     if occluders.marker:
         letter, x, y = occluders.marker
         for stroke in _LETTERS[letter]:

@@ -1,4 +1,4 @@
-"""Drawn radiographs as a dataset that nobody has to store."""
+"""Drawn radiographs as a dataset, drawn on access or at once."""
 
 from __future__ import annotations
 
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
 class SyntheticFilms:
     """The first `n` radiographs of a split, each drawn when it is asked for: a map-style dataset for `DataLoader`.
 
-    The same index gives the same film, whichever were asked for before and in whichever process; no film is in two
-    splits.
+    The same index gives the same film, in any order and process; no film is in two splits.
 
     Attributes:
         split: One of `SPLITS`.
         n: Number of films, from 1 to ten million.
         preset: One of `PRESETS`.
-        seed: Another one gives other films.
+        seed: Of all films.
 
     Raises:
         ValueError: Unknown split or preset, or a number out of range.
@@ -55,13 +54,13 @@ class SyntheticFilms:
 
 
 def radiograph_dataset(split: str, n: int, *, preset: str = "mixed-512", seed: int = 0) -> Dataset:
-    """The films of `SyntheticFilms`, drawn now, with the columns that every part of the package uses.
+    """The films of `SyntheticFilms`, drawn at once, with the columns that the package uses.
 
     Args:
         split: One of `SPLITS`.
         n: Number of films.
         preset: One of `PRESETS`.
-        seed: Another one gives other films.
+        seed: Of all films.
 
     Returns:
         Columns prompt, image, boxes (xyxy pixels), labels, phrases, width, height, view, spacing (millimetres per

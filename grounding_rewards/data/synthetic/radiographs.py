@@ -11,7 +11,7 @@ import numpy as np
 
 from grounding_rewards.data.synthetic.anatomy import Anatomy, paint_anatomy, paint_heart, plan_anatomy
 from grounding_rewards.data.synthetic.canvas import Box, Canvas, visible_box
-from grounding_rewards.data.synthetic.findings import Finding, describe, paint_finding, plan_findings
+from grounding_rewards.data.synthetic.findings import PlannedFinding, describe, paint_finding, plan_findings
 from grounding_rewards.data.synthetic.occluders import (
     NO_OCCLUDERS,
     Occluders,
@@ -32,9 +32,9 @@ class Preset:
     """A kind of film.
 
     Attributes:
-        long_sides: Pixels of the longer side, each equally likely.
-        formats: Width and height in millimetres, each equally likely.
-        views: Projections and how likely each is.
+        long_sides: Lengths of the longer side in pixels, equally likely.
+        formats: Widths and heights in millimetres, equally likely.
+        views: Probabilities of the projections.
         occluders: Whether markers, leads and collimation are drawn.
     """
 
@@ -56,18 +56,18 @@ PRESETS: Mapping[str, Preset] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything about a film before it is painted; what is left out of `findings` is not painted.
+    """Everything about a film before it is painted.
 
     Attributes:
         id: Preset, seed and index.
-        rows: Of the film, in pixels.
-        columns: Of the film, in pixels.
+        rows: Height in pixels.
+        columns: Width in pixels.
         spacing: Millimetres per pixel.
-        anatomy: Whose chest.
-        findings: What is wrong with it.
-        occluders: What lies over it.
+        anatomy: The chest.
+        findings: The findings to paint.
+        occluders: Objects over the film.
         gain: Of the exposure.
-        noise: Its standard deviation where the film is brightest.
+        noise: Standard deviation of the noise where the film is brightest.
         seed: Of the noise.
     """
 
@@ -76,7 +76,7 @@ class Plan:
     columns: int
     spacing: float
     anatomy: Anatomy
-    findings: tuple[Finding, ...]
+    findings: tuple[PlannedFinding, ...]
     occluders: Occluders
     gain: float
     noise: float
@@ -107,12 +107,12 @@ class Radiograph:
 
 
 def draw_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> Radiograph:
-    """Draw the film of this index; the same arguments give the same film in every process and every order.
+    """Draw the film of this index; the same arguments always give the same film.
 
     Args:
         index: Any number from 0 up.
         preset: One of `PRESETS`.
-        seed: Another one gives other films.
+        seed: Of all films.
 
     Raises:
         ValueError: Unknown preset, or a negative number.
@@ -125,12 +125,12 @@ def draw_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
 
 
 def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> Plan:
-    """Everything about the film of this index but its pixels.
+    """Plan the film of this index, without painting it.
 
     Args:
         index: Any number from 0 up.
         preset: One of `PRESETS`.
-        seed: Another one gives other films.
+        seed: Of all films.
 
     Raises:
         ValueError: Unknown preset, or a negative number.
@@ -162,7 +162,7 @@ def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
 
 
 def check_preset(preset: str) -> None:
-    """Refuse the name of a preset that does not exist.
+    """Refuse the name of an unknown preset.
 
     Raises:
         ValueError: Lists those that do.

@@ -1,10 +1,8 @@
-"""Chest films drawn by a seeded program, with boxes around what was drawn.
+"""Small square chest films for tests and demos, with boxes around what was drawn.
 
-They are no substitute for real films: they exist so that every part of the pipeline can be run, tested and
-watched without patients' data. A film holds a thorax with ribs, spine, clavicles, two lungs, a heart and noise,
-and between none and three findings. A quarter of the films is normal.
-
-The left of the image is the right of the patient, as on every film.
+They are no substitute for real films; they let every part of the package run without patients' data. A film holds a
+thorax with ribs, spine, clavicles, two lungs, a heart and noise, and up to three findings. A quarter of the films has
+none. The left of the image is the right of the patient, as on every film.
 """
 
 from __future__ import annotations
@@ -22,11 +20,11 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 LABELS = ("cardiomegaly", "effusion", "mass", "pacemaker")
-"""The findings that may be drawn, in the order in which a film lists them; none occurs twice on a film."""
+"""The findings that may be drawn, in the order of a film's labels; each occurs at most once on a film."""
 
 SPLITS = ("train", "validation", "test")
 
-# Each split owns its own range of seeds, so no film can be in two of them.
+# Each split has a range of seeds of its own, so that no film is in two splits.
 _SEEDS_PER_SPLIT = 10_000_000
 
 _COUNT_PROBABILITIES = {0: 0.25, 1: 0.50, 2: 0.18, 3: 0.07}
@@ -40,7 +38,7 @@ class Film:
         image: 8-bit grey.
         boxes: xyxy in pixels of the image, one per finding.
         labels: As many as boxes, from `LABELS`.
-        seed: What it was drawn from.
+        seed: Of the film.
     """
 
     image: Image
@@ -263,11 +261,11 @@ def draw_film(seed: int, size: int = 112) -> Film:
 
 
 def film_seeds(split: str, n: int) -> range:
-    """The seeds of the first films of a split; those of two splits never meet.
+    """The seeds of the first films of a split; splits share no seed.
 
     Args:
         split: One of `SPLITS`.
-        n: How many, from 1 to ten million.
+        n: Number of films, from 1 to ten million.
 
     Raises:
         ValueError: Unknown split, or a number out of range.
@@ -284,7 +282,7 @@ def film_seeds(split: str, n: int) -> range:
 
 
 def synthetic_dataset(split: str, n: int, *, size: int = 112) -> Dataset:
-    """The first `n` films of a split with the columns that every part of the package uses.
+    """The first `n` films of a split with the columns that the package uses.
 
     Args:
         split: One of `SPLITS`.

@@ -145,7 +145,7 @@ def interrupted(records, root, out, after, **values):
             raise StoppedError
 
     with pytest.raises(StoppedError):
-        prepare_films(lambda: records, root, out, options(**values), progress=stop)
+        prepare_films(lambda: records, root, out, options(**values), on_progress=stop)
 
 
 def test_an_interrupted_run_goes_on_wherever_it_stopped(make_films, tmp_path):
@@ -201,7 +201,7 @@ def kill(stage, done, of):
 if __name__ == "__main__":
     root, out, after, processes, megabytes = sys.argv[1:]
     settings = PrepareSettings("jsonl", "qwen3-vl", side=48, shard_megabytes=float(megabytes))
-    prepare_films(lambda: get_reader("jsonl")(root), root, out, settings, processes=int(processes), progress=kill)
+    prepare_films(lambda: get_reader("jsonl")(root), root, out, settings, processes=int(processes), on_progress=kill)
 """
 
 

@@ -1,4 +1,4 @@
-"""What the doctor looks for and what it reports: checks, problems of single rows, and findings over a dataset."""
+"""Checks, problems of single rows, and defects over a dataset."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 SEVERITIES = ("error", "warning", "note")
-#: Examples of each finding.
+#: Examples of each defect.
 EXAMPLES = 3
 
 
 class FilmPicture(NamedTuple):
-    """A film to show: a small JPEG (no bytes where it can't be read), its size, and its boxes as they are given."""
+    """A film to show: a small JPEG (empty if unreadable), its size, and its boxes as the dataset gives them."""
 
     jpeg: bytes
     width: float
@@ -23,7 +23,7 @@ class FilmPicture(NamedTuple):
 
 
 class Example(NamedTuple):
-    """Where a finding was met: split, number of the row in it, its id, what is there; `film` where films are kept."""
+    """One place of a defect: split, row number in the split, id, what is there, and the film if films are kept."""
 
     split: str
     row: int
@@ -33,7 +33,7 @@ class Example(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What is wrong with one row: the name of the check, what is there, and in which drawing if not in `boxes`."""
+    """A problem of one row: the name of the check, what is there, and the drawing (empty for the column `boxes`)."""
 
     name: str
     detail: str
@@ -41,17 +41,17 @@ class Problem(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What a check found in the dataset.
+class Defect:
+    """What one check found in the dataset.
 
     Attributes:
         name: a key of :data:`~grounding_rewards.doctor.checks.CHECKS`.
         severity: one of :data:`SEVERITIES`.
-        title: what it is called.
-        count: how many `unit` it concerns.
-        of: how many there are; 0 where there is no such number.
-        unit: what is counted.
-        found: what was found beyond the count, a sentence; may be empty.
+        title: a short description.
+        count: number of units affected.
+        of: number of units in the dataset; 0 if that has no meaning.
+        unit: what is counted: boxes, films, labels, …
+        found: details in a sentence; may be empty.
         why: why it matters.
         fix: what to do.
         examples: the first three.
@@ -70,7 +70,7 @@ class Finding:
 
     @property
     def share(self) -> float | None:
-        """The part of all that it concerns; None where there is no such number."""
+        """`count` through `of`; None if `of` is 0."""
         return self.count / self.of if self.of else None
 
     def as_json(self) -> dict[str, Any]:
@@ -80,15 +80,15 @@ class Finding:
 
 
 class Check(NamedTuple):
-    """A mistake that is looked for.
+    """A mistake to look for.
 
-    name: what programs know it by.
-    title: what it is called.
+    name: its key in :data:`~grounding_rewards.doctor.checks.CHECKS` and in JSON.
+    title: a short description.
     why: why it matters.
-    fix: what to do about it; empty where it depends on what is found.
+    fix: what to do; empty if it depends on what is found.
     severity: one of :data:`SEVERITIES`.
     unit: what is counted: boxes, films, labels, …
-    follows: whether boxes in another order or frame cause it, so that it is no finding of its own beside that one.
+    follows: whether boxes in a wrong order or frame cause it; it is then not reported beside that mistake.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Check(NamedTuple):
     unit: str = "boxes"
     follows: bool = False
 
-    def finding(self, count: int, of: int, found: str = "", examples: Sequence[Example] = ()) -> Finding:
-        """The finding of this check, with its first examples."""
+    def defect(self, count: int, of: int, found: str = "", examples: Sequence[Example] = ()) -> Defect:
+        """A defect of this check, with the first of the examples."""
         first = tuple(examples[:EXAMPLES])
-        return Finding(self.name, self.severity, self.title, count, of, self.unit, found, self.why, self.fix, first)
+        return Defect(self.name, self.severity, self.title, count, of, self.unit, found, self.why, self.fix, first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grounding_rewards.data.prepare.labels import normalize_record
+from grounding_rewards.data.prepare.pipeline import normalize_record
 from grounding_rewards.data.readers import list_datasets
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.labels import _file
