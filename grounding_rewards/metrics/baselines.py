@@ -27,8 +27,6 @@ def baseline_systems(
     rows: Sequence[Mapping[str, Any]],
     training: Iterable[Mapping[str, Any]] | None,
     reward: GroundingReward,
-    *,
-    at_least_one: bool = True,
 ) -> dict[str, list[AnsweredFilm]]:
     """The answers that need no look at the film; they stand beside a model's in every table.
 
@@ -37,7 +35,6 @@ def baseline_systems(
         training: the films that the constant box is the mean of; without them it is the mean of these films, which
             flatters it, and its name says so. Of no films there is no constant box.
         reward: what the evaluation is about.
-        at_least_one: whether there is a constant box also where most films share no label.
 
     Returns:
         By name: the constant box (see :func:`mean_boxes`), nothing found, the whole image under the most frequent
@@ -52,7 +49,7 @@ def baseline_systems(
     films = read_references(rows)
     # With the names that rows without labels are given.
     named = [{**row, "labels": film.gt_labels} for row, film in zip(rows, films, strict=True)]
-    constant = mean_boxes(named if training is None else training, at_least_one=at_least_one)
+    constant = mean_boxes(named if training is None else training)
     labels = Counter(chain.from_iterable(film.gt_labels for film in films)).most_common(1)
     label = labels[0][0] if labels else UNNAMED
     answers: dict[str, list[BoxAnswer]] = {}
@@ -116,18 +113,14 @@ def other_reader(row: Mapping[str, Any]) -> BoxAnswer:
     return reference, list(row["labels"])
 
 
-def mean_boxes(rows: Iterable[Mapping[str, Any]], *, at_least_one: bool = False) -> dict[str, NDArray[np.float64]]:
-    """The mean training box of every label that at least half of the films carry.
-
-    Where no label is that common (findings come and go), no constant answer is likely to be right, and the
-    result is empty.
+def mean_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, NDArray[np.float64]]:
+    """The mean training box of every label that at least half of the films carry, else of the most frequent label.
 
     Args:
         rows: training films with ``boxes``, ``labels``, ``width`` and ``height``.
-        at_least_one: give the most frequent label's mean box where no label is that common.
 
     Returns:
-        For each such label one box ``(4,)`` as a fraction of the film's width and height.
+        For each such label one box ``(4,)`` as a fraction of the film's width and height; none without any box.
 
     Example:
         >>> row = {"boxes": [[0, 0, 50, 100]], "labels": ["right lung"], "width": 100, "height": 200}
@@ -145,7 +138,7 @@ def mean_boxes(rows: Iterable[Mapping[str, Any]], *, at_least_one: bool = False)
         for label in set(row["labels"]):
             carried[label] += 1
     chosen = [label for label in seen if 2 * carried[label] >= films]
-    if at_least_one and not chosen and seen:
+    if not chosen and seen:
         chosen = [max(seen, key=lambda label: carried[label])]
     return {label: np.mean(seen[label], axis=0) for label in chosen}
 

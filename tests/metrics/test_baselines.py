@@ -25,8 +25,11 @@ def row(*labels: str, width: int = 100) -> dict[str, Any]:
         ([], set()),  # no films
         ([row(), row()], set()),  # no boxes
         ([row("heart"), row()], {"heart"}),  # half of the films is enough
-        ([row("heart"), row(), row()], set()),  # a third is not
-        ([row("mass", "mass"), row(), row()], set()),  # films are counted, not boxes
+        (
+            [row("heart"), row("mass"), row("mass"), *[row()] * 3],
+            {"mass"},
+        ),  # none on half of the films: the most frequent
+        ([row("mass", "mass", "mass"), *[row("heart")] * 2, *[row()] * 3], {"heart"}),  # films are counted, not boxes
         ([row("left", "right"), row("right")], {"left", "right"}),
     ],
 )
