@@ -43,6 +43,8 @@ HEAVY = {
     "rich",
     "yaml",
     "pandas",
+    "pyarrow",
+    "jinja2",
 }
 
 
@@ -124,6 +126,13 @@ def test_the_scorer_loads_without_heavy_libraries():
         "gr.get_reward('R4', box_format='qwen3-vl')(['[]'], boxes=[[]], width=[1], height=[1])"
     )
     assert HEAVY.isdisjoint(loaded_by(code))
+
+
+def test_figures_load_without_heavy_libraries():
+    names = [dotted(path) for path in modules()]
+    light = [name for name in names if FLOOR.get(room_of(name), len(FLOORS)) <= FLOOR["metrics"]]
+    assert {"metrics.evaluation", "rewards.grounding", "parsing.reading"} <= set(light)
+    assert HEAVY.isdisjoint(loaded_by(";".join(f"import grounding_rewards.{name}" for name in light)))
 
 
 def test_the_version_is_the_one_of_the_distribution():
