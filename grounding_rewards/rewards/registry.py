@@ -7,27 +7,24 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from grounding_rewards.rewards.average_precision import AveragePrecisionReward
-from grounding_rewards.rewards.f_beta import (
-    MeanIoUReward,
-    PiecewiseIoUReward,
-    ProductIoUReward,
-    SplineIoUReward,
-)
+import grounding_rewards.rewards.average_precision as average_precision
+import grounding_rewards.rewards.f_beta as f_beta
 
 Factory = Callable[..., Any]
 
 _SPECIFIED: dict[str, Factory] = {
-    "R1": AveragePrecisionReward,
-    "R2": ProductIoUReward,
-    "R3": MeanIoUReward,
-    "R4": SplineIoUReward,
-    "R5": PiecewiseIoUReward,
+    "R1": average_precision.AveragePrecisionReward,
+    "R2": f_beta.ProductIoUReward,
+    "R3": f_beta.MeanIoUReward,
+    "R4": f_beta.SplineIoUReward,
+    "R5": f_beta.PiecewiseIoUReward,
 }
 #: The rewards of the specification by name.
 SPECIFICATION_REWARDS = tuple(_SPECIFIED)
 #: All rewards by name; one that the specification does not have is one line here.
-REGISTRY: dict[str, Factory] = {**_SPECIFIED}
+REGISTRY: dict[str, Factory] = {
+    **_SPECIFIED,
+}
 
 
 def list_rewards() -> list[str]:
