@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import ratio, ratio_or_nan
 from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, blocks, percentile_interval
 from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, drawn_groups, totals
 from grounding_rewards.metrics.ranking import Indices, RankedBoxes, RankedFilms
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
-from grounding_rewards.rewards.base import ratio
 
 Array = NDArray[np.float64]
 
@@ -249,7 +249,7 @@ def _mean_ap(ranked: Sequence[RankedBoxes], chosen: Sequence[int], weights: Arra
         labels += measured
         for row, t in enumerate(chosen):
             total[row] += np.where(measured, _average_precision(own, t, own_weights, levels), 0.0)
-    return np.divide(total, labels, out=np.full(total.shape, np.nan), where=labels > 0)
+    return ratio_or_nan(total, labels)
 
 
 def _in_its_films(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Array]:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import ratio_or_nan
 from grounding_rewards.metrics.estimates import Estimate
 
 Array = NDArray[np.float64]
@@ -184,9 +185,7 @@ def ratios(sums: Array) -> Any:
         >>> ratios(np.array([[1.0, 4.0], [0.0, 0.0]]))
         array([0.25,  nan])
     """
-    numerator, denominator = sums[..., 0], sums[..., 1]
-    ratio = np.full(np.shape(numerator), np.nan)
-    np.divide(numerator, denominator, out=ratio, where=denominator > 0)
+    ratio = ratio_or_nan(sums[..., 0], sums[..., 1])
     return float(ratio) if ratio.ndim == 0 else ratio
 
 
@@ -253,8 +252,7 @@ def mean_of_measured(values: Sequence[Array] | Array) -> Array:
     """
     stacked = np.asarray(values, dtype=np.float64)
     measured = ~np.isnan(stacked)
-    total, n = np.where(measured, stacked, 0.0).sum(axis=0), measured.sum(axis=0)
-    return np.divide(total, n, out=np.full(np.shape(total), np.nan), where=n > 0)
+    return ratio_or_nan(np.where(measured, stacked, 0.0).sum(axis=0), measured.sum(axis=0))
 
 
 def blocks(weights: Array, width: int) -> Iterator[Array]:

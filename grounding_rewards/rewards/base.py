@@ -342,8 +342,7 @@ class BoxReward(ABC):
             if pred_labels is not None:
                 pred_labels[rows, :width] = batch.pred_labels
         f_beta, quality, reward = parts
-        ignored = is_ignored(covered, matched >= 0, self.iou_threshold)
-        n = pred.counts - ignored.sum(axis=1)
+        ignored, n = self._ignored_and_counted(covered, matched, pred.counts)
         # Both empty: δ. One of them empty: 0, which a reward without a match is in any case.
         reward = np.where((n == 0) & (gt.counts == 0), self.no_box_bonus, reward)
         return Outcomes(
@@ -401,11 +400,11 @@ class BoxReward(ABC):
         if pred_labels is not None and gt_labels is not None and agree is not None:
             counts_for = np.where(matched >= 0, matched, agree.argmax(axis=2))
             pred_labels = np.where(agree.any(axis=2), np.take_along_axis(gt_labels, counts_for, axis=1), pred_labels)
-        ignored = is_ignored(covered[rows, : p.shape[1]], matched >= 0, self.iou_threshold)
+        ignored, n = self._ignored_and_counted(covered[rows, : p.shape[1]], matched, pred.counts[rows])
         return MatchedBatch(
             pred=p,
             gt=g,
-            n=pred.counts[rows] - ignored.sum(axis=1),
+            n=n,
             m=gt.counts[rows],
             tp=(matched >= 0).sum(axis=1),
             matched=matched,
@@ -416,6 +415,13 @@ class BoxReward(ABC):
             pred_labels=pred_labels,
             gt_labels=gt_labels,
         )
+
+    def _ignored_and_counted(
+        self, covered: Array, matched: NDArray[np.int64], counts: NDArray[np.int64]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Which predictions are ignored, (b, n), and how many of each completion count, (b,)."""
+        ignored = is_ignored(covered, matched >= 0, self.iou_threshold)
+        return ignored, counts - ignored.sum(axis=1)
 
 
 def _covered_shares(pred: BoxBatch, ignore: BoxBatch | None) -> Array:
