@@ -40,9 +40,10 @@ SIZE_COLUMNS = ("width", "height", "resized_width", "resized_height")
 def frames_of_rows(formats: Sequence[BoxFormat], columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
     """The frame of each row's own format on its own film, (4 parts, n, 4); the sizes of every row are checked.
 
-    >>> from grounding_rewards.parsing import get_box_format
-    >>> frames_of_rows([get_box_format("qwen3-vl")], {"width": [640], "height": [480]}, 1)[1]
-    array([[640., 480., 640., 480.]])
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> frames_of_rows([get_box_format("qwen3-vl")], {"width": [640], "height": [480]}, 1)[1]
+        array([[640., 480., 640., 480.]])
     """
     spaces = [fmt.space for fmt in formats]
     frames = np.empty((4, n, 4))
@@ -59,8 +60,9 @@ def frames_of_rows(formats: Sequence[BoxFormat], columns: Mapping[str, Any], n: 
 def image_sizes(columns: Mapping[str, Any], n: int) -> dict[str, NDArray[np.float64]]:
     """The size columns that are there, (n,) each; width and height of the image where they are not columns.
 
-    >>> image_sizes({"width": [640, 512], "height": [480, 512]}, 2)["width"]
-    array([640., 512.])
+    Example:
+        >>> image_sizes({"width": [640, 512], "height": [480, 512]}, 2)["width"]
+        array([640., 512.])
     """
     given = {side: column_of(columns, side, n) for side in SIZE_COLUMNS}
     images = column_of(columns, "image", n)
@@ -78,8 +80,9 @@ def image_sizes(columns: Mapping[str, Any], n: int) -> dict[str, NDArray[np.floa
 def known_sizes(columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
     """The sizes of the films, (n, 4), NaN where unknown: a format that needs none leaves them unchecked.
 
-    >>> known_sizes({"width": [640], "height": [480]}, 1)
-    array([[640., 480.,  nan,  nan]])
+    Example:
+        >>> known_sizes({"width": [640], "height": [480]}, 1)
+        array([[640., 480.,  nan,  nan]])
     """
     try:
         return film_sizes(n, **image_sizes(columns, n))
@@ -125,8 +128,9 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
     Raises:
         ValueError: a column is missing or has another length, or holds something that is no valid box or no label.
 
-    >>> read_references({"boxes": [[[1, 2, 3, 4]], []]}, 2, labelled=False).boxes.counts
-    array([1, 0])
+    Example:
+        >>> read_references({"boxes": [[[1, 2, 3, 4]], []]}, 2, labelled=False).boxes.counts
+        array([1, 0])
     """
     by_reader = column_of(columns, "reader_boxes", n)
     rows = column_of(columns, "boxes", n)
@@ -203,8 +207,9 @@ def ignore_regions(columns: Mapping[str, Any], n: int) -> BoxBatch | None:
     Raises:
         ValueError: the column has another length, or holds something that is no valid box.
 
-    >>> ignore_regions({"ignore_boxes": [[[1, 2, 3, 4]], None]}, 2).flat
-    array([[1., 2., 3., 4.]])
+    Example:
+        >>> ignore_regions({"ignore_boxes": [[[1, 2, 3, 4]], None]}, 2).flat
+        array([[1., 2., 3., 4.]])
     """
     rows = column_of(columns, "ignore_boxes", n)
     return (
@@ -270,8 +275,9 @@ def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | 
     Raises:
         ValueError: it has another length.
 
-    >>> column_of({"width": [640]}, "width", 1), column_of({}, "width", 1)
-    ([640], None)
+    Example:
+        >>> column_of({"width": [640]}, "width", 1), column_of({}, "width", 1)
+        ([640], None)
     """
     values = columns.get(name)
     if values is None:
@@ -292,8 +298,9 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
     Raises:
         ValueError: an entry is no JSON object with `boxes`.
 
-    >>> with_ground_truth({"ground_truth": ['{"boxes": [], "width": 640}']}, 1)["width"]
-    [640]
+    Example:
+        >>> with_ground_truth({"ground_truth": ['{"boxes": [], "width": 640}']}, 1)["width"]
+        [640]
     """
     packed = column_of(columns, "ground_truth", n)
     if packed is None or columns.get("boxes") is not None:

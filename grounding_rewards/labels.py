@@ -180,8 +180,9 @@ def _normalize(text: str, dataset: str | None) -> Label:
 def _without_initials(words: list[str]) -> list[str]:
     """The words with a single L or R at their start or end written out.
 
-    >>> _without_initials(["l", "effusion"]), _without_initials(["level", "l", "x"]), _without_initials(["l"])
-    (['left', 'effusion'], ['level', 'l', 'x'], ['l'])
+    Example:
+        >>> _without_initials(["l", "effusion"]), _without_initials(["level", "l", "x"]), _without_initials(["l"])
+        (['left', 'effusion'], ['level', 'l', 'x'], ['l'])
     """
     if len(words) < 2:
         return words

@@ -11,8 +11,9 @@ from typing import NamedTuple
 class Interval(NamedTuple):
     """Numbers from `low` to `high`; `above` and `below` leave out the ends.
 
-    >>> str(Interval(0, 1, above=True)), 0.0 in Interval(0, 1, above=True), str(Interval(1))
-    ('a number in (0, 1]', False, 'a number from 1 up')
+    Example:
+        >>> str(Interval(0, 1, above=True)), 0.0 in Interval(0, 1, above=True), str(Interval(1))
+        ('a number in (0, 1]', False, 'a number from 1 up')
     """
 
     low: float = 0.0
@@ -41,11 +42,12 @@ SOME_SHARE = Interval(0, 1, above=True)
 def check_number(name: str, value: object, legal: Interval, hint: str = "Choose one in that range.") -> float:
     """The value as a float, refused where it is no number in the interval.
 
-    >>> check_number("beta", 2, Interval(0, 1000, above=True))
-    2.0
-    >>> check_number("iou_threshold", 1.5, SHARE, "The usual value is 0.5.")
-    Traceback (most recent call last):
-    ValueError: Expected a number in [0, 1] for `iou_threshold`, got 1.5. The usual value is 0.5.
+    Example:
+        >>> check_number("beta", 2, Interval(0, 1000, above=True))
+        2.0
+        >>> check_number("iou_threshold", 1.5, SHARE, "The usual value is 0.5.")
+        Traceback (most recent call last):
+        ValueError: Expected a number in [0, 1] for `iou_threshold`, got 1.5. The usual value is 0.5.
     """
     if not isinstance(value, Real) or value not in legal:
         raise ValueError(f"Expected {legal} for `{name}`, got {value!r}. {hint}")
@@ -55,9 +57,10 @@ def check_number(name: str, value: object, legal: Interval, hint: str = "Choose 
 def check_word(name: str, value: object, legal: Collection[str]) -> None:
     """Refuse a value that is none of the legal words.
 
-    >>> check_word("matching", "best", ("greedy", "hungarian"))
-    Traceback (most recent call last):
-    ValueError: Expected a known word for `matching`, got 'best'. Use one of: greedy, hungarian.
+    Example:
+        >>> check_word("matching", "best", ("greedy", "hungarian"))
+        Traceback (most recent call last):
+        ValueError: Expected a known word for `matching`, got 'best'. Use one of: greedy, hungarian.
     """
     if not isinstance(value, str) or value not in legal:
         raise ValueError(f"Expected a known word for `{name}`, got {value!r:.200}. Use one of: {', '.join(legal)}.")

@@ -1,8 +1,8 @@
 """Text to boxes: what a completion says, in the box format that its model writes.
 
 `parse_boxes` reads one completion, `format_boxes` writes one; `read_boxes` is the first half of `parse_boxes`,
-for scoring in batches. A new format is an entry in `formats.py`. What stands in an answer is found by the scanners of
-`json_syntax.py` and `bracket_syntax.py`, whatever the family.
+for scoring in batches. A new format is an entry in `formats.py`. The scanners of `json_syntax.py` and
+`bracket_syntax.py` read all formats.
 """
 
 from grounding_rewards.parsing.box_format import BoxFormat, Syntax

@@ -10,8 +10,8 @@ from grounding_rewards.boxes import ORDERS, CoordinateSpace
 from grounding_rewards.parsing.results import RawBoxes
 
 SCOPES = ("answer", "after_think", "all")
-#: Keys under which models put a box in JSON, whatever the family: drift between them is common. A key says nothing
-#: about order or space; the format does.
+#: JSON keys that hold a box. Every JSON format accepts all of them, because fine-tuned models mix them up; order and
+#: space are the format's, whatever the key.
 BOX_KEYS = ("bbox_2d", "box_2d", "bbox", "box", "bounding_box", "position", "bboxes", "boxes_2d", "bbox2d")
 
 
@@ -39,11 +39,10 @@ class Layout(NamedTuple):
 class Syntax(NamedTuple):
     """What families that write alike share.
 
-    keyed: boxes stand in JSON under a key, so four numbers under any other key are none.
-    quick: reads a text that is nothing but plain, complete syntax, and returns None for any other. Only there for
-        speed: on what it reads, the scanner gives the same.
+    keyed: boxes are in JSON under a key of the format; four numbers under another key are not a box.
+    quick: a fast path for plain, complete answers, which reads them as the scanner does; None for any other text.
     tokens: how coordinate tokens begin: `loc_` for `<loc_12>`.
-    patches: pairs of tokens are the first and the last cell of a grid with this many cells a side; 0 without a grid.
+    patches: cells a side of the grid of which a pair of tokens names the first and the last cell; 0 without a grid.
     """
 
     keyed: bool = False
@@ -94,18 +93,20 @@ class BoxFormat:
     def from_token_ids(self) -> bool:
         """Whether the text should be decoded from the token ids with `skip_special_tokens=False`.
 
-        >>> from grounding_rewards.parsing import get_box_format
-        >>> get_box_format("qwen2-vl").from_token_ids, get_box_format("qwen3-vl").from_token_ids
-        (True, False)
+        Example:
+            >>> from grounding_rewards.parsing import get_box_format
+            >>> get_box_format("qwen2-vl").from_token_ids, get_box_format("qwen3-vl").from_token_ids
+            (True, False)
         """
         return self.stripped != "nothing"
 
 
 def in_xyxy(coords: list[float], order: str) -> list[float]:
-    """Boxes, flat, from an order of `ORDERS` to `x1, y1, x2, y2`: plain numbers, as texts hold few of them.
+    """Convert a flat list of boxes from an order of `ORDERS` to `x1, y1, x2, y2`; for a few boxes faster than numpy.
 
-    >>> in_xyxy([1, 2, 3, 4], "yxyx"), in_xyxy([1, 2, 3, 4], "xywh"), in_xyxy([4, 5, 2, 4], "cxcywh")
-    ([2, 1, 4, 3], [1, 2, 4, 6], [3.0, 3.0, 5.0, 7.0])
+    Example:
+        >>> in_xyxy([1, 2, 3, 4], "yxyx"), in_xyxy([1, 2, 3, 4], "xywh"), in_xyxy([4, 5, 2, 4], "cxcywh")
+        ([2, 1, 4, 3], [1, 2, 4, 6], [3.0, 3.0, 5.0, 7.0])
     """
     if order == "xyxy":
         return coords

@@ -1,8 +1,8 @@
 """Boxes outside JSON: `[x1, y1, x2, y2]`, `(x1,y1),(x2,y2)`, `<loc_1><loc_2><loc_3><loc_4>`, in tags, in prose or bare.
 
 One scanner reads them all. It cuts the text into marks (tags, groups of numbers, runs of coordinate tokens) and walks
-over them once; what differs between families is data in their `BoxFormat`. The `read_plain_…` functions are only there
-for speed: each reads one well-behaved shape and leaves everything else to the scanner.
+over them once; how families differ is data in their `BoxFormat`. The `read_plain_…` functions are only there for speed:
+each reads one well-behaved shape and leaves everything else to the scanner.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ _COMMAS = (",", "，")
 def read_plain_lists(text: str, fmt: BoxFormat) -> RawBoxes | None:
     """Comma-separated lists of four numbers, with or without the format's tags around; None for any other text.
 
-    >>> from grounding_rewards.parsing import get_box_format
-    >>> read_plain_lists("<answer>[0.1,0.2,0.3,0.4]</answer>", get_box_format("answer-list")).coords
-    [0.1, 0.2, 0.3, 0.4]
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> read_plain_lists("<answer>[0.1,0.2,0.3,0.4]</answer>", get_box_format("answer-list")).coords
+        [0.1, 0.2, 0.3, 0.4]
     """
     opening, _, closing = fmt.layout.answer.partition("{items}")
     if text.startswith(opening) and text.endswith(closing):
@@ -55,9 +56,10 @@ def read_plain_lists(text: str, fmt: BoxFormat) -> RawBoxes | None:
 def read_plain_sentences(text: str, fmt: BoxFormat) -> RawBoxes | None:
     """Prose whose only brackets are lists of four numbers; None for any other text.
 
-    >>> from grounding_rewards.parsing import get_box_format
-    >>> read_plain_sentences("A mass at [0.1, 0.2, 0.3, 0.4].", get_box_format("radvlm")).coords
-    [0.1, 0.2, 0.3, 0.4]
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> read_plain_sentences("A mass at [0.1, 0.2, 0.3, 0.4].", get_box_format("radvlm")).coords
+        [0.1, 0.2, 0.3, 0.4]
     """
     boxes = _PLAIN_LISTS.findall(text)
     if not 0 < len(boxes) <= MAX_BOXES or text.count("[") != len(boxes) or text.rstrip().endswith(_COMMAS):
@@ -75,9 +77,10 @@ def _without_labels(coords: list[float], fmt: BoxFormat) -> RawBoxes:
 def read_plain_items(text: str, fmt: BoxFormat) -> RawBoxes | None:
     """The format's own item, tagged label and one box, over and over; None for any other text.
 
-    >>> from grounding_rewards.parsing import get_box_format
-    >>> read_plain_items("<ref>mass</ref><box>(1,2),(3,4)</box>", get_box_format("qwen-vl")).labels
-    ['mass']
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> read_plain_items("<ref>mass</ref><box>(1,2),(3,4)</box>", get_box_format("qwen-vl")).labels
+        ['mass']
     """
     pattern, marks, label_first = _plain_item(fmt.layout, bool(fmt.syntax.tokens))
     items = pattern.findall(text)
@@ -130,7 +133,7 @@ _CLOSED_BY = {"[": "]］", "［": "]］", "(": ")）", "（": ")）", "<": ">"}
 _BETWEEN_CORNERS = " \t\n,，"
 _BEFORE_LABEL = " \t\r\n,.;:-，。；：、[]()*`\\&"
 _AFTER_LABEL = " \t\r\n,;:-，；：、[(*`\\&"
-#: How far a bracket may stand from what it encloses.
+#: How many characters may stand between a bracket and what it encloses.
 _NEAR = 8
 _TAG = re.compile(r"<[^<>]{0,80}>")
 
@@ -140,8 +143,8 @@ class _Mark(NamedTuple):
 
     kind: `label`, `label_end`, `box`, `box_end`, `relation`, `shape`, `shape_end`, `other` for tags; `run` for
         coordinate tokens, `group` for brackets.
-    text: the tag or the tokens; of a label what it says.
-    opening, closed, lists: of a group its bracket, whether it has the other one, and the numbers in it.
+    text: the tag or the tokens; for a label, its words.
+    opening, closed, lists: for a group, its opening bracket, whether it is closed, and the lists of tokens in it.
     """
 
     kind: str
@@ -164,14 +167,14 @@ def _mark_pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
 
 
 def scan_brackets(text: str, fmt: BoxFormat, found: Findings) -> None:
-    """Read every box that stands outside JSON out of any text.
+    """Read every box outside JSON.
 
-    >>> from grounding_rewards.parsing import get_box_format
-    >>> from grounding_rewards.parsing.results import Findings
-    >>> found = Findings()
-    >>> scan_brackets("A mass<loc_1><loc_2><loc_3><loc_4>", get_box_format("florence-2"), found)
-    >>> found.coords, found.labels
-    ([1.0, 2.0, 3.0, 4.0], ['A mass'])
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> found = Findings()
+        >>> scan_brackets("A mass<loc_1><loc_2><loc_3><loc_4>", get_box_format("florence-2"), found)
+        >>> found.coords, found.labels
+        ([1.0, 2.0, 3.0, 4.0], ['A mass'])
     """
     marks = list(itertools.islice(_read_marks(text, fmt), MAX_GROUPS + 1))
     labelled = _with_labels(marks[:MAX_GROUPS], text)
@@ -183,7 +186,7 @@ def scan_brackets(text: str, fmt: BoxFormat, found: Findings) -> None:
         found.reject("too_long")
 
 
-#: What numbers, their placeholders (x1) and NaN have in common; all else in brackets is words.
+#: Numbers, placeholders (x1) and NaN hold one of these; brackets without any of them hold words.
 _MAY_BE_NUMBERS = re.compile(r"[\dxyn]", re.IGNORECASE)
 _SEPARATORS = " \t\r\n,，、;；"
 
@@ -200,7 +203,7 @@ def _read_marks(text: str, fmt: BoxFormat) -> Iterator[_Mark]:
             closed = closing != "" and closing in _CLOSED_BY[opening]
             lists = split_numbers(content)
             breaks_off = not closed and lists and looks_numeric(lists[0][0])
-            # Words in brackets are words.
+            # Anything else in brackets is prose.
             if not lists or breaks_off or any(_is_attempt(tokens, opening) for tokens in lists):
                 yield _Mark("group", start, end, "", opening, closed, lists)
         elif kind == "run":
@@ -221,7 +224,7 @@ def _is_attempt(tokens: list[str], opening: str) -> bool:
 
 
 def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
-    """The marks with each label in one mark; numbers in brackets in a label are none, coordinate tokens end it."""
+    """Join the marks of each label into one: numbers in brackets are part of a label, coordinate tokens end it."""
     joined = []
     position = 0
     while position < len(marks):
@@ -251,7 +254,7 @@ class _Scan:
         self.fmt = fmt
         self.found = found
         self.label: str | None = None
-        #: words since the last box, which are its label where labels have no tags
+        #: words since the last box: the label of the next one where labels have no tags
         self.words = ""
         self.corners: list[_Mark] = []
         self.box_tag: _Mark | None = None
@@ -322,7 +325,7 @@ class _Scan:
         self.box_tag = None
 
     def _read_bare(self, content: str) -> None:
-        """What stands between box tags without any brackets."""
+        """Read text between box tags that has no brackets."""
         if content.strip(" .\n").casefold() in NOTHING:
             self.found.stated_empty = True
             return
@@ -358,7 +361,7 @@ class _Scan:
         return not gap.strip(_BETWEEN_CORNERS) and ("," in gap or "，" in gap or "\n" not in gap)
 
     def _read_unclosed(self, mark: _Mark) -> None:
-        """A group that breaks off: what was complete before it stays."""
+        """Read the complete lists of a group that breaks off."""
         numeric = any(_is_attempt(tokens, mark.opening) for tokens in mark.lists)
         in_corner = bool(self.corners) and looks_numeric(mark.lists[0][0])
         square = mark.opening in "[［" and any(map(looks_numeric, mark.lists[0]))
@@ -373,8 +376,8 @@ class _Scan:
     def _end_corners(self, cut: _Mark | None = None) -> None:
         """Make boxes of the corner points that were joined: two are a box, four are a quadrilateral.
 
-        Points that stand closer in pairs, "(1,2),(3,4) (5,6),(7,8)", are a box for each pair, also where the last
-        pair breaks off. `cut` is a point that broke off, joined to those before it.
+        Points that are written in pairs, "(1,2),(3,4) (5,6),(7,8)", are one box a pair, even if the last pair breaks
+        off. `cut` is the point that breaks off, where it belongs to those before it.
         """
         corners, self.corners = self.corners, []
         if not corners:
@@ -442,12 +445,12 @@ _TOKEN_NUMBER = re.compile(r"(\d+)>")
 
 
 def _beyond(token: str, largest: int) -> bool:
-    """Whether no token of the vocabulary has this number; the far edge of the film is let pass."""
+    """Whether the number is larger than any token's; one more is allowed, for the far edge of the film."""
     return len(token) > MAX_LIST or int(token) > largest + 1
 
 
 def _are_upright(tokens: list[str]) -> bool:
-    """Whether numbers in a row are boxes: of a quadrilateral's corners in turn, one half is upside down."""
+    """Whether all numbers in a row make upright boxes; the corners of a quadrilateral rarely do."""
     numbers = list(map(int, tokens))
     return all(
         a < c and b < d for a, b, c, d in zip(numbers[0::4], numbers[1::4], numbers[2::4], numbers[3::4], strict=True)
@@ -459,13 +462,13 @@ def _clean(label: str) -> str | None:
 
 
 def _words(gap: str) -> str:
-    """The label in the words before a box: the last line of them, without what joins it to the box before."""
+    """The label in the text before a box: its last line, without an "and" or the like in front."""
     words = gap.strip(_BEFORE_LABEL) and gap.lstrip(_BEFORE_LABEL).rstrip(_AFTER_LABEL).rpartition("\n")[2]
     return _TAG.sub("", _JOINING.sub("", words)).strip()
 
 
 def _next_numbers(marks: list[_Mark], end: int) -> list[int]:
-    """For each mark where the next numbers begin, else the end of the text."""
+    """For each mark, where the next numbers begin, or the end of the text."""
     starts = []
     for mark in reversed(marks):
         starts.append(end)
@@ -502,14 +505,14 @@ _LINE = re.compile(r"(?:[^\n:：\d]{0,60}[:：])?([^\n:：]*)")
 
 
 def scan_lines(text: str, fmt: BoxFormat, found: Findings) -> None:
-    """Read lines that are nothing but four numbers, with or without a name and a colon before them.
+    """Read lines of four numbers and nothing else but a name and a colon before them.
 
-    >>> from grounding_rewards.parsing import get_box_format
-    >>> from grounding_rewards.parsing.results import Findings
-    >>> found = Findings()
-    >>> scan_lines("A mass:\\n120, 340, 900, 400", get_box_format("qwen3-vl"), found)
-    >>> found.coords
-    [120.0, 340.0, 900.0, 400.0]
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> found = Findings()
+        >>> scan_lines("A mass:\\n120, 340, 900, 400", get_box_format("qwen3-vl"), found)
+        >>> found.coords
+        [120.0, 340.0, 900.0, 400.0]
     """
     lines = itertools.islice(filter(None, text.splitlines()), MAX_BOXES)
     for match in filter(None, map(_LINE.fullmatch, (line.strip(_BEFORE_LABEL) for line in lines))):
@@ -522,14 +525,14 @@ _HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")
 
 
 def scan_html(text: str, fmt: BoxFormat, found: Findings) -> None:
-    """Read boxes that stand as `data-bbox` attributes of HTML.
+    """Read the boxes in `data-bbox` attributes of HTML.
 
-    >>> from grounding_rewards.parsing import get_box_format
-    >>> from grounding_rewards.parsing.results import Findings
-    >>> found = Findings()
-    >>> scan_html('<p data-bbox="1 2 3 4">mass</p>', get_box_format("qwen2.5-vl"), found)
-    >>> found.coords
-    [1.0, 2.0, 3.0, 4.0]
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> found = Findings()
+        >>> scan_html('<p data-bbox="1 2 3 4">mass</p>', get_box_format("qwen2.5-vl"), found)
+        >>> found.coords
+        [1.0, 2.0, 3.0, 4.0]
     """
     for match in itertools.islice(_HTML_BOX.finditer(text), MAX_GROUPS):
         for tokens in split_numbers(match[1]):

@@ -56,17 +56,20 @@ _QWEN2_LAYOUT = Layout(
     item="<|object_ref_start|>{label}<|object_ref_end|><|box_start|>{boxes}<|box_end|>",
     bare_item="<|box_start|>{boxes}<|box_end|>",
 )
-_REF_LISTS = Layout(
+_TAGGED = Layout(box=_CORNERS, item="<ref>{label}</ref><box>{boxes}</box>", bare_item="<box>{boxes}</box>")
+_TAGGED_LISTS = Layout(
     box=_LIST,
     item="<ref>{label}</ref><box>[{boxes}]</box>",
     bare_item="<box>[{boxes}]</box>",
     between_boxes=", ",
 )
+#: In Rex-Omni and LocateAnything every number is a token.
+_NUMBER_TOKENS = "<{0}><{1}><{2}><{3}>"
 
 
 def _keys(first: str) -> tuple[str, ...]:
-    """The box keys, this one first: the one that is written."""
-    return (first, *(key for key in BOX_KEYS if key != first))
+    """All box keys, with the one that the family writes in front."""
+    return (first, *(key for key in BOX_KEYS if key != first.casefold()))
 
 
 BOX_FORMATS = {
@@ -76,7 +79,7 @@ BOX_FORMATS = {
             "qwen-vl",
             "Qwen-VL",
             ITEMS,
-            Layout(box=_CORNERS, item="<ref>{label}</ref><box>{boxes}</box>", bare_item="<box>{boxes}</box>"),
+            _TAGGED,
             NORM1000,
             untagged_label="before",
             stripped="tags",
@@ -155,7 +158,7 @@ BOX_FORMATS = {
             "internvl",
             "InternVL 2, 2.5 and 3",
             ITEMS,
-            _REF_LISTS,
+            _TAGGED_LISTS,
             NORM1000,
             untagged_label="before",
             negatives=("zero_box",),
@@ -166,7 +169,7 @@ BOX_FORMATS = {
             "all-seeing",
             "All-Seeing v2",
             ITEMS,
-            _REF_LISTS,
+            _TAGGED_LISTS,
             PAD999,
             untagged_label="before",
             stripped="tags",
@@ -215,7 +218,7 @@ BOX_FORMATS = {
             "minicpm-v",
             "MiniCPM-V",
             Syntax(),
-            Layout(box="{0} {1} {2} {3}", item="<ref>{label}</ref><box>{boxes}</box>", bare_item="<box>{boxes}</box>"),
+            _TAGGED._replace(box="{0} {1} {2} {3}"),
             NORM1000,
             untagged_label="before",
             stripped="boxes",
@@ -262,7 +265,7 @@ BOX_FORMATS = {
             "chexagent",
             "CheXagent-8b",
             ITEMS,
-            Layout(box=_CORNERS, item="<ref>{label}</ref><box>{boxes}</box>", bare_item="<box>{boxes}</box>"),
+            _TAGGED,
             NORM100,
             untagged_label="before",
             stripped="tags",
@@ -301,13 +304,7 @@ BOX_FORMATS = {
             "locate-anything",
             "LocateAnything",
             Syntax(tokens=("",)),
-            Layout(
-                box="<{0}><{1}><{2}><{3}>",
-                item="<ref>{label}</ref><box>{boxes}</box>",
-                bare_item="<box>{boxes}</box>",
-                between_boxes="</box><box>",
-                negative="<box>none</box>",
-            ),
+            _TAGGED._replace(box=_NUMBER_TOKENS, between_boxes="</box><box>", negative="<box>none</box>"),
             NORM1000,
             largest=1000,
             untagged_label="before",
@@ -317,10 +314,8 @@ BOX_FORMATS = {
             "rex-omni",
             "Rex-Omni",
             Syntax(tokens=("",)),
-            Layout(
-                box="<{0}><{1}><{2}><{3}>",
-                item="<|object_ref_start|>{label}<|object_ref_end|><|box_start|>{boxes}<|box_end|>",
-                bare_item="<|box_start|>{boxes}<|box_end|>",
+            _QWEN2_LAYOUT._replace(
+                box=_NUMBER_TOKENS,
                 between_boxes=",",
                 between_items=", ",
                 negative="<|box_start|>None<|box_end|>",
@@ -334,13 +329,7 @@ BOX_FORMATS = {
             "kimi-vl",
             "Kimi-VL",
             JSON,
-            _JSON_LAYOUT._replace(
-                item='{{"{key}": {boxes}, "label": {label}}}',
-                bare_item='{{"{key}": {boxes}}}',
-                between_items=", ",
-                answer="[{items}]",
-                negative="[]",
-            ),
+            _JSON_ANSWER._replace(answer="[{items}]", negative="[]"),
             NORM1,
             decimals=3,
             model_types=("kimi_vl",),
@@ -356,7 +345,7 @@ BOX_FORMATS = {
                 negative="<answer>No Objects</answer>",
             ),
             NORM1000,
-            keys=("Position", *(key for key in BOX_KEYS if key != "position")),
+            keys=_keys("Position"),
         ),
         BoxFormat("seg-zero", "Seg-Zero, VisionReasoner", JSON, _JSON_ANSWER, SQUASH840),
         BoxFormat(
@@ -399,7 +388,7 @@ _DECLARABLE = ("space", "order", "keys", "scope", "decimals")
 
 
 def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat:
-    """The box format of a name, or one declared on the spot.
+    """Look up a box format by its name, or make one of a declaration.
 
     Args:
         box_format: a name; or a mapping, as in YAML, whose `syntax` names the format to start from (`json` and
@@ -409,13 +398,14 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
             it is.
 
     Raises:
-        ValueError: no such format or field, or a value that is none of the legal ones; the message lists them.
+        ValueError: an unknown format or field, or a value that is not legal; the message lists what is.
 
-    >>> get_box_format("qwen3-vl").space.name
-    'norm1000'
-    >>> mine = get_box_format({"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"})
-    >>> mine.keys, mine.order
-    (('box',), 'yxyx')
+    Example:
+        >>> get_box_format("qwen3-vl").space.name
+        'norm1000'
+        >>> mine = get_box_format({"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"})
+        >>> mine.keys, mine.order
+        (('box',), 'yxyx')
     """
     if isinstance(box_format, BoxFormat):
         return box_format
@@ -442,13 +432,17 @@ def _declared(given: Mapping[str, Any]) -> BoxFormat:
     for field, legal in (("order", ORDERS), ("scope", SCOPES)):
         if field in changes and changes[field] not in legal:
             raise ValueError(
-                f"Expected one of {', '.join(legal)} for `{field}` of `box_format`, got {changes[field]!r:.200}."
+                f"Expected one of {', '.join(legal)} for `{field}` of `box_format`, got {changes[field]!r:.200}. "
+                f"Without it, that of {base.name} is taken: {getattr(base, field)}."
             )
     if "keys" in changes:
         changes["keys"] = _declared_keys(changes["keys"])
     decimals = changes.get("decimals", 0)
     if isinstance(decimals, bool) or not isinstance(decimals, int) or not 0 <= decimals <= 9:
-        raise ValueError(f"Expected 0 to 9 for `decimals` of `box_format`, got {decimals!r:.200}.")
+        raise ValueError(
+            f"Expected 0 to 9 for `decimals` of `box_format`, got {decimals!r:.200}. "
+            "Give the number of digits after the point, 0 for whole numbers."
+        )
     if "space" in changes:
         changes |= _declared_space(base, get_space(changes["space"]), changes)
     if base.syntax.patches and {"space", "order", "decimals"} & changes.keys():
@@ -461,7 +455,7 @@ def _declared(given: Mapping[str, Any]) -> BoxFormat:
 
 
 def _declared_space(base: BoxFormat, space: CoordinateSpace, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What changes with the space: the largest number, and how many digits a number has."""
+    """The fields that change with the space: the largest number, and how many digits a number has."""
     in_pixels = space.frame in ("original", "resized")
     is_fraction = space.unit == 1 and not in_pixels
     if base.syntax.tokens and (in_pixels or is_fraction or given.get("decimals")):
@@ -478,12 +472,15 @@ def _declared_space(base: BoxFormat, space: CoordinateSpace, given: Mapping[str,
 def _declared_keys(keys: Any) -> tuple[str, ...]:
     listed = [keys] if isinstance(keys, str) else keys
     if not isinstance(listed, list | tuple) or not listed or not all(isinstance(key, str) and key for key in listed):
-        raise ValueError(f"Expected a list of names for `keys` of `box_format`, got {keys!r:.200}.")
+        raise ValueError(
+            f"Expected a list of names for `keys` of `box_format`, got {keys!r:.200}. "
+            "Give the JSON keys that hold a box, such as [bbox_2d]; without it, all known keys count."
+        )
     return tuple(listed)
 
 
 def box_format_from_option(given: Any) -> Any:
-    """A box format as it stands in a configuration or on a command line, where a mapping may be text; checked.
+    """Check a box format from a configuration or a command line, where a mapping may be text.
 
     Args:
         given: a name, a mapping, a mapping as JSON or (with PyYAML) as YAML, or None.
@@ -492,12 +489,13 @@ def box_format_from_option(given: Any) -> Any:
         The name, the mapping, or None.
 
     Raises:
-        ValueError: neither, or no such format; the message lists what is legal.
+        ValueError: something else, or an unknown format; the message lists what is legal.
 
-    >>> box_format_from_option('{"syntax": "json", "space": "norm100"}')
-    {'syntax': 'json', 'space': 'norm100'}
-    >>> box_format_from_option("qwen3-vl")
-    'qwen3-vl'
+    Example:
+        >>> box_format_from_option('{"syntax": "json", "space": "norm100"}')
+        {'syntax': 'json', 'space': 'norm100'}
+        >>> box_format_from_option("qwen3-vl")
+        'qwen3-vl'
     """
     if isinstance(given, str) and given.lstrip().startswith("{"):
         given = _read_mapping(given)
@@ -530,20 +528,22 @@ def _read_mapping(text: str) -> Any:
 def list_box_formats() -> list[str]:
     """The names of all box formats.
 
-    >>> "qwen2.5-vl" in list_box_formats()
-    True
+    Example:
+        >>> "qwen2.5-vl" in list_box_formats()
+        True
     """
     return list(BOX_FORMATS)
 
 
 def box_format_for_model_type(model_type: str) -> str:
-    """The name of the box format that models of a `model_type` (as in their transformers configuration) write.
+    """The name of the box format for a `model_type`, as in a model's transformers configuration.
 
     Raises:
         ValueError: no format is known for it; the message lists the model types that have one.
 
-    >>> box_format_for_model_type("qwen2_5_vl")
-    'qwen2.5-vl'
+    Example:
+        >>> box_format_for_model_type("qwen2_5_vl")
+        'qwen2.5-vl'
     """
     names = {known: fmt.name for fmt in BOX_FORMATS.values() for known in fmt.model_types}
     if model_type not in names:

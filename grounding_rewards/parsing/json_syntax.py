@@ -77,8 +77,9 @@ def decode_plain_json(text: str) -> object:
     Also None, to fall back to `scan_json`: with a backslash, which may hide an escaped key; with `<`, which may open a
     tag that moves the answer; and with booleans, which Python counts among the numbers.
 
-    >>> decode_plain_json("```json\\n[1, 2]\\n```"), decode_plain_json("Here: [1, 2]")
-    ([1, 2], None)
+    Example:
+        >>> decode_plain_json("```json\\n[1, 2]\\n```"), decode_plain_json("Here: [1, 2]")
+        ([1, 2], None)
     """
     start = 8 if text.startswith(_FENCE) else 0
     if not text.startswith(("[", "{"), start) or "<" in text or "\\" in text or "true" in text or "false" in text:
@@ -93,9 +94,10 @@ def decode_plain_json(text: str) -> object:
 def read_plain_json(text: str, fmt: BoxFormat) -> RawBoxes | None:
     """Objects that hold a box and at most a label, or `[]`; None for any other text.
 
-    >>> from grounding_rewards.parsing import get_box_format
-    >>> read_plain_json('[{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]', get_box_format("qwen3-vl")).labels
-    ['mass']
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> read_plain_json('[{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]', get_box_format("qwen3-vl")).labels
+        ['mass']
     """
     items = decode_plain_json(text)
     if type(items) is dict:
@@ -134,7 +136,7 @@ class _List(list["_Value"]):
 
 
 class _Root(NamedTuple):
-    """A list or object that stands in nothing else, and where."""
+    """A list or object at the top level, and where it stands in the text."""
 
     value: _List | _Object
     start: int
@@ -142,7 +144,7 @@ class _Root(NamedTuple):
 
 
 class _Object:
-    """An object as its members in the order of the text, with duplicates and with members without a key (None)."""
+    """An object: its members in the order of the text, also duplicates, and those without a key (None)."""
 
     def __init__(self) -> None:
         self.members: list[tuple[str | None, _Value]] = []
@@ -174,13 +176,14 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
     """Read every box out of JSON that may be broken in any way.
 
     Returns:
-        The text without the JSON that was read: all of it where a family that does not write JSON has written none
-        with a box in it.
+        The text without the JSON that was read; all of it where the family does not write JSON and no JSON in the text
+        holds a box.
 
-    >>> from grounding_rewards.parsing import get_box_format
-    >>> found = Findings()
-    >>> scan_json("Here: {'bbox_2d': [1, 2, 3, 4,]}!", get_box_format("qwen3-vl"), found), found.coords
-    ('Here: !', [1.0, 2.0, 3.0, 4.0])
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> found = Findings()
+        >>> scan_json("Here: {'bbox_2d': [1, 2, 3, 4,]}!", get_box_format("qwen3-vl"), found), found.coords
+        ('Here: !', [1.0, 2.0, 3.0, 4.0])
     """
     if not fmt.syntax.keyed and not _may_hold_boxes(text, fmt.keys):
         return text
@@ -252,7 +255,7 @@ def _denies(value: _List | _Object) -> bool:
 
 
 def _read_values(text: str, found: Findings) -> list[_Root]:
-    """The lists and objects in the text, nested as far as their brackets tell."""
+    """Read the lists and objects at the top level, with all that their brackets enclose."""
     roots: list[_Root] = []
     frames: list[tuple[str, _List | _Object]] = []
     start = position = 0
@@ -351,7 +354,7 @@ def _scalar(token: re.Match[str]) -> str | bool | None:
 def _collect(
     value: _List | _Object, key: str | None, fmt: BoxFormat, found: Findings, *, labelled: bool = False
 ) -> None:
-    """Take the boxes out of a value that stands under this key; a list hands its key on to what it holds."""
+    """Take the boxes out of the value of this key; what a list holds counts as under the list's key."""
     if isinstance(value, _Object):
         _collect_object(value, fmt, found)
         return
@@ -426,7 +429,7 @@ def _is_label(key: str, member: _Object, keys: frozenset[str]) -> bool:
 
 
 def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[list[float]]:
-    """The boxes under a box key: one list of numbers, two corner points, a list of such, all that in a string."""
+    """The boxes under a box key: a list of numbers, two corner points, a list of either, or any of it in a string."""
     if member is None:
         found.stated_empty = True
         return []
@@ -489,7 +492,7 @@ def _corner_box(value: _Object, found: Findings) -> list[list[float]]:
 
 
 def _read_box(values: _List, fmt: BoxFormat, found: Findings, *, named: bool) -> list[float] | None:
-    """The box that a list of scalars spells; words in brackets under no box key are no attempt at one."""
+    """The box in a list of scalars; a list that begins with a word is prose unless it is `named` by a box key."""
     if not values:
         found.stated_empty |= values.closed
         return None

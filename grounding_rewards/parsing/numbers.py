@@ -21,7 +21,7 @@ _COMMA = re.compile(r"[,，、]")
 _SEMICOLON = re.compile(r"[;；]")
 _QUOTES = " \t\r\n\"'`“”"
 _PLACEHOLDERS = (frozenset("xywh"), frozenset({"left", "top", "right", "bottom"}))
-#: Words that stand where boxes belong and say that there are none.
+#: Words that, in the place of boxes, say that there are none.
 NOTHING = frozenset(
     ["", "none", "null", "nil", "nothing", "n/a", "no object", "no objects", "no box", "no boxes", "no finding"]
 )
@@ -30,19 +30,21 @@ _REASON_BY_COUNT = {2: "point", 8: "quad", 9: "box_3d"}
 
 
 def looks_numeric(token: str) -> bool:
-    """A number, NaN, infinity or a placeholder such as `x1`: what only stands in a list of coordinates.
+    """Whether a token belongs in a list of coordinates: a number, NaN, infinity or a placeholder such as `x1`.
 
-    >>> looks_numeric("0.5"), looks_numeric("x1"), looks_numeric("left")
-    (True, True, False)
+    Example:
+        >>> looks_numeric("0.5"), looks_numeric("x1"), looks_numeric("left")
+        (True, True, False)
     """
     return bool(_is_number(token) or _is_not_finite(token) or _is_placeholder(token))
 
 
 def read_number(token: str) -> float | None:
-    """The number that a token spells, None when it spells none or one of `MAX_COORDINATE` or more.
+    """The number in a token; None where it is none, or not below `MAX_COORDINATE`.
 
-    >>> read_number("086"), read_number("high")
-    (86.0, None)
+    Example:
+        >>> read_number("086"), read_number("high")
+        (86.0, None)
     """
     if not _is_number(token):
         return None
@@ -51,12 +53,13 @@ def read_number(token: str) -> float | None:
 
 
 def split_numbers(content: str) -> list[list[str]]:
-    """The lists of tokens in the content of a pair of brackets; a semicolon stands between two lists.
+    """Split the content of a pair of brackets into lists of tokens, each at most `MAX_LIST` + 1 long.
 
-    No list is longer than `MAX_LIST` + 1, and where there are no commas blanks separate.
+    Lists are separated by semicolons, tokens by commas, or by blanks where there are no commas.
 
-    >>> split_numbers("1, 2, '3', 4"), split_numbers("1 2 3 4;5 6 7 8"), split_numbers("1;2;3;4"), split_numbers(" ")
-    ([['1', '2', '3', '4']], [['1', '2', '3', '4'], ['5', '6', '7', '8']], [['1', '2', '3', '4']], [])
+    Example:
+        >>> [split_numbers(content) for content in ("1, 2, '3', 4", "1 2 3 4;5 6 7 8", "1;2;3;4", " ")]
+        [[['1', '2', '3', '4']], [['1', '2', '3', '4'], ['5', '6', '7', '8']], [['1', '2', '3', '4']], []]
     """
     if ";" not in content and "；" not in content:
         tokens = _tokens(content)
@@ -79,12 +82,13 @@ def _tokens(part: str) -> list[str]:
 
 
 def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
-    """The four numbers of a box, or the reason (one of `REJECT_REASONS`) why these tokens are none.
+    """The four numbers of a box, or the reason (one of `REJECT_REASONS`) why these tokens are not a box.
 
-    >>> box_or_reason(["086", ".5", "1e2", "30"])
-    [86.0, 0.5, 100.0, 30.0]
-    >>> box_or_reason(["1", "2", "3"])
-    'wrong_count'
+    Example:
+        >>> box_or_reason(["086", ".5", "1e2", "30"])
+        [86.0, 0.5, 100.0, 30.0]
+        >>> box_or_reason(["1", "2", "3"])
+        'wrong_count'
     """
     if all(map(_is_number, tokens)):
         if len(tokens) != 4:
@@ -99,14 +103,14 @@ def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
 def take_box(
     tokens: Sequence[str], order: str, found: Findings, label: str | None = None, score: float | None = None
 ) -> None:
-    """Add the box that these tokens spell in this order to what was found, or the reason why they are none.
+    """Add the box in these tokens to what was found, or the reason why they are not a box.
 
-    >>> from grounding_rewards.parsing.results import Findings
-    >>> found = Findings()
-    >>> take_box(["1", "2", "3", "4"], "yxyx", found, "mass")
-    >>> take_box(["1", "2"], "yxyx", found)
-    >>> found.coords, found.labels, found.rejected
-    ([2.0, 1.0, 4.0, 3.0], ['mass'], {'point': 1})
+    Example:
+        >>> found = Findings()
+        >>> take_box(["1", "2", "3", "4"], "yxyx", found, "mass")
+        >>> take_box(["1", "2"], "yxyx", found)
+        >>> found.coords, found.labels, found.rejected
+        ([2.0, 1.0, 4.0, 3.0], ['mass'], {'point': 1})
     """
     box = box_or_reason(tokens)
     if isinstance(box, str):
@@ -121,7 +125,8 @@ def are_coordinates(values: list[float]) -> bool:
     Raises:
         TypeError: one of them is no number.
 
-    >>> are_coordinates([1, 2.5]), are_coordinates([1e10])
-    (True, False)
+    Example:
+        >>> are_coordinates([1, 2.5]), are_coordinates([1e10])
+        (True, False)
     """
     return max(values) < MAX_COORDINATE and min(values) > -MAX_COORDINATE

@@ -11,7 +11,7 @@ from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.results import MAX_BOXES
 
-#: A label where none are given: letters and what joins words, which no format takes for syntax.
+#: Any label: letters and what joins words, none of which is syntax in any format.
 _ANY_LABEL = "[A-Za-z][A-Za-z '/-]{0,39}"
 #: No film has sides of more pixels.
 _LARGEST_PIXEL = 99_999
@@ -27,8 +27,8 @@ def box_format_regex(
 
     For constrained decoding (`vllm_structured_outputs_regex` in TRL's configuration): a model that was never
     trained to point answers in the format from the first step on. It matches the format's own negative and up to
-    `max_boxes` boxes with numbers in range, anchored at neither end; whether boxes are upright it cannot say. It uses
-    groups, alternatives, character classes and bounded repetition only, which every engine knows.
+    `max_boxes` boxes with numbers in range, upright or not, and is not anchored. It uses groups, alternatives,
+    character classes and bounded repetition only, which every engine knows.
 
     Args:
         box_format: as for `parse_boxes`.
@@ -38,16 +38,19 @@ def box_format_regex(
     Raises:
         ValueError: an unknown format, `max_boxes` out of range, or labels that are no list of words.
 
-    >>> import re
-    >>> pattern = box_format_regex("qwen2-vl", 2, labels=["mass", "nodule"])
-    >>> re.fullmatch(pattern, "<|object_ref_start|>mass<|object_ref_end|><|box_start|>(1,2),(30,40)<|box_end|>") is None
-    False
-    >>> re.fullmatch(pattern, "None") is None, re.fullmatch(pattern, "(1,2),(3000,4)") is None
-    (False, True)
+    Example:
+        >>> import re
+        >>> pattern = box_format_regex("qwen-vl", 2, labels=["mass", "nodule"])
+        >>> texts = ("<ref>mass</ref><box>(1,2),(30,40)</box>", "None", "<ref>mass</ref><box>(1,2),(3000,4)</box>")
+        >>> [bool(re.fullmatch(pattern, text)) for text in texts]
+        [True, True, False]
     """
     fmt = get_box_format(box_format)
     if isinstance(max_boxes, bool) or not isinstance(max_boxes, int) or not 1 <= max_boxes <= MAX_BOXES:
-        raise ValueError(f"Expected 1 to {MAX_BOXES} for `max_boxes`, got {max_boxes!r:.200}.")
+        raise ValueError(
+            f"Expected 1 to {MAX_BOXES} for `max_boxes`, got {max_boxes!r:.200}. "
+            "Give a whole number: the most boxes that one answer may hold."
+        )
     if labels is not None and (
         not isinstance(labels, list | tuple)
         or not labels
@@ -57,7 +60,7 @@ def box_format_regex(
     layout = fmt.layout
     label = _ANY_LABEL
     if labels is not None:
-        # As it is written: in JSON with its quotes escaped.
+        # In JSON, quotes in a label are escaped.
         written = [json.dumps(one, ensure_ascii=False)[1:-1] if fmt.syntax.keyed else one for one in labels]
         label = f"(?:{'|'.join(map(_escape, written))})"
     items = [_items(layout.item, label, fmt, max_boxes)]
@@ -85,7 +88,7 @@ def _items(item: str, label: str, fmt: BoxFormat, count: int) -> str:
 
 
 def _fill(template: str, slots: Mapping[str, Callable[[str], str]]) -> str:
-    """The template as a pattern, with a pattern in each slot; a slot's function gets what follows its colon."""
+    """The template as a pattern; each slot's function makes its pattern of the format after the slot's colon."""
     return "".join(
         _escape(text) + ("" if slot is None else slots[slot](spec or ""))
         for text, slot, spec, _ in string.Formatter().parse(template)
@@ -112,8 +115,9 @@ def _number(fmt: BoxFormat, spec: str) -> str:
 def _up_to(largest: int, width: int = 0) -> str:
     """The integers from 0 to `largest`, padded with zeros to `width` digits.
 
-    >>> _up_to(1023)
-    '(?:[0-9]|[1-9][0-9]{1,2}|10[0-1][0-9]|102[0-3])'
+    Example:
+        >>> _up_to(1023)
+        '(?:[0-9]|[1-9][0-9]{1,2}|10[0-1][0-9]|102[0-3])'
     """
     text = str(largest).zfill(width)
     options = []

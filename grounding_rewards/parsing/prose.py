@@ -2,16 +2,16 @@
 
 The rules are in the spirit of NegEx and ConText (a negation covers the findings behind it until something ends its
 scope; some phrases only look like negations), but they judge a *whole* answer: each of its clauses must deny findings,
-call something normal or state nothing, and one at least must do one of the first two. Three steps:
+call something normal or state nothing, and at least one must do one of the first two. Three steps:
 
 1. The tables of `radiology_words.py` give each word a class: `find`, `no`, `normal`, … Words that they don't know are
    `word`; what turns a negation around ("no change", "no other", "may") is `bad`, and has no move in step 2.
 2. `_MOVES` reads the classes of a sentence one by one. Where a state has no move for a class, the answer is no
-   negative; unknown words have a move behind a negation only. So what the tables don't know is refused, never passed:
-   a finding that passes for a negative is free reward, a negative in rare words only misses a bonus.
+   negative; unknown words have a move only behind a negation. So what the tables don't know is refused: a finding that
+   passes for a negative is free reward, while a negative in rare words only misses a bonus.
 3. The sentence must end in a state of `_STATED`, or of `_FRAMING` if it states nothing.
 
-No library serves: negspacy and medspacy need spaCy and marked findings, and judge each finding, not the answer.
+No library does this: negspacy and medspacy need spaCy and marked findings, and judge each finding, not the answer.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from grounding_rewards.parsing.radiology_words import PHRASES, WORDS
 MAX_STATEMENT = 2000
 #: A longer word is a generation that got stuck: the longest in radiology, lymphangioleiomyomatosis, has 24 letters.
 MAX_WORD = 30
-#: So is a clause that is repeated more often.
+#: A clause that is repeated more often is one too.
 MAX_REPEATS = 2
 
 _INSTRUCTION = re.compile(
@@ -170,12 +170,12 @@ _STATED = frozenset(
     ["no", "none", "nothing", "found", "found_organ", "tail", "placed", "placed_and", "normal", "normal_anatomy"]
 )
 _FRAMING = frozenset(["image", "provided", "frame"])
-#: States that leave no room for a word more: "not fully seen" is seen.
+#: States in which no article or adverb may follow: what is "not fully seen" is seen.
 _STRICT = frozenset(["odd", "label", "finding_not"])
 
 
 def _next_states() -> dict[tuple[str, str], str]:
-    # Articles and what the class `skip` holds may stand anywhere.
+    # Articles and words of the class `skip` may stand anywhere else.
     moves = {(state, name): state for state in _MOVES if state not in _STRICT for name in ("the", "skip")}
     for state, row in _MOVES.items():
         for move in row.split(","):
@@ -190,10 +190,11 @@ _NEXT_STATE = _next_states()
 def states_nothing(answer: str) -> bool:
     """Whether the answer says in words that there is nothing to mark.
 
-    >>> states_nothing("There is no pneumothorax. The lungs are clear.")
-    True
-    >>> states_nothing("No change in the left effusion.")
-    False
+    Example:
+        >>> states_nothing("There is no pneumothorax. The lungs are clear.")
+        True
+        >>> states_nothing("No change in the left effusion.")
+        False
     """
     if len(answer) > MAX_STATEMENT or echoes_prompt(answer):
         return False
@@ -210,23 +211,25 @@ def states_nothing(answer: str) -> bool:
 def echoes_prompt(answer: str) -> bool:
     """Whether the answer reads like an instruction: then a negative in it is quoted, not stated.
 
-    >>> echoes_prompt("If there is no finding, return 'No Objects'.")
-    True
+    Example:
+        >>> echoes_prompt("If there is no finding, return 'No Objects'.")
+        True
     """
     return _INSTRUCTION.search(answer, 0, MAX_STATEMENT) is not None
 
 
 def gives_instructions(around: str) -> bool:
-    """Whether the words around an answer instruct somebody to answer, rather than lead to the answer.
+    """Whether the words around an answer are instructions, rather than an introduction to it.
 
-    >>> gives_instructions("If there is none, output"), gives_instructions("So I will output:")
-    (True, False)
+    Example:
+        >>> gives_instructions("If there is none, output"), gives_instructions("So I will output:")
+        (True, False)
     """
     return _COMMAND.search(around, 0, MAX_STATEMENT) is not None
 
 
 def _plain(answer: str) -> str:
-    """Lower case, one blank between words, without tags, quotes, emphasis, brackets and contractions."""
+    """The text in lower case, without tags, quotes, emphasis, brackets, contractions and repeated blanks."""
     text = _TAG.sub(" ", unicodedata.normalize("NFKC", answer).casefold()).translate(_DECORATION)
     for written, meant in _CONTRACTIONS.items():
         text = text.replace(written, meant)

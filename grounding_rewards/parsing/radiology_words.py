@@ -1,7 +1,7 @@
 """The words of chest reports by class, for the rules in `prose.py`: data, no logic.
 
-A word that stands in no table is of class `word`; only behind a negation does the grammar allow one. So a word is added
-here to read more negatives, and to class `bad` where a negation with it is none.
+A word in no table has the class `word`, which the grammar allows only behind a negation. So a word is added here to
+read more negatives, and to class `bad` where a negation with it denies nothing.
 """
 
 #: Phrases by class; the first that fits counts.

@@ -1,4 +1,4 @@
-"""Text to boxes and back: the functions that everything else in the package calls."""
+"""Text to boxes and back."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def parse_boxes(
 
     Returns:
         The boxes as written, neither repaired nor clipped, with labels, confidences, the status of the text and
-        the reasons why anything was refused.
+        the reasons for what was rejected.
 
     Raises:
         ValueError: the format is unknown, a size that it needs is missing, or `text` is no string. A string never
@@ -91,8 +91,8 @@ def format_boxes(
     Args:
         boxes: (n, 4) xyxy in pixels of the original image.
         box_format: as for `parse_boxes`.
-        labels: one for each box, None for a box without; a format without a place for labels leaves them out. Where
-            a label is shared by the boxes behind it, a box without one is read back with the label before it.
+        labels: one for each box, None for a box without; a format without labels leaves them out. In a format that
+            writes a label once for several boxes, a box without one is read back with the label before it.
         width: as for `parse_boxes`, like the other sizes.
         height: see `width`.
         resized_width: see `width`.
@@ -139,8 +139,9 @@ def read_boxes(text: str, fmt: BoxFormat) -> RawBoxes:
 
     Never raises for a string, takes time linear in its length, and gives finite numbers only.
 
-    >>> read_boxes("<answer>[0.1,0.2,0.3,0.4]</answer>", get_box_format("answer-list")).coords
-    [0.1, 0.2, 0.3, 0.4]
+    Example:
+        >>> read_boxes("<answer>[0.1,0.2,0.3,0.4]</answer>", get_box_format("answer-list")).coords
+        [0.1, 0.2, 0.3, 0.4]
     """
     quick = fmt.syntax.quick if fmt.scope == "answer" else None
     if quick is not None and len(text) <= MAX_CHARACTERS and (raw := quick(text, fmt)) is not None:
@@ -178,7 +179,7 @@ def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
 
 
 def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
-    """Everything that stands in the answer: in JSON, in HTML, in brackets, tags and tokens, or on lines of its own.
+    """Read all boxes in the answer: in JSON, in HTML, in brackets, tags and tokens, or on lines of their own.
 
     Returns:
         The text outside JSON.
@@ -194,7 +195,7 @@ def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
 
 
 def _status_without_boxes(text: str, outside: str, answer: Answer, fmt: BoxFormat, found: Findings) -> str:
-    """`empty` where nothing is stated in earnest, else `unparseable` with at least one reason."""
+    """`empty` where the model itself says that there is nothing, else `unparseable` with at least one reason."""
     if found.rejected:
         return "unparseable"
     if echoes_prompt(outside) or gives_instructions(answer.around):

@@ -35,8 +35,7 @@ REASON_MEANINGS = {
 }
 REJECT_REASONS = tuple(REASON_MEANINGS)
 
-#: Reasons that name something that stands where a box belongs and is none. What was merely cut off, or is no box at
-#: all, is not among them.
+#: Reasons for something broken in the place of a box. What was merely cut off, or never meant as a box, is left out.
 BROKEN_BOXES = ("wrong_count", "quad", "box_3d", "not_a_number", "not_finite", "number_too_large")
 
 MAX_BOXES = 1000
@@ -46,15 +45,14 @@ MAX_DEPTH = 32
 MAX_TOKENS = 25_000
 #: Tags and pairs of brackets outside JSON: 1000 labelled boxes as corner points have 6000.
 MAX_GROUPS = 7000
-#: A list is read this far: a longer one is none of the shapes that have a name of their own.
+#: Lists are read this far; no shape with a name of its own is longer.
 MAX_LIST = 16
 
 
 def broken_boxes(rejected: Mapping[str, int], boxes: int) -> int:
-    """How many false boxes an answer has because something stands in the place of a box and is none.
+    """How many broken boxes of an answer count as false positives: a wrong box must not become free by being broken.
 
-    They count beside complete boxes only, so that a wrong box does not become free by being broken; an answer without
-    any complete box is judged by its status.
+    None where there is no complete box: such an answer is judged by its status.
 
     Args:
         rejected: reason out of `REJECT_REASONS` -> how often.
@@ -102,7 +100,7 @@ class ParsedBoxes:
 
 
 class Findings:
-    """What was met so far in one answer; once it is `full`, there is no use in reading on.
+    """What was found so far in one answer; once it is `full`, reading can stop.
 
     `stated_empty`: something says that there is nothing to mark; `asserted`: something says that there is.
     """
@@ -132,7 +130,7 @@ class Findings:
 
     @property
     def met_nothing(self) -> bool:
-        """Whether there was neither a box nor anything that stands for one."""
+        """Whether there was neither a box nor anything that was rejected."""
         return not self.labels and not self.rejected
 
     def _take_room(self) -> bool:

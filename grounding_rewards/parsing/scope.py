@@ -1,4 +1,4 @@
-"""Where in a completion the answer stands: behind the thinking, in the last answer tag, before the end token."""
+"""Where the answer stands in a completion: after the thinking, in the last answer tag, before the end token."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Answer(NamedTuple):
     `cut_off`: the completion ends before its answer begins.
     `ended`: the model ended it by a token of its own, so nothing in it is cut off.
     `around`: what stands outside the answer and the thinking.
-    `thought`: there are tags of thinking or of the answer in the completion.
+    `thought`: the completion has tags of thinking or of an answer.
     """
 
     text: str
@@ -47,10 +47,11 @@ def find_answer(completion: str, scope: str = "answer") -> Answer:
             follows the thinking. `after_think`: what follows the thinking, answer tags or not. `all`: the whole
             text, for models that state their boxes while they think.
 
-    >>> find_answer("<think>[1, 2, 3, 4]?</think><answer>[5, 6, 7, 8]</answer>").text
-    '[5, 6, 7, 8]'
-    >>> find_answer("<think>[1, 2, 3, 4]</think>", "all").text
-    '<think>[1, 2, 3, 4]</think>'
+    Example:
+        >>> find_answer("<think>[1, 2, 3, 4]?</think><answer>[5, 6, 7, 8]</answer>").text
+        '[5, 6, 7, 8]'
+        >>> find_answer("<think>[1, 2, 3, 4]</think>", "all").text
+        '<think>[1, 2, 3, 4]</think>'
     """
     if "◁" in completion:
         # Kimi-VL

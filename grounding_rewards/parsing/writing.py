@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 def write_answer(boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat) -> str:
-    """Boxes in the format's own space, and their labels, as a model of this family answers.
+    """Write boxes in the format's own space, with their labels, as a model of this family answers.
 
-    >>> from grounding_rewards.parsing import get_box_format
-    >>> write_answer([[1, 2, 3, 4], [5, 6, 7, 8]], ["mass", "mass"], get_box_format("internvl"))
-    '<ref>mass</ref><box>[[1, 2, 3, 4], [5, 6, 7, 8]]</box>'
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> write_answer([[1, 2, 3, 4], [5, 6, 7, 8]], ["mass", "mass"], get_box_format("internvl"))
+        '<ref>mass</ref><box>[[1, 2, 3, 4], [5, 6, 7, 8]]</box>'
     """
     layout = fmt.layout
     items = []
@@ -37,7 +38,7 @@ def write_answer(boxes: Sequence[Sequence[float]], labels: Sequence[str | None],
 def _grouped(
     boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat
 ) -> list[tuple[str | None, list[Sequence[float]]]]:
-    """Each label with its boxes: those that follow each other, where the family writes the label once for them."""
+    """Each label with its box, or with all that follow each other where the family writes a label once for them."""
     if "{label}" not in fmt.layout.item:
         labels = [None] * len(labels)
     pairs = list(zip(labels, boxes, strict=True))
@@ -54,9 +55,9 @@ def _numbers(box: Sequence[float], fmt: BoxFormat) -> list[str]:
         return [str(index) for index in norm1_to_patch_index((x1, y1, x2, y2), fmt.syntax.patches)]
     numbers: Sequence[float] = ORDERS[fmt.order].from_xyxy(*box)
     if fmt.space.offset:
-        # A bin is where its number falls, not the nearest centre: ties go up.
+        # A number belongs to the bin that it falls into, so ties go up.
         numbers = [math.floor(number + fmt.space.offset) for number in numbers]
     if fmt.largest is not None:
         numbers = [min(max(number, 0), fmt.largest) for number in numbers]
-    # + 0.0 turns -0.0 into 0.0, so that nobody is taught to write "-0.00"
+    # + 0.0 turns -0.0 into 0.0, so that no model learns to write "-0.00"
     return [f"{round(number, fmt.decimals) + 0.0:.{fmt.decimals}f}" for number in numbers]
