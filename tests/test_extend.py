@@ -69,6 +69,10 @@ def apply(one: Step, root: Path) -> None:
     file.write_text("".join(lines), encoding="utf-8")
 
 
+def dotted(file: str) -> str:
+    return file.removesuffix(".py").replace("/", ".")
+
+
 @pytest.mark.parametrize("one", walks(), ids=lambda one: one.title)
 def test_a_walk_arrives(one, tmp_path):
     shutil.copytree(PACKAGE, tmp_path / PACKAGE.name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -76,9 +80,17 @@ def test_a_walk_arrives(one, tmp_path):
     for made in changes:
         apply(made, tmp_path)
     tried = "\n".join(made.code for made in one.steps if made.file is None)
+    examples = "".join(
+        f"assert not doctest.testmod(importlib.import_module({dotted(file)!r})).failed\n" for file in one.touches
+    )
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
-        [sys.executable, "-c", tried], capture_output=True, text=True, env=environment, cwd=tmp_path, check=False
+        [sys.executable, "-c", f"import doctest, importlib\n{tried}\n{examples}"],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert "assert" in tried
