@@ -34,8 +34,8 @@ def write_rows(path: Path, rows: int) -> None:
         for k in range(rows):
             x, y, side = rng.randrange(700), rng.randrange(700), rng.randrange(50, 200)
             gt = [x, y, x + side, y + side]
-            said = [{"bbox_2d": [value + rng.randrange(-15, 15) for value in gt], "label": "nodule"}]
-            row = {"id": f"film-{k}", "completion": json.dumps(said), "boxes": [gt], "width": SIZE, "height": SIZE}
+            pred = [{"bbox_2d": [value + rng.randrange(-15, 15) for value in gt], "label": "nodule"}]
+            row = {"id": f"film-{k}", "completion": json.dumps(pred), "boxes": [gt], "width": SIZE, "height": SIZE}
             file.write(json.dumps(row) + "\n")
 
 

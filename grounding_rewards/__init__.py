@@ -8,7 +8,7 @@ Text in, boxes out, matched to the reference boxes, one number per completion:
 >>> reward(completions=[answer], boxes=[[[64, 48, 320, 240]]], width=[640], height=[480])
 [1.0]
 
-The scorer needs numpy and scipy only; training, data and reports are in the subpackages.
+Scoring needs numpy and scipy only; training, data and reports are in the subpackages.
 """
 
 from grounding_rewards import rewards

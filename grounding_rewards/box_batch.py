@@ -13,7 +13,7 @@ from grounding_rewards.boxes import Boxes, as_box_array
 
 @dataclass(frozen=True)
 class BoxBatch:
-    """The boxes of many completions, one after the other: ``flat`` is (total, 4), ``counts`` says whose they are."""
+    """The boxes of many completions, one after the other: ``flat`` is (total, 4), ``counts`` how many each has."""
 
     flat: Boxes
     counts: NDArray[np.int64]

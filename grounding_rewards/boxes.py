@@ -130,7 +130,7 @@ def box_area(boxes: Boxes) -> NDArray[np.float64]:
     return np.where(valid_boxes(boxes), area, 0.0)
 
 
-#: What rounding may put outside the film, as a part of its longer side.
+#: How far a box may stick out of the film by rounding, as a part of the longer side.
 _EDGE = 1e-6
 
 
@@ -149,15 +149,15 @@ def is_box(box: object) -> bool:
 
 
 def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str | None:
-    """What keeps a box from being a reference box, or None: :func:`valid_boxes` for one box, and the film's edges.
+    """Why a box cannot be a reference box, or None: :func:`valid_boxes` for one box, by name, and the film's edges.
 
     Args:
         box: what a dataset gives for a box.
-        size: width and height of the film in pixels; None leaves the edges aside.
+        size: width and height of the film in pixels; None leaves the edges unchecked.
 
     Returns:
-        ``"not-finite"``, also for what is not four numbers, ``"swapped-corners"``, ``"no-area"``, ``"off-film"`` (no
-        part of it is on the film), ``"partly-off-film"``, or None.
+        ``"not-finite"`` (or not four numbers), ``"swapped-corners"``, ``"no-area"``, ``"off-film"`` (no part of it is
+        on the film), ``"partly-off-film"``, or None.
 
     Example:
         >>> [reference_defect(box, (100, 200)) for box in ([0, 0, 100, 200], [9, 9, 4, 12], [90, 10, 110, 20])]
@@ -182,7 +182,7 @@ def reference_defect(box: Any, size: tuple[float, float] | None = None) -> str |
 
 
 class Order(NamedTuple):
-    """What the four numbers of a box are, in the order in which they are given.
+    """What the four numbers of a box are, in the order in which they stand.
 
     numbers: what a prompt calls them.
     to_xyxy: ``x1, y1, x2, y2`` of the four numbers, which may be arrays.
@@ -194,7 +194,7 @@ class Order(NamedTuple):
     from_xyxy: Callable[[Any, Any, Any, Any], tuple[Any, Any, Any, Any]]
 
 
-#: The orders by name. Reading, writing, prompts and the space check know no others: another order is an entry here.
+#: The orders by name, for reading, writing, prompts and the space check: another order is an entry here.
 ORDERS: dict[str, Order] = {
     "xyxy": Order(
         ("x1", "y1", "x2", "y2"),
@@ -255,7 +255,7 @@ class CoordinateSpace:
         frame: the image that the numbers span: ``"film"``, the whole film; ``"padded"``, the film in the middle of the
             smallest square that holds it; ``"cropped"``, the largest square in the middle of the film; ``"resized"``,
             pixels of the image that the processor fed to the model; ``"original"``, pixels of the film as they are.
-        unit: the number that stands for the right or bottom edge of the frame; of no meaning for the frames in pixels.
+        unit: the number that stands for the right or bottom edge of the frame; unused for frames in pixels.
         offset: 0.5 for bins whose number stands for the middle of the bin, 0 where it stands for its left or top edge.
         meaning: what the numbers are, in words.
 
@@ -343,8 +343,8 @@ def space_frame(
     """Return the frame of ``space`` on films of these sizes, one number each or one per box.
 
     For ``resized_pixel`` without resized sizes the film is taken to reach the model as it is, with a warning.
-    A square around or inside a film of an odd difference of sides is off the middle by half a pixel, to the left or
-    to the top: LLaVA's ``expand2square`` and MAIRA-2's ``adjust_box_for_original_image_size`` both halve with ``//``.
+    Where the sides of a film differ by an odd number of pixels, the margin on the left or top of a padded or cropped
+    square is rounded down, as by LLaVA's ``expand2square`` and MAIRA-2's ``adjust_box_for_original_image_size``.
 
     Raises:
         ValueError: a size that this space needs is missing or not a positive finite number.
@@ -375,7 +375,7 @@ def space_frame(
 
 
 def _sizes(space: CoordinateSpace, **sides: ArrayLike | None) -> NDArray[np.float64]:
-    """Width, height, width, height in the last axis: the side that each coordinate of a box runs along."""
+    """Width, height, width, height in the last axis: for each coordinate of a box the side that it is measured on."""
     sizes = []
     for argument, value in sides.items():
         try:
@@ -482,8 +482,8 @@ def patch_index_to_norm1(upper_left: int, lower_right: int, patches: int = 32) -
         patches: cells on each side of the film.
 
     Returns:
-        ``x1, y1, x2, y2``, finite. The grid has ``patches ** 2`` cells: refuse a larger index before; here it is a
-        cell in the row below the film.
+        ``x1, y1, x2, y2``, finite. An index from ``patches ** 2`` up is not refused: its cell lies in the row below the
+        film.
 
     Example:
         >>> patch_index_to_norm1(44, 863)

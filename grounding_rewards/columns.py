@@ -1,4 +1,4 @@
-"""What the columns of a dataset say of each completion: its reference boxes, labels, ignored regions and film sizes.
+"""The columns of a dataset as arrays: reference boxes, labels, ignored regions and film sizes of each completion.
 
 The columns come from the author of the dataset, so everything here is strict: a missing column, a wrong length, a bad
 box or size is an error that names the row.
@@ -112,8 +112,8 @@ def _numbers(argument: str, values: Sequence[Any]) -> NDArray[np.float64]:
 class References:
     """What completions are scored against.
 
-    ``labels``, one per box, are None where they play no part. Where rows have several readers, each of these is an
-    entry of its own: ``rows`` says whose it is, ``readers`` which of the row's readers, None for a row without readers.
+    ``labels``, one per box, are None where they play no part. Where rows have several readers, each reader is an entry
+    of its own: ``rows`` has the row of each entry, ``readers`` its reader's index, None for a row without readers.
     """
 
     boxes: BoxBatch
@@ -126,7 +126,7 @@ def read_references(columns: Mapping[str, Any], n: int, *, labelled: bool) -> Re
     """The reference boxes of n completions, with their labels where these play a part.
 
     Raises:
-        ValueError: a column is missing or has another length, or holds something that is no valid box or no label.
+        ValueError: a column is missing or has another length, or holds something that is not a valid box or label.
 
     Example:
         >>> read_references({"boxes": [[[1, 2, 3, 4]], []]}, 2, labelled=False).boxes.counts
@@ -202,10 +202,10 @@ def _references_of_readers(
 
 
 def ignore_regions(columns: Mapping[str, Any], n: int) -> BoxBatch | None:
-    """The regions of the column ``ignore_boxes``, None without it; a row that has none may hold None.
+    """The regions in the column ``ignore_boxes``, None without it; a row without regions may hold None.
 
     Raises:
-        ValueError: the column has another length, or holds something that is no valid box.
+        ValueError: the column has another length, or holds something that is not a valid box.
 
     Example:
         >>> ignore_regions({"ignore_boxes": [[[1, 2, 3, 4]], None]}, 2).flat
@@ -296,7 +296,7 @@ def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:
     """Unpack the column ``ground_truth``, for trainers that hand over one string a row.
 
     Raises:
-        ValueError: an entry is no JSON object with `boxes`.
+        ValueError: an entry is not a JSON object with `boxes`.
 
     Example:
         >>> with_ground_truth({"ground_truth": ['{"boxes": [], "width": 640}']}, 1)["width"]

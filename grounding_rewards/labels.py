@@ -2,7 +2,7 @@
 
 The vocabulary is `vocabulary.json`, beside this file: names, synonyms, what each dataset writes (typos included),
 sources, and what was decided where datasets disagree. This module only looks up. A label that the vocabulary does not
-know keeps its own words and is told apart by :attr:`Label.known`; it is never taken for a similar one.
+know keeps its own words and has ``known=False``; it is never taken for a similar one.
 
 Sides are the patient's, as in every radiology dataset: the left lung is on the right of the picture.
 """
@@ -18,13 +18,13 @@ from importlib.resources import files
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-#: What stands between the findings of one box in PadChest-GR and in NIH's table of films.
+#: What separates the findings of one box in PadChest-GR, and of one film in NIH's table.
 SEVERAL = "|"
 
-# A single letter at the start or end of a label; elsewhere it may be part of a name.
+# Sides as a single letter at the start or end of a label; elsewhere the letter may be part of a name.
 _INITIALS: Mapping[str, str] = MappingProxyType({"l": "left", "r": "right"})
 
-# Longer than any name of a finding: the essays that models write in place of a label are not cached.
+# Longer than any finding's name: what models write at length in place of a label is not cached.
 _LONGEST = 200
 
 
@@ -85,7 +85,7 @@ def normalize_label(text: str, dataset: str | None = None) -> Label:
         A :class:`Label`; with `known=False` where the vocabulary has no such finding.
 
     Raises:
-        ValueError: `text` is no text.
+        ValueError: `text` is not a string.
 
     Example:
         >>> normalize_label("Left pleural effusion")
@@ -105,10 +105,10 @@ def normalize_label(text: str, dataset: str | None = None) -> Label:
 def are_synonyms(a: str, b: str) -> bool:
     """Whether two labels name the same finding, on sides that don't contradict each other.
 
-    A finding without a side agrees with every side, and `bilateral` with both. A part of the chest is another one on
-    another side, and without a side. Labels that the vocabulary does not know agree where they are equal up to case and
-    spacing. A finding does not agree with the kinds of it, so that no word is right everywhere. The relation is
-    symmetric, but not transitive: `effusion` agrees with a left and a right one.
+    A finding without a side agrees with every side, and `bilateral` with both. For parts of the chest the sides must be
+    equal: the left lung is neither the right one nor `lung`. Unknown labels agree if they are equal up to case and
+    spacing. A finding does not agree with its kinds, so that no word is right everywhere. The relation is symmetric,
+    but not transitive: `effusion` agrees with a left and a right one.
 
     Example:
         >>> are_synonyms("Effusion", "left pleural effusion"), are_synonyms("left effusion", "right effusion")
@@ -125,7 +125,7 @@ def are_synonyms(a: str, b: str) -> bool:
 
 
 def unknown_labels(labels: Iterable[str], dataset: str | None = None) -> dict[str, int]:
-    """How often each label occurs that the vocabulary does not know, the most frequent first; `a|b` are two labels.
+    """Count the labels that the vocabulary does not know, the most frequent first; `a|b` are two labels.
 
     Example:
         >>> unknown_labels(["Effusion", "Efusion", "Efusion", "fluid?"])
@@ -170,7 +170,7 @@ def _normalize(text: str, dataset: str | None) -> Label:
     for kept, may_be_anatomy in ((words, True), (unsided, True), (graded, False), (placed, False)):
         name = _look_up(kept, dataset)
         if name is not None and (may_be_anatomy or name in findings):
-            # Prefer an entry with the side in its name: the left heart is not the heart on the left.
+            # Prefer an entry with the side in its name: the left heart is not a heart on the left.
             sided = f"{laterality} {name}"
             name = sided if sided in vocabulary() else name
             return Label(name, None if sides.keys() & _words(name) else laterality, text, True)

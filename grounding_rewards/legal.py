@@ -1,4 +1,4 @@
-"""Refuse values that are not legal, in the words that every error of the package uses."""
+"""Refuse illegal values, in the form of all errors of the package: expected what, got what, how to fix it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SOME_SHARE = Interval(0, 1, above=True)
 
 
 def check_number(name: str, value: object, legal: Interval, hint: str = "Choose one in that range.") -> float:
-    """The value as a float, refused where it is no number in the interval.
+    """Return the value as a float; refuse one that is not a number in the interval.
 
     Example:
         >>> check_number("beta", 2, Interval(0, 1000, above=True))
@@ -55,7 +55,7 @@ def check_number(name: str, value: object, legal: Interval, hint: str = "Choose 
 
 
 def check_word(name: str, value: object, legal: Collection[str]) -> None:
-    """Refuse a value that is none of the legal words.
+    """Refuse a value that is not one of the legal words.
 
     Example:
         >>> check_word("matching", "best", ("greedy", "hungarian"))

@@ -66,15 +66,7 @@ def hungarian_match(iou: ArrayLike, iou_threshold: float = 0.5) -> Pairs:
     index), that is the answer; elsewhere scipy's ``linear_sum_assignment`` decides among assignments of equal total,
     deterministically.
 
-    Args:
-        iou: ``(n, m)``, finite: predictions by ground truth.
-        iou_threshold: τ, in [0, 1].
-
-    Returns:
-        ``(prediction, ground truth)`` index pairs, in the order of the predictions.
-
-    Raises:
-        ValueError: ``iou`` is not a finite matrix, or τ is outside [0, 1].
+    Arguments, result and errors are those of :func:`greedy_match`.
 
     Example:
         >>> hungarian_match([[0.6, 0.0], [0.9, 0.7]], 0.5)
@@ -89,17 +81,9 @@ def thresholded_hungarian_match(iou: ArrayLike, iou_threshold: float = 0.5) -> P
     """Match optimally among the pairs that reach τ: the threshold comes before the assignment.
 
     The total IoU of the matched pairs is at least that of :func:`hungarian_match`, which may spend a ground truth on
-    a pair that it drops afterwards. The specification defines the other one; this is offered under its own name.
+    a pair that it drops afterwards, but is what the specification defines.
 
-    Args:
-        iou: ``(n, m)``, finite: predictions by ground truth.
-        iou_threshold: τ, in [0, 1].
-
-    Returns:
-        ``(prediction, ground truth)`` index pairs, in the order of the predictions.
-
-    Raises:
-        ValueError: ``iou`` is not a finite matrix, or τ is outside [0, 1].
+    Arguments, result and errors are those of :func:`greedy_match`.
 
     Example:
         The full matrix prefers 0.45 + 0.45 to 0.5 + 0 and then loses both pairs:

@@ -5,7 +5,7 @@ Conventions, the same for the five functions of pairs:
 * ``f(pred, gt)`` takes ``(..., n, 4)`` and ``(..., m, 4)`` xyxy arrays in one common space and returns ``(..., n, m)``.
   Leading dimensions broadcast, so that the completions of a whole training step are one call.
 * Edges are real numbers: a side is ``x2 - x1``, without the ``+ 1`` of pixel counting.
-* They never raise for a box. An invalid one (see :func:`grounding_rewards.boxes.valid_boxes`) overlaps nothing: IoU and
+* No box raises. An invalid one (see :func:`grounding_rewards.boxes.valid_boxes`) overlaps nothing: IoU and
   IoA are 0, and GIoU, DIoU and CIoU are -1, the value of a pair that is infinitely far apart.
 * No ratio has an epsilon. ``pairwise_iou(b, b)`` is exactly 1 for every valid box, however small or large.
 """
@@ -62,12 +62,7 @@ def pairwise_giou(pred: ArrayLike, gt: ArrayLike) -> Array:
 
     ``GIoU = IoU - (|C| - |P ∪ G|) / |C|`` with C the smallest box around both, in [-1, 1].
 
-    Args:
-        pred: ``(..., n, 4)`` xyxy.
-        gt: ``(..., m, 4)`` xyxy, in the same space.
-
-    Returns:
-        ``(..., n, m)`` float64.
+    Arguments, shape and errors are those of :func:`pairwise_iou`.
 
     Example:
         >>> pairwise_giou([[0, 0, 1, 1]], [[0, 0, 1, 1], [2, 0, 3, 1]]).round(4)
@@ -87,12 +82,7 @@ def pairwise_diou(pred: ArrayLike, gt: ArrayLike) -> Array:
     ``DIoU = IoU - ρ² / c²`` with ρ the distance between the centres and c the diagonal of the smallest box around
     both, in [-1, 1].
 
-    Args:
-        pred: ``(..., n, 4)`` xyxy.
-        gt: ``(..., m, 4)`` xyxy, in the same space.
-
-    Returns:
-        ``(..., n, m)`` float64.
+    Arguments, shape and errors are those of :func:`pairwise_iou`.
 
     Example:
         >>> pairwise_diou([[0, 0, 2, 2]], [[0, 0, 2, 2], [2, 2, 4, 4]]).round(4)
@@ -110,12 +100,7 @@ def pairwise_ciou(pred: ArrayLike, gt: ArrayLike) -> Array:
     ``CIoU = IoU - ρ² / c² - α v`` with ``v = 4/π² (arctan(w_g / h_g) - arctan(w_p / h_p))²`` and
     ``α = v / ((1 - IoU) + v)``, in (-1.5, 1].
 
-    Args:
-        pred: ``(..., n, 4)`` xyxy.
-        gt: ``(..., m, 4)`` xyxy, in the same space.
-
-    Returns:
-        ``(..., n, m)`` float64.
+    Arguments, shape and errors are those of :func:`pairwise_iou`.
 
     Example:
         >>> pairwise_ciou([[0, 0, 2, 2]], [[0, 0, 2, 2], [0, 0, 4, 2]]).round(4)
@@ -138,12 +123,7 @@ def pairwise_ioa(pred: ArrayLike, gt: ArrayLike) -> Array:
 
     ``IoA = |P ∩ G| / |G|``, in [0, 1].
 
-    Args:
-        pred: ``(..., n, 4)`` xyxy.
-        gt: ``(..., m, 4)`` xyxy, in the same space.
-
-    Returns:
-        ``(..., n, m)`` float64.
+    Arguments, shape and errors are those of :func:`pairwise_iou`.
 
     Example:
         >>> pairwise_ioa([[10, 20, 50, 80], [20, 30, 60, 90]], [[20, 30, 60, 90], [30, 40, 70, 100]]).round(4)
@@ -202,7 +182,7 @@ def _pairs(pred: ArrayLike, gt: ArrayLike) -> tuple[Array, Array]:
 
 
 def _boxes(boxes: ArrayLike, argument: str) -> Array:
-    """As as_box_array, and with any number of leading dimensions."""
+    """Like `as_box_array`, for any number of leading dimensions."""
     try:
         shape = np.shape(boxes)
     except ValueError:  # ragged lists
@@ -239,7 +219,7 @@ def _iou(p: Array, g: Array) -> Array:
 
 
 def _safe_ratio(part: Array, whole: Array) -> Array:
-    """Divide where float64 holds `whole` to full precision; NaN elsewhere."""
+    """Divide where float64 holds the whole to full precision; NaN elsewhere, also where the whole is 0."""
     with np.errstate(all="ignore"):
         return np.where((whole > _SMALLEST_AREA) & (whole < np.inf), part / whole, np.nan)
 

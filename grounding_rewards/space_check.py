@@ -1,14 +1,14 @@
 """Notice when the numbers that a model writes contradict the declared coordinate space or order.
 
-Nothing here changes what is read: the space of a number cannot be told from the number, and a reward that guessed it
-would change its meaning from one completion to the next. Over many films, though, a wrong declaration shows: read in
-another space or order, the same numbers meet the reference boxes, or at least fit on the films. That is worth one
-warning, because training cannot repair it.
+Nothing here changes what is read: a number does not show its space, and a reward that guessed it would change its
+meaning from one completion to the next. Over many films, though, a wrong declaration shows: read in another space or
+order, the same numbers meet the reference boxes, or at least fit on the films. That is worth one warning, because
+training cannot repair it.
 
 Two kinds of evidence, both over many films and never over one:
 
 * With reference boxes: another reading has a clearly higher mean IoU, and it meets the boxes of *its own* film better
-  than those of other films. A box that is always the same, wherever it lands, has no part in the second.
+  than those of other films. A model that always writes the same box cannot pass the second test.
 * Without: the numbers do not fit on the films as declared (outside, or upside down), and nearly all do as another
   reading that also fills the film.
 """
@@ -49,13 +49,13 @@ __all__ = [
 ]
 
 
-# Below the first, nothing is concluded; below the second, only what is plain on every single film.
+# Below the first, nothing is concluded; below the second, only what shows on every single film.
 _FEWEST_FILMS, _SOME_FILMS = 4, 10
 _FEWEST_DISTINCT = 5
 # Enough to see any mix-up; more only costs time.
 _MOST_FILMS = 256
 _MOST_ANSWERS_PER_FILM = 4
-# Watching also ends after this many completions with boxes, as a small dataset never has that many films.
+# Watching also ends after this many completions with boxes: a small dataset never has as many films.
 _MOST_WATCHED = 4096
 _MOST_BOXES = 16
 
@@ -70,15 +70,15 @@ _LARGEST_SHIFT, _LARGEST_FACTOR = 0.1, 4.0
 # Readings whose mean IoU differs by less are taken for the same.
 _SAME_IOU = 0.02
 
-# Share of boxes on the film: as declared at most, and in another reading at least.
+# The share of boxes on the film: at most this in the declared reading, at least this in another.
 _MOST_FITTING, _LEAST_FITTING = 0.7, 0.95
-# How far boxes may stick out, in parts of the film: poor boxes in the declared reading, all in another.
+# How far boxes may stick out, in parts of the film: in the declared reading, where boxes may be poor, and in another.
 _WIDE_MARGIN, _MARGIN = 0.5, 0.05
-# How far down or right nearly all boxes of a log reach, in parts of the film. `_SPECK` is what numbers up to 1 are
-# where 100 is the edge.
+# How far down or right nearly all boxes of a log reach, in parts of the film. `_SPECK`: numbers up to 1, read in a
+# space whose edge is 100.
 _SPECK, _LEAST_REACH = 0.0101, 0.3
 _SAME_REACH = 0.8
-# Pixels a side: what a film of unknown size is taken to have, to tell whether boxes fill it.
+# Sides in pixels that a film of unknown size is taken to have, to see whether boxes fill it.
 _USUAL_SIDE = 1000.0
 
 _IN_PIXELS = ("original", "resized")
@@ -89,7 +89,7 @@ class SpaceWarning(UserWarning):
 
 
 class Reading(NamedTuple):
-    """What four numbers are taken for: the name of a coordinate space, and their order in the text."""
+    """How four numbers are read: the name of a coordinate space, and their order in the text."""
 
     space: str
     order: str
@@ -134,7 +134,7 @@ def check_space(
         raws: n completions as `read_boxes` gives them.
         box_format: the format that they were read in.
         boxes: n lists of reference boxes, (m, 4) xyxy in original pixels; without them only numbers that do not fit on
-            the films are noticed. A completion on a film without reference boxes plays no part beside others.
+            the films are noticed. Where some films have reference boxes, those without are left out.
         width: n widths of the original films, or one for all; NaN or None where unknown.
         height: likewise, as the other two.
         resized_width: see `width`.
@@ -194,7 +194,7 @@ class SpaceWatcher:
         return SpaceWatcher, ()
 
     def wants(self, formats: Iterable[BoxFormat]) -> bool:
-        """Whether there is a format among them of which more has to be seen."""
+        """Whether more has to be seen of one of these formats."""
         names = {fmt.name for fmt in formats}
         return any(name not in self._watched or not self._watched[name].done for name in names)
 
@@ -348,7 +348,7 @@ class _Sample:
         return [name for name in SPACES if SPACES[name].frame in frames]
 
     def read(self, reading: Reading) -> Boxes:
-        """The boxes in parts of the film; in pixels where only they are meant and the film's size is unknown."""
+        """The boxes in parts of the film; in pixels for a space in pixels on films of unknown size."""
         width, height = self.sizes[:2] if self.sizes_known else np.ones((2, 1, 1))
         # As in scoring, a film of unknown resized size is assumed to reach the model unresized.
         space = SPACES[reading.space] if self.resized_known or reading.space != RESIZED_PIXEL.name else PIXEL
@@ -498,10 +498,10 @@ def _fit_to_references(sample: _Sample, declared: Reading) -> tuple[Reading | No
 
 
 def _without_bias(boxes: Boxes, gt: Boxes) -> Boxes:
-    """Take out what all boxes have in common against the nearest reference: a small shift, a factor in size.
+    """Remove the shift and the factor in size that all boxes share, measured against their nearest references.
 
-    A model may write boxes that are all too small or too far left; that is no mix-up, although some other reading
-    may happen to make them larger, or to move them to the right.
+    A model may write boxes that are all too small or too far left. That is not a mix-up, although another reading may
+    happen to make them larger, or to move them to the right.
     """
     centre, size = _centre_and_size(boxes)
     gt_centre, gt_size = _centre_and_size(gt)

@@ -1,4 +1,4 @@
-"""Which versions made a result: what someone needs who wants the same again."""
+"""The versions of Python and of packages that made a result, so that it can be reproduced."""
 
 from __future__ import annotations
 

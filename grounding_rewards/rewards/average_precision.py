@@ -31,19 +31,17 @@ class AveragePrecisionReward(BoxReward):
     AP reward: the curve has already reached its recall. ``"tied"`` treats all predictions as equally confident, one
     point on the curve, AP = precision × recall, so that junk costs wherever it stands.
 
+    It takes the parameters of :class:`BoxReward`, and:
+
     Args:
-        iou_threshold: τ, in (0, 1].
-        no_box_bonus: δ, in [0, 1].
-        matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
         ranking: ``"emission"``, the order in which the model wrote the boxes; ``"score"``, the confidences that the
             completion states, highest first and unstated ones last (boxes without any, as in ``score(pred, gt)``, stay
             in their order); ``"iou"``, the best IoU first; ``"tied"``.
         interpolation: ``"all"`` points, or the mean over ``"101"`` (COCO) or ``"11"`` (VOC 2007) recall levels. The
             levels are compared in float64 as the reference codes do.
-        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``, see :class:`BoxReward`.
-        per_label: the mean of the AP of each label of the film, mAP, instead of one AP over all boxes. A label that is
-            predicted and not there has AP 0, and so have, together, predicted boxes without a label: a made-up finding
-            costs. Needs a ``label_matching`` that compares labels.
+        per_label: mAP, the mean of the AP of each label of the film, instead of one AP over all boxes. A made-up
+            finding costs: a label that is only predicted has AP 0, and predicted boxes without a label count as one
+            such label. Needs a ``label_matching`` that compares labels.
 
     Raises:
         ValueError: a parameter is out of its range.
@@ -98,7 +96,7 @@ class AveragePrecisionReward(BoxReward):
         b = len(pred)
         counts = ~batch.ignored
         labelled = counts & ~np.isnan(pred)
-        # One number per label and completion; the last number of a completion stands for boxes without a label.
+        # One number per label and completion; the last one of a completion stands for boxes without a label.
         stride = int(max(np.nanmax(gt), np.nanmax(pred, initial=0.0))) + 2
         first = np.arange(b)[:, None] * stride
         named_gt, m = np.unique((first + gt)[~np.isnan(gt)].astype(np.int64), return_counts=True)

@@ -81,10 +81,9 @@ class MatchedBatch(_Counted):
     ``matched`` is (b, n) with the index of the ground truth or -1, ``iou`` (b, n) the IoU of the match or 0,
     ``best_iou`` (b, n) the best IoU with any ground truth, ``scores`` (b, n) the stated confidences or NaN,
     ``pred`` (b, n, 4) and ``gt`` (b, m, 4) the boxes. ``ignored`` (b, n) marks predictions that do not count.
-    ``gt_labels`` (b, m) are the numbers of the labels and
-    ``pred_labels`` (b, n) those for which the predictions count, see
-    :class:`grounding_rewards.rewards.label_matching.LabelCounts`, NaN without one; None where labels play no part.
-    Boxes whose labels do not agree have IoU 0 here.
+    ``gt_labels`` (b, m) are codes of the labels and ``pred_labels`` (b, n) those for which the predictions count, see
+    :class:`grounding_rewards.rewards.label_matching.LabelCounts`; NaN without a label, None where labels play no part.
+    Boxes whose labels do not agree have IoU 0.
     """
 
     pred: Boxes
@@ -197,12 +196,12 @@ class BoxReward(ABC):
         check_word("label_matching", self.label_matching, LABEL_MATCHING)
 
     def _check_number(self, name: str, legal: Interval) -> None:
-        """Refuse a parameter that is no number in the interval, and store it as a float."""
+        """Refuse a parameter that is not a number in the interval, and store it as a float."""
         object.__setattr__(self, name, check_number(name, getattr(self, name), legal))
 
     @abstractmethod
     def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
-        """Return F-beta, quality and reward, (b,) each, of completions that have both predictions and truth."""
+        """Return F-beta, quality and reward, (b,) each, of completions that have both predictions and ground truth."""
 
     def score(
         self,
@@ -247,7 +246,7 @@ class BoxReward(ABC):
         pred_labels: Sequence[str | None] | None = None,
         gt_labels: Sequence[str] | None = None,
     ) -> Explanation:
-        """Like :meth:`score`, with everything that led to the number.
+        """Like :meth:`score`, but with everything that led to the number.
 
         Example:
             >>> from grounding_rewards.rewards import MeanIoUReward
@@ -364,7 +363,7 @@ class BoxReward(ABC):
         if self.label_matching == "ignore":
             return None
         if labels is None:
-            # raises, and says what is missing
+            # Raises, because none are given.
             return self.label_codes(None, None)
         for argument, codes, boxes in (("pred_labels", labels.pred, pred.flat), ("gt_labels", labels.gt, gt.flat)):
             if len(codes) != len(boxes):

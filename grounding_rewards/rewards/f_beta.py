@@ -44,12 +44,10 @@ def f_beta_score(precision: ArrayLike, recall: ArrayLike, beta: float) -> Array:
 class FBetaReward(BoxReward):
     """F-beta of the matches times a quality of the matched IoUs; the base of R2 to R5.
 
+    It takes the parameters of :class:`BoxReward`, and:
+
     Args:
         beta: β of F-beta, in (0, 1000]; 1.5 leans mildly towards recall.
-        iou_threshold: τ, in (0, 1].
-        no_box_bonus: δ, in [0, 1].
-        matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
-        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``, see :class:`BoxReward`.
     """
 
     beta: float = 1.5
@@ -114,14 +112,9 @@ class SplineIoUReward(FBetaReward):
     """R4: F-beta times the mean of a smooth curve over the matched IoUs, in [0, 1].
 
     ``Q = (1 - w) · 1/|M| Σ s(IoU) + w · 1/|M| Σ max(0, 1 - d)`` with d the distance between the centres over the
-    diagonal of the ground-truth box. The second term is there if ``center_weight`` w is above 0.
+    diagonal of the ground-truth box. It takes the parameters of :class:`FBetaReward`, and:
 
     Args:
-        beta: β of F-beta, in (0, 1000].
-        iou_threshold: τ, in (0, 1].
-        no_box_bonus: δ, in [0, 1].
-        matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
-        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``, see :class:`BoxReward`.
         center_weight: w, in [0, 1]; the specification suggests 0.15 where it is wanted.
         knots: ``(IoU, credit, slope)`` each, see :class:`grounding_rewards.rewards.quality.HermiteSpline`.
 
@@ -154,14 +147,10 @@ class SplineIoUReward(FBetaReward):
 class PiecewiseIoUReward(FBetaReward):
     """R5: optimal matching, F-beta times the mean of a piecewise linear curve over the matched IoUs, in [0, 1].
 
-    With the default τ = 0.5 the part of the curve below 0.5 is never reached.
+    With the default τ = 0.5 the part of the curve below 0.5 is never reached. It takes the parameters of
+    :class:`FBetaReward`, with ``matching="hungarian"`` as the default, and:
 
     Args:
-        beta: β of F-beta, in (0, 1000].
-        iou_threshold: τ, in (0, 1].
-        no_box_bonus: δ, in [0, 1].
-        matching: ``"hungarian"``, ``"thresholded_hungarian"`` or ``"greedy"``.
-        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``, see :class:`BoxReward`.
         iou_breakpoints: IoUs inside (0, 1) at which the curve bends, increasing; below the first the credit is that
             of the first.
         quality_breakpoints: the credit at each of them, and at IoU 1: one more than ``iou_breakpoints``.

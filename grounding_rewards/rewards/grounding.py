@@ -1,7 +1,7 @@
 """From the text of completions to rewards: the callable that TRL takes.
 
-A completion is read in its box format, its boxes are converted to original pixels, matched and scored. On model text
-everything here is total; on a wrong dataset or configuration it raises at once and says what to do.
+A completion is read in its box format; its boxes are converted to original pixels, matched and scored. Whatever a
+model writes gets a finite number. A wrong dataset or configuration raises at once, and the message says what to do.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ class ScoredCompletion:
     Attributes:
         reward: the number that the trainer gets.
         reason: one line for a person: why.
-        parsed: the boxes that the text says, in original pixels, its status and what was rejected.
+        parsed: the boxes in the text, in original pixels, its status and what was rejected.
         explanation: matches, F-beta and quality.
-        reader: whose boxes of the column ``reader_boxes`` it was scored against, the best for the completion; None
-            where the row has one reference.
+        reader: index of the reader in ``reader_boxes`` whose boxes gave the best reward; None where the row has one
+            reference.
     """
 
     reward: float
@@ -76,13 +76,13 @@ class GroundingReward:
     Attributes:
         name: the name under which TRL logs it.
         box_reward: the reward on boxes: an object with ``score(pred, gt)``.
-        box_format: how the model writes boxes: a name, or a format that :func:`get_box_format` made of what was given;
+        box_format: how the model writes boxes: a name, or the format that :func:`get_box_format` made of a mapping;
             None takes the name from the ``box_format`` column.
         on_unparseable: what a text without boxes and without a stated negative earns on a film without findings:
             ``"zero"``, or ``"empty"``, the bonus for a correct negative.
         on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off, ``"zero"`` gives it 0.
         tokenizer: decodes ``completion_ids`` where special tokens carry the syntax of the boxes.
-        stop_ids: tokens that end a completion, beside the tokenizer's own end and padding, and are no part of it.
+        stop_ids: tokens that are left out when a completion is decoded, as are the tokenizer's own end and padding.
     """
 
     name: str
@@ -128,7 +128,7 @@ class GroundingReward:
         pred_labels: Sequence[str | None] | None = None,
         gt_labels: Sequence[str] | None = None,
     ) -> float:
-        """Reward of predicted boxes ``(n, 4)`` against ground truth ``(m, 4)``, as :meth:`BoxReward.score`.
+        """The reward of predicted boxes against ground truth; arguments and errors are :meth:`BoxReward.score`'s.
 
         Example:
             >>> get_reward("R3").score([[0, 0, 10, 8]], [[0, 0, 10, 10]])
@@ -148,7 +148,7 @@ class GroundingReward:
         pred_labels: Sequence[Sequence[str | None]] | None = None,
         gt_labels: Sequence[Sequence[str]] | None = None,
     ) -> list[float]:
-        """:meth:`score` of n films at once, with one entry per film in every argument; far faster than one by one.
+        """:meth:`score` for n films at once, each argument with one entry per film; far faster than one by one.
 
         Raises:
             ValueError: ``pred`` and ``gt`` differ in length, or hold something that is no box array.
@@ -168,7 +168,7 @@ class GroundingReward:
         pred_labels: Sequence[str | None] | None = None,
         gt_labels: Sequence[str] | None = None,
     ) -> Explanation:
-        """Like :meth:`score`, with the matches and the parts that led to the number, as :meth:`BoxReward.explain`.
+        """Like :meth:`score`, but with everything that led to the number, as :meth:`BoxReward.explain`.
 
         Example:
             >>> explained = get_reward("R3").explain([[0, 0, 10, 8], [50, 50, 60, 60]], [[0, 0, 10, 10]])
@@ -218,24 +218,23 @@ class GroundingReward:
             **columns: the dataset's columns, one entry per completion: ``boxes`` in original pixels, ``width`` and
                 ``height`` (or ``image``), ``resized_width`` and ``resized_height`` for formats in resized pixels,
                 ``box_format`` if the reward has none; or all of these in ``ground_truth``, one JSON string each.
-                ``labels``, one per box, for a reward that compares labels. Optional are ``ignore_boxes``, boxes in
-                original pixels in which a prediction that matches nothing is neither hit nor false positive, and
-                ``reader_boxes`` (with ``reader_labels``), one list of boxes per reader, an empty one for a reader who
-                drew nothing: the reward is then that of the reader who suits the completion best, the first of
-                several, and stands in for ``boxes`` in every row where it is not None.
-                ``completion_ids``, the token ids of the completions, are decoded where special tokens carry the boxes
-                and the reward has a tokenizer. Other columns are ignored.
+                ``labels``, one per box, for a reward that compares labels. Optional: ``ignore_boxes``, regions in
+                original pixels in which a prediction that matches nothing is neither hit nor false positive;
+                ``reader_boxes`` (with ``reader_labels``), one list of boxes per reader, empty for a reader who drew
+                nothing, in place of ``boxes`` in every row where it is not None: the reward is the best over the
+                readers; ``completion_ids``, token ids that are decoded where special tokens carry the boxes and the
+                reward has a tokenizer. Other columns are ignored.
 
         Returns:
             n numbers in [0, 1].
 
         Raises:
-            ValueError: a column is missing, has another length, or holds something that is no box, label or size; the
-                reward compares labels, and the box format has none; or special tokens carry the boxes,
+            ValueError: a column is missing, has another length, or holds something that is not a box, label or size;
+                the reward compares labels, and the box format has none; or special tokens carry the boxes,
                 ``completion_ids`` are given, and there is no tokenizer to decode them.
 
         Warns:
-            SpaceWarning: once, where the boxes on many films contradict the space or the order of the box format; it
+            SpaceWarning: once, where the boxes of many films contradict the space or the order of the box format; it
                 says what to declare, see :mod:`grounding_rewards.space_check`.
 
         Example:
@@ -255,7 +254,7 @@ class GroundingReward:
         return batch.reward.tolist()
 
     def details(self, completions: Sequence[Any], **columns: Any) -> list[ScoredCompletion]:
-        """Score one batch and say why; the same arguments as calling the reward.
+        """Score one batch and say why; takes the same arguments as the reward itself.
 
         Example:
             >>> reward = get_reward("R3", box_format="qwen3-vl")
@@ -293,8 +292,8 @@ class GroundingReward:
         if self.compares_labels:
             labels = self.box_reward.label_codes(chain.from_iterable(raw.labels for raw in raws), references.labels)
         counted, scores, labels = _with_broken_boxes(raws, pred, scores, labels)
-        # On a film without findings a text must say so to be rewarded; that it holds no box is not enough. A text whose
-        # boxes all lie in ignore regions counts as one that says so.
+        # On a film without findings a text must say so to be rewarded; holding no box is not enough. A text whose boxes
+        # all lie in ignore regions counts as saying so.
         silent = ("empty", "boxes", "unparseable") if self.on_unparseable == "empty" else ("empty", "boxes")
         credited = np.array([raw.status in silent for raw in raws], dtype=bool)
         gt, rows = references.boxes, references.rows
@@ -345,7 +344,7 @@ class GroundingReward:
                 )
 
     def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
-        """What the model wrote, decoded anew where the trainer's text lacks the special tokens of the box format."""
+        """The texts, decoded from the token ids where the trainer's text lacks the box format's special tokens."""
         texts = [completion_text(completion) for completion in completions]
         ids = column_of(columns, "completion_ids", len(texts)) if any(fmt.from_token_ids for fmt in formats) else None
         if ids is None:
@@ -363,7 +362,7 @@ class GroundingReward:
             mine = [text for text, other in zip(texts, formats, strict=True) if other is fmt]
             if any(map(_box_tokens(fmt).search, mine)):
                 self._keeps_tokens.add(fmt.name)
-            # Text that had them once is decoded with them; a stated negative has none in any case.
+            # Where the tokens were seen once, the trainer keeps them. A stated negative never has any.
             if fmt.name not in self._keeps_tokens and any(
                 text and read_boxes(text, fmt).status != "empty" for text in mine
             ):
@@ -376,7 +375,7 @@ class GroundingReward:
 
 
 def _each_one_film(*parts: Any) -> list[Any]:
-    """Boxes and labels of one film as those of a batch of one; None stays None."""
+    """Each part of one film as a batch of one; None stays None."""
     return [None if part is None else [part] for part in parts]
 
 
@@ -428,7 +427,7 @@ def get_reward(
             f"Expected an object with `score(pred, gt)` for reward {name!r}, got {made!r}. "
             "Give its class that method, or subclass BoxReward."
         )
-    # The reward makes a format of a mapping.
+    # GroundingReward turns a mapping into a format.
     given: Any = box_format
     return GroundingReward(name.rpartition(".")[2], made, given, on_unparseable, on_truncated, tokenizer)
 
@@ -436,12 +435,12 @@ def get_reward(
 def score_columns(
     rewards: Sequence[GroundingReward], completions: Sequence[Any], **columns: Any
 ) -> dict[str, list[Any]]:
-    """Score one batch by several rewards and say why, column by column: :meth:`GroundingReward.details` for many.
+    """Score one batch by several rewards and say why, as columns: :meth:`GroundingReward.details` for many rewards.
 
-    Every text is read once, whatever the number of rewards, and no object is made per completion.
+    Every text is read once, however many rewards there are, and no object is made per completion.
 
     Args:
-        rewards: rewards that read alike: the same box format, tokenizer and rule for truncated texts.
+        rewards: rewards with the same box format, tokenizer and rule for truncated texts.
         completions: n texts, message lists or lists of content blocks.
         **columns: as for calling a reward.
 
@@ -451,10 +450,10 @@ def score_columns(
         fp, fn and reason.
 
     Raises:
-        ValueError: there is no reward, two have one name, they do not read alike, or what calling a reward refuses.
+        ValueError: as :func:`check_alike`, or as calling a reward.
 
     Warns:
-        SpaceWarning: as calling the first reward does.
+        SpaceWarning: as calling the first reward.
 
     Example:
         >>> rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]
@@ -493,7 +492,7 @@ def check_alike(rewards: Sequence[GroundingReward]) -> None:
     """Refuse rewards that :func:`score_columns` cannot score together.
 
     Raises:
-        ValueError: there is no reward, two have one name, or they do not read alike.
+        ValueError: there is no reward, two share a name, or they read texts differently.
 
     Example:
         >>> check_alike([get_reward("R3", box_format="qwen3-vl"), get_reward("R4", box_format="qwen3-vl")])
@@ -516,7 +515,7 @@ def check_alike(rewards: Sequence[GroundingReward]) -> None:
 
 
 def completion_text(completion: Any) -> str:
-    """Return the text of a completion, however TRL or another trainer wraps it; the empty text for anything else.
+    """The text of a completion, however TRL or another trainer wraps it; empty for anything else.
 
     Args:
         completion: a string, a list of messages (the last assistant message counts), one message, or content blocks.
@@ -556,7 +555,7 @@ def _decoded(tokenizer: Any, stop_ids: frozenset[int], ids: Any) -> str:
 
 @functools.cache
 def _box_tokens(fmt: BoxFormat) -> re.Pattern[str]:
-    """Special tokens that every box of this format contains: a text without them has lost its boxes."""
+    """The special tokens that every box of this format contains: a text without them has lost its boxes."""
     if fmt.syntax.tokens:
         return re.compile(rf"<(?:{'|'.join(map(re.escape, fmt.syntax.tokens))})\d")
     return re.compile("|".join(map(re.escape, re.findall(r"<[^<>]+>", fmt.layout.bare_item))))
@@ -573,7 +572,7 @@ def _named_format(name: Any) -> BoxFormat:
 
 @functools.cache
 def has_labels(fmt: BoxFormat) -> bool:
-    """Whether the label of a box that is written in this format can be read again.
+    """Whether labels that are written in this format can be read back.
 
     Example:
         >>> has_labels(get_box_format("qwen3-vl")), has_labels(get_box_format("llava"))
@@ -653,7 +652,7 @@ def _boxes(count: int) -> str:
 def _with_broken_boxes(
     raws: list[RawBoxes], pred: BoxBatch, scores: NDArray[np.float64], labels: LabelCodes | None
 ) -> tuple[BoxBatch, NDArray[np.float64], LabelCodes | None]:
-    """Add an invalid box for everything that stands beside complete boxes where a box belongs, and is none.
+    """Add an invalid box for each broken one beside complete boxes.
 
     It matches nothing and counts as a false positive, as a well-formed wrong box would: breaking a box never pays.
     """
@@ -678,8 +677,8 @@ def _score_boxes(
 ) -> Outcomes:
     if hasattr(box_reward, "score_flat"):
         return box_reward.score_flat(pred, gt, scores, ignore=ignore, labels=labels)
-    # Somebody's own reward gives the number; R3 gives the matches that are logged beside it, and says which boxes are
-    # ignored: they are taken out, so that a reward that knows nothing of ignore regions leaves them uncounted too.
+    # A third party's reward gives only the number, and knows nothing of ignore regions: R3 gives the matches that are
+    # logged beside it, and the ignored boxes, which are taken out first.
     outcomes = MeanIoUReward().score_flat(pred, gt, ignore=ignore)
     ends_p, ends_g = np.cumsum(pred.counts), np.cumsum(gt.counts)
     own = [
@@ -695,7 +694,7 @@ def _score_boxes(
 
 
 def _first_best(reward: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Which reader's entry has the greatest reward of each row; the first of several.
+    """The entry with the greatest reward in each row; the first among equals.
 
     Args:
         reward: ``(entries,)``.
@@ -759,6 +758,6 @@ _METRICS: dict[str, _Metric] = {
     "hallucinated": _mean(_hallucinated),
     "hallucination_rate": _hallucination_rate,
 }
-#: The keys of what every call logs, each under the reward's name (``"R4/mean_iou"``): means over the completions of the
-#: call. ``hallucination_rate`` alone is a mean over the completions on films without findings, NaN where there is none.
+#: The keys of what every call logs under the reward's name (``"R4/mean_iou"``): means over the call's completions, but
+#: ``hallucination_rate`` is the mean over those on films without findings, NaN where there are none.
 METRIC_KEYS: tuple[str, ...] = tuple(_METRICS)

@@ -1,4 +1,4 @@
-"""Labels as numbers, so that those of many completions are compared at once.
+"""Labels as numbers, so that the labels of many completions are compared at once.
 
 A label that is missing or blank is NaN, which agrees with nothing: a predicted box without a label matches no finding.
 """
@@ -49,7 +49,7 @@ class LabelCodes:
 
     @staticmethod
     def of(pred: Iterable[str | None], gt: Iterable[str | None], label_matching: str) -> LabelCodes:
-        """Number the labels, those that are the same under ``"exact"`` or ``"synonyms"`` alike.
+        """Number the labels; those that are the same under the rule get one number.
 
         Example:
             >>> codes = LabelCodes.of(["Pleural  effusion", None, "mass"], ["pleural effusion"], "exact")
@@ -84,7 +84,7 @@ class LabelCodes:
         return LabelCodes(pred_codes, gt_codes, tuple(names), tuple(texts), label_matching)
 
     def agree(self, pred: ArrayLike, gt: ArrayLike) -> NDArray[np.bool_]:
-        """Which labels let a prediction match, elementwise: equal ones, and under ``"synonyms"`` some others.
+        """Which pairs of labels agree, elementwise: equal ones, and under ``"synonyms"`` some others.
 
         Example:
             >>> codes = LabelCodes.of(["Effusion", "mass"], ["left pleural effusion"], "synonyms")
@@ -108,20 +108,20 @@ class LabelCodes:
 
 
 def _by_text(label: str) -> tuple[str, Hashable]:
-    """The text without regard to case and to how much white space stands where."""
+    """The text in lower case, with single blanks."""
     text = " ".join(label.casefold().split())
     return text, text
 
 
 def _by_finding(label: str) -> tuple[str, Hashable]:
-    """The name in the shared vocabulary with its side; what the vocabulary does not know keeps its own words."""
-    # The vocabulary is a file that only this rule needs.
+    """The name in the shared vocabulary, with its side; an unknown label keeps its own words."""
+    # Imported here because only this rule needs the vocabulary.
     from grounding_rewards.labels import normalize_label
 
     finding = normalize_label(label)
     return finding.text, (finding.name, finding.laterality)
 
 
-#: What a label is called, and what makes two labels the same, under each rule of ``label_matching`` that compares them.
+#: Each rule of ``label_matching`` that compares labels: a label's name, and the key that equal labels share.
 LABEL_RULES: dict[str, Callable[[str], tuple[str, Hashable]]] = {"exact": _by_text, "synonyms": _by_finding}
 LABEL_MATCHING = ("ignore", *LABEL_RULES)

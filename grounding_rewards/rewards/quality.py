@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from grounding_rewards.arithmetic import Array
 
-# Rounding in the check of a spline's slope, which is no defect of its knots.
+# How far below 0 rounding may put the slope of a spline that does not fall.
 _TOLERANCE = 1e-12
 
 

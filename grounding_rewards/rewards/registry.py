@@ -120,7 +120,7 @@ def make_box_reward(name: str, params: Mapping[str, Any]) -> Any:
 
 
 def look_up(name: str) -> Any:
-    """What a name stands for: what was registered under it, or what a dotted path leads to.
+    """What a name stands for: what is registered under it, or the object at a dotted path.
 
     Raises:
         ValueError: unknown name, or a path that cannot be imported.
@@ -146,7 +146,7 @@ def look_up(name: str) -> Any:
 
 
 def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> None:
-    """Refuse parameters that the factory does not take, and missing ones that it cannot do without.
+    """Refuse parameters that the factory does not take, and missing ones that it needs.
 
     Args:
         name: of the reward, for the message.
@@ -181,7 +181,7 @@ def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> 
 
 
 def _parameters(factory: Factory) -> list[inspect.Parameter] | None:
-    """What a factory takes; None for some built-ins, which do not tell."""
+    """The parameters of a factory; None for a built-in without a signature."""
     try:
         return list(inspect.signature(factory).parameters.values())
     except ValueError:

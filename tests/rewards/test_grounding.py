@@ -476,12 +476,12 @@ class HalfReward:
 def test_many_films_with_labels():
     reward = gr.get_reward("R3", label_matching="exact")
     boxes = [[[0, 0, 9, 9]], [[0, 0, 9, 9], [20, 20, 30, 30]], []]
-    said, true = [["mass"], ["mass", None], []], [["mass"], ["nodule", "mass"], []]
+    pred_labels, gt_labels = [["mass"], ["mass", None], []], [["mass"], ["nodule", "mass"], []]
     expected = [
         reward.score(box, box, pred_labels=one, gt_labels=other)
-        for box, one, other in zip(boxes, said, true, strict=True)
+        for box, one, other in zip(boxes, pred_labels, gt_labels, strict=True)
     ]
-    assert reward.score_many(boxes, boxes, pred_labels=said, gt_labels=true) == expected
+    assert reward.score_many(boxes, boxes, pred_labels=pred_labels, gt_labels=gt_labels) == expected
 
 
 @pytest.mark.parametrize(("pred", "gt"), [(2, 1), (1, 2), (0, 1)])

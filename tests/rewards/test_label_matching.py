@@ -21,7 +21,7 @@ LABELS = ["mass", "nodule", "effusion"]
 
 
 @pytest.mark.parametrize(
-    ("said", "true", "exact", "synonyms"),
+    ("pred_label", "gt_label", "exact", "synonyms"),
     [
         ("mass", "mass", True, True),
         ("Mass", "mass", True, True),  # case
@@ -40,10 +40,10 @@ LABELS = ["mass", "nodule", "effusion"]
     ],
 )
 @pytest.mark.parametrize("name", NAMES)
-def test_what_matches(name, said, true, exact, synonyms):
+def test_what_matches(name, pred_label, gt_label, exact, synonyms):
     for rule, agrees in (("ignore", True), ("exact", exact), ("synonyms", synonyms)):
         reward = gr.get_reward(name, label_matching=rule)
-        assert reward.score([A], [A], pred_labels=[said], gt_labels=[true]) == (1.0 if agrees else 0.0)
+        assert reward.score([A], [A], pred_labels=[pred_label], gt_labels=[gt_label]) == (1.0 if agrees else 0.0)
 
 
 @pytest.mark.parametrize("matching", MATCHERS)
@@ -67,9 +67,12 @@ def test_a_wrong_label_costs_as_much_as_none(label):
 
 def test_counts_of_each_label():
     reward = gr.get_reward("R3", label_matching="exact")
-    pred, said = [A, B, C, C, [60, 0, 70, 10], [90, 0, 99, 9]], ["mass", "nodule", "mass", None, "effusion", "cyst"]
+    pred, pred_labels = (
+        [A, B, C, C, [60, 0, 70, 10], [90, 0, 99, 9]],
+        ["mass", "nodule", "mass", None, "effusion", "cyst"],
+    )
     explained = reward.explain(
-        pred, [A, B, C], pred_labels=said, gt_labels=["Mass", "mass", "nodule"], ignore=[pred[5]]
+        pred, [A, B, C], pred_labels=pred_labels, gt_labels=["Mass", "mass", "nodule"], ignore=[pred[5]]
     )
     assert explained.per_label == (
         LabelCounts("mass", 1, 1, 1),
@@ -81,8 +84,8 @@ def test_counts_of_each_label():
 
 def test_a_synonym_counts_for_the_label_of_the_film():
     reward = gr.get_reward("R3", label_matching="synonyms")
-    said, true = ["effusion", "Pleural effusion", "fluid, perhaps"], ["left pleural effusion"]
-    explained = reward.explain([A, B, C], [A], pred_labels=said, gt_labels=true)
+    pred_labels, gt_labels = ["effusion", "Pleural effusion", "fluid, perhaps"], ["left pleural effusion"]
+    explained = reward.explain([A, B, C], [A], pred_labels=pred_labels, gt_labels=gt_labels)
     assert explained.per_label == (
         LabelCounts("left pleural effusion", 1, 1, 0),
         LabelCounts("fluid, perhaps", 0, 1, 0),
@@ -118,18 +121,18 @@ def labelled(boxes):
 @st.composite
 def films(draw, predictions=box_lists):
     pred, gt = draw(predictions()), draw(valid_box_lists())
-    said = draw(labelled(pred))
-    true = [label or "mass" for label in draw(labelled(gt))]
-    return pred, gt, said, true
+    pred_labels = draw(labelled(pred))
+    gt_labels = [label or "mass" for label in draw(labelled(gt))]
+    return pred, gt, pred_labels, gt_labels
 
 
 @given(films(), st.sampled_from(NAMES), st.sampled_from(["greedy", "thresholded_hungarian"]))
 def test_no_pair_of_different_labels(film, name, matching):
-    pred, gt, said, true = film
+    pred, gt, pred_labels, gt_labels = film
     explained = gr.get_reward(name, label_matching="exact", matching=matching).explain(
-        pred, gt, pred_labels=said, gt_labels=true
+        pred, gt, pred_labels=pred_labels, gt_labels=gt_labels
     )
-    assert all(said[i] == true[j] for i, j in explained.matches)
+    assert all(pred_labels[i] == gt_labels[j] for i, j in explained.matches)
     assert sum(one.tp for one in explained.per_label) == explained.tp
     assert sum(one.fp for one in explained.per_label) == explained.fp
     assert sum(one.fn for one in explained.per_label) == explained.fn
@@ -145,9 +148,9 @@ def test_one_label_for_all_is_no_label(film, name):
 
 @given(films(), st.sampled_from(NAMES))
 def test_synonyms_of_exact_labels_are_exact(film, name):
-    pred, gt, said, true = film
+    pred, gt, pred_labels, gt_labels = film
     exact, synonyms = (
-        gr.get_reward(name, label_matching=rule).explain(pred, gt, pred_labels=said, gt_labels=true).reward
+        gr.get_reward(name, label_matching=rule).explain(pred, gt, pred_labels=pred_labels, gt_labels=gt_labels).reward
         for rule in ("exact", "synonyms")
     )
     # no two of these labels are synonyms
@@ -166,18 +169,18 @@ def test_a_batch_gives_the_single_scores(rows, per_label):
             [label for film, _ in rows for label in film[2]], [label for film, _ in rows for label in film[3]]
         ),
     )
-    for k, ((pred, gt, said, true), ignore) in enumerate(rows):
-        alone = reward.explain(pred, gt, pred_labels=said, gt_labels=true, ignore=ignore)
+    for k, ((pred, gt, pred_labels, gt_labels), ignore) in enumerate(rows):
+        alone = reward.explain(pred, gt, pred_labels=pred_labels, gt_labels=gt_labels, ignore=ignore)
         assert batch.explanation(k) == alone
 
 
 @given(films(), valid_box_lists(max_size=3), valid_box_lists(1, 1), st.sampled_from(NAMES), st.booleans())
 def test_another_ignore_region_never_lowers_a_reward(film, ignore, more, name, per_label):
-    pred, gt, said, true = film
+    pred, gt, pred_labels, gt_labels = film
     options = {"per_label": True} if per_label and name == "R1" else {}
     reward = gr.get_reward(name, label_matching="exact", **options)
     before, after = (
-        reward.score(pred, gt, pred_labels=said, gt_labels=true, ignore=regions)
+        reward.score(pred, gt, pred_labels=pred_labels, gt_labels=gt_labels, ignore=regions)
         for regions in (ignore, [*ignore, *more])
     )
     assert after >= before - 1e-12
@@ -186,30 +189,30 @@ def test_another_ignore_region_never_lowers_a_reward(film, ignore, more, name, p
 # the mean over labels
 
 
-def mean_over_labels(pred, gt, said, true, **options):
+def mean_over_labels(pred, gt, pred_labels, gt_labels, **options):
     """R1 of each label on its own; 0 for one that is predicted and not there."""
     if not pred or not gt:
         return 0.2 if len(pred) == len(gt) else 0.0
     reward = gr.get_reward("R1", **options)
     each = []
-    for label in dict.fromkeys([*true, *said]):
-        mine = [box for box, own in zip(pred, said, strict=True) if own == label]
-        theirs = [box for box, own in zip(gt, true, strict=True) if own == label]
+    for label in dict.fromkeys([*gt_labels, *pred_labels]):
+        mine = [box for box, own in zip(pred, pred_labels, strict=True) if own == label]
+        theirs = [box for box, own in zip(gt, gt_labels, strict=True) if own == label]
         each.append(reward.score(mine, theirs) if theirs and label is not None else 0.0)
     return np.mean(each)
 
 
 @given(films(), st.sampled_from(RANKINGS), st.sampled_from(list(INTERPOLATIONS)))
 def test_the_mean_over_labels_is_that_of_each_alone(film, ranking, interpolation):
-    pred, gt, said, true = film
+    pred, gt, pred_labels, gt_labels = film
     options = {"ranking": ranking, "interpolation": interpolation}
     reward = gr.get_reward("R1", label_matching="exact", per_label=True, **options)
-    expected = mean_over_labels(pred, gt, said, true, **options)
-    assert reward.score(pred, gt, pred_labels=said, gt_labels=true) == pytest.approx(expected, abs=1e-12)
+    expected = mean_over_labels(pred, gt, pred_labels, gt_labels, **options)
+    assert reward.score(pred, gt, pred_labels=pred_labels, gt_labels=gt_labels) == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(
-    ("said", "expected"),
+    ("pred_labels", "expected"),
     [
         (["mass", "nodule", "effusion"], 1.0),
         (["mass", "nodule", "cyst"], 2 / 4),  # two of three, and a label that is not there
@@ -218,20 +221,20 @@ def test_the_mean_over_labels_is_that_of_each_alone(film, ranking, interpolation
         (["cyst", None, "cyst"], 0.0),
     ],
 )
-def test_the_mean_over_labels_by_hand(said, expected):
+def test_the_mean_over_labels_by_hand(pred_labels, expected):
     reward = gr.get_reward("R1", label_matching="exact", per_label=True)
-    assert reward.score([A, B, C], [A, B, C], pred_labels=said, gt_labels=LABELS) == pytest.approx(expected)
+    assert reward.score([A, B, C], [A, B, C], pred_labels=pred_labels, gt_labels=LABELS) == pytest.approx(expected)
 
 
 def test_the_mean_over_labels_ranks_by_the_stated_confidence():
     box_reward = gr.get_reward("R1", label_matching="exact", per_label=True, ranking="score").box_reward
     # by hand: of the masses the wrong one is less sure, of the nodules the right one: (1 + 1/2) / 2
-    pred, said = [C, A, C, B], ["mass", "mass", "nodule", "nodule"]
+    pred, pred_labels = [C, A, C, B], ["mass", "mass", "nodule", "nodule"]
     outcome = box_reward.score_flat(
         BoxBatch.of([pred], "pred"),
         BoxBatch.of([[A, B]], "gt"),
         np.array([0.1, 0.9, 0.8, 0.2]),
-        labels=box_reward.label_codes(said, ["mass", "nodule"]),
+        labels=box_reward.label_codes(pred_labels, ["mass", "nodule"]),
     )
     assert outcome.reward == [0.75]
 
@@ -243,27 +246,32 @@ def test_the_mean_over_labels_equals_pycocotools():
         # far apart, so that COCO's matching by confidence and ours by IoU pair the same boxes
         m = int(rng.integers(1, 9))
         gt = [[40.0 * k, 0, 40.0 * k + 20, 20] for k in range(m)]
-        true = [LABELS[k] for k in rng.integers(0, 3, m)]
+        gt_labels = [LABELS[k] for k in rng.integers(0, 3, m)]
         # COCO leaves labels out that only predictions have; we count them as 0, so there are none here
-        drawn = [(box, label) for box, label in zip(gt, true, strict=True) if rng.random() < 0.8]
+        drawn = [(box, label) for box, label in zip(gt, gt_labels, strict=True) if rng.random() < 0.8]
         pred = [
-            ([x, y, x2 - rng.uniform(0, 14), y2], str(rng.choice([label, true[0]]))) for (x, y, x2, y2), label in drawn
+            ([x, y, x2 - rng.uniform(0, 14), y2], str(rng.choice([label, gt_labels[0]])))
+            for (x, y, x2, y2), label in drawn
         ]
-        pred += [([40.0 * k, 100, 40.0 * k + 20, 120], str(rng.choice(true))) for k in range(int(rng.integers(1, 4)))]
+        pred += [
+            ([40.0 * k, 100, 40.0 * k + 20, 120], str(rng.choice(gt_labels))) for k in range(int(rng.integers(1, 4)))
+        ]
         pred = [pred[i] for i in rng.permutation(len(pred))]
-        boxes, said = [box for box, _ in pred], [label for _, label in pred]
+        boxes, pred_labels = [box for box, _ in pred], [label for _, label in pred]
         film = AnsweredFilm(
             "a",
             400,
             200,
             gt=gt,
-            gt_labels=true,
+            gt_labels=gt_labels,
             pred=boxes,
-            pred_labels=said,
+            pred_labels=pred_labels,
             pred_scores=1 - np.arange(len(pred)) / 100,
         )
         expected = coco_mean_average_precision([film], [0.5])
-        assert reward.score(boxes, gt, pred_labels=said, gt_labels=true) == pytest.approx(expected, abs=1e-12)
+        assert reward.score(boxes, gt, pred_labels=pred_labels, gt_labels=gt_labels) == pytest.approx(
+            expected, abs=1e-12
+        )
 
 
 # the comparison
@@ -275,10 +283,10 @@ TEXTS = st.one_of(
 
 
 @given(st.lists(st.none() | TEXTS, max_size=5), st.lists(TEXTS, max_size=4))
-def test_agreement_is_that_of_the_vocabulary(said, true):
-    codes = LabelCodes.of(said, true, "synonyms")
+def test_agreement_is_that_of_the_vocabulary(pred_labels, gt_labels):
+    codes = LabelCodes.of(pred_labels, gt_labels, "synonyms")
     agreed = codes.agree(codes.pred[:, None], codes.gt[None])
-    for i, one in enumerate(said):
-        for j, other in enumerate(true):
+    for i, one in enumerate(pred_labels):
+        for j, other in enumerate(gt_labels):
             blank = not (one or "").strip() or not other.strip()
             assert agreed[i, j] == (not blank and are_synonyms(one, other))
