@@ -24,7 +24,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -435,32 +434,22 @@ def _measure(
         _measures(options, asked.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=asked.robustness,
+        facts=_facts(options, asked),
         on_progress=on_progress,
     )
-    facts = {**asked.facts, **_facts(options, asked, films)}
-    return Measured(replace(evaluation, facts=facts), films)
+    return Measured(evaluation, films)
 
 
-def _facts(options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredFilm]) -> dict[str, Any]:
-    patients = {film.patient for film in films if film.patient is not None}
-    unknown = sum(film.patient is None for film in films)
+def _facts(options: argparse.Namespace, asked: _Asked) -> dict[str, Any]:
     versions = {name: found for name, found in package_versions(_PACKAGES).items() if found is not None}
     return {
+        **asked.facts,
         "dataset": options.dataset or "the log's own films",
         "split": options.split if options.dataset is not None else "",
-        "films": len(films),
-        "patients": len(patients) or "not known",
-        **({"films whose patient is not known": unknown} if patients and unknown else {}),
-        "films without a finding": sum(film.is_normal for film in films),
-        "reference boxes": sum(len(film.gt) for film in films),
         "reward": repr(asked.reward),
         "box format": _name_of_format(asked),
-        "label matching": options.label_matching,
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
-        "interpolation of average precision": options.interpolation,
         "baselines": _BASELINES,
-        "intervals": f"95 % percentile bootstrap over {'patients' if patients else 'films'}, "
-        f"{options.resamples} resamples, seed {options.seed}",
         "versions": ", ".join(f"{name} {found}" for name, found in versions.items()),
     }
 
@@ -489,7 +478,7 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
     )
     options.out.mkdir(parents=True, exist_ok=True)
     write_answered(options.out / "films.jsonl", films)
-    write_evaluation(options.out / "evaluation.json", found)
+    write_evaluation(options.out, found)
     write_diagrams(found, options.out / "figures")
     (options.out / "report.html").write_text(render_evaluation_page(page), encoding="utf-8")
 
@@ -505,54 +494,13 @@ def _subtitle(facts: Mapping[str, Any]) -> str:
 
 
 def _print(options: argparse.Namespace, measured: Measured) -> None:
+    from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES
+    from grounding_rewards.report.tables import evaluation_table, robustness_rows, terminal_table
+
     console = output_console(160)
-    console.print(figure_table(measured.evaluation))
-    if measured.evaluation.robustness:
-        console.print(robustness_table(measured.evaluation.robustness))
+    found = measured.evaluation
+    console.print(evaluation_table(found, title=_subtitle(found.facts)))
+    if found.robustness:
+        rows = robustness_rows(found.robustness)
+        console.print(terminal_table(rows, ROBUSTNESS_FIGURES, title="Changed films", beneath=False))
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)
-
-
-def figure_table(evaluation: Evaluation) -> Any:
-    """A ``rich.table.Table`` of the figures, one a line, with intervals for the first system alone."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from grounding_rewards.metrics.estimates import format_interval, format_value
-
-    table = Table(
-        title=_subtitle(evaluation.facts),
-        caption="In brackets the 95 % interval.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    table.add_column("")
-    for name in evaluation.systems:
-        table.add_column(name, justify="right")
-    first, *others = evaluation.systems.values()
-    for key, heading in evaluation.headings.items():
-        own = Text.assemble(format_value(first[key].value), (f" {format_interval(first[key])}", "dim"))
-        table.add_row(Text(heading), own, *(format_value(figures[key].value) for figures in others))
-    return table
-
-
-def robustness_table(points: Sequence[RobustnessPoint]) -> Any:
-    """A ``rich.table.Table`` of the figures under changes, one change and strength a line."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from grounding_rewards.metrics.estimates import format_interval, format_value
-
-    headings = ("robust accuracy", "attack success rate", "right answers lost", "mean IoU")
-    table = Table(title="Changed films", title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("change", "strength, or ε"):
-        table.add_column(heading)
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for point in points:
-        figures = (point.accuracy, point.attack_success_rate, point.broken_share, point.mean_iou)
-        cells = [Text.assemble(format_value(one[0]), (f" {format_interval(one)}", "dim")) for one in figures]
-        table.add_row(point.name.replace("_", " "), f"{point.strength:.3g}", *cells)
-    return table

@@ -78,17 +78,15 @@ class SignTest(NamedTuple):
 class Change(NamedTuple):
     """One figure of both runs.
 
-    heading: of the figure.
-    lower_is_better: whether less of it is better.
-    a: of run A.
-    b: of run B.
+    figure: what is measured.
+    a: its value in run A.
+    b: in run B.
     difference: B - A.
     signs: the sign test over films or patients.
     holm: p of the sign test, adjusted for all tests of its table; NaN as p is.
     """
 
-    heading: str
-    lower_is_better: bool
+    figure: Figure
     a: Estimate
     b: Estimate
     difference: Estimate
@@ -108,13 +106,14 @@ class Change(NamedTuple):
     def shown_by_interval(self) -> int:
         """1 where the interval has only better values than 0, -1 where only worse, else 0."""
         sign = (self.difference.low > 0) - (self.difference.high < 0)
-        return -sign if self.lower_is_better else sign
+        return -sign if self.figure.lower_is_better else sign
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values; None where there is nothing to measure."""
         ends = {name: list(map(finite_or_none, getattr(self, name))) for name in ("a", "b", "difference")}
         signs = {**self.signs._asdict(), "p": finite_or_none(self.signs.p), "holm": finite_or_none(self.holm)}
-        return {"heading": self.heading, "lower_is_better": self.lower_is_better, **ends, "sign_test": signs}
+        lower_is_better = bool(self.figure.lower_is_better)
+        return {"heading": self.figure.heading, "lower_is_better": lower_is_better, **ends, "sign_test": signs}
 
 
 class Group(NamedTuple):
@@ -345,9 +344,7 @@ def _ranked_changes(
 
 def _change(figure: Figure, a: Resampled, b: Resampled, signs: SignTest) -> Change:
     """The change of a figure, Holm's p still to come."""
-    difference = resampled_difference(a, b)
-    lower_is_better = bool(figure.lower_is_better)
-    return Change(figure.heading, lower_is_better, a.estimate, b.estimate, difference.estimate, signs, math.nan)
+    return Change(figure, a.estimate, b.estimate, resampled_difference(a, b).estimate, signs, math.nan)
 
 
 def _size_groups(films: Sequence[AnsweredFilm], sizes: str) -> BoxGroups:
@@ -423,9 +420,9 @@ def _units(pairs: Sequence[tuple[AnsweredFilm, AnsweredFilm]]) -> tuple[list[tup
 def _judged(main: Change, units: str, n: int) -> str:
     signs = main.signs
     if math.isnan(main.difference.low):
-        return f"Nothing can be said: {main.heading} cannot be measured in both runs"
+        return f"Nothing can be said: {main.figure.heading} cannot be measured in both runs"
     figures = (
-        f"{main.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
+        f"{main.figure.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
         f"{format_value(main.difference.value, signed=True)} {format_interval(main.difference, signed=True)}, "
     )
     counts = f"better on {signs.better} and worse on {signs.worse} of {n} {units} ({format_p(signs.p)})"
