@@ -162,9 +162,9 @@ def _write_page(
     b: Sequence[AnsweredFilm],
     evaluation: StoredEvaluation,
 ) -> None:
-    from grounding_rewards.report.curves import draw_curves, read_log
     from grounding_rewards.report.diff_page import DiffPage, FilmPair, render_diff_page
     from grounding_rewards.report.picture import draw_films
+    from grounding_rewards.report.training_curves import draw_curves, read_log
 
     in_b = {film.id: film for film in b}
     pairs = [FilmPair(film, in_b[film.id]) for film in a if film.id in in_b]

@@ -58,7 +58,7 @@ class DiffPage:
         pairs: the films that both runs have.
         reward: name of the reward by whose change films are chosen, a key of their ``rewards``.
         load_image: opens the image of a film, None where there is none; called only for the films that are shown.
-        curves: PNGs for a light and a dark ground, from :func:`grounding_rewards.report.curves.draw_curves`.
+        curves: PNGs for a light and a dark ground, from :func:`grounding_rewards.report.training_curves.draw_curves`.
     """
 
     comparison: Comparison

@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import difference_estimates, ratio_estimates
+from grounding_rewards.metrics.bootstrap import ratio_estimates
 from grounding_rewards.metrics.comparison import compare_runs, holm, sign_test
+from tests.metrics.test_bootstrap import difference
 
 BOX = [0.0, 0.0, 10.0, 10.0]
 
@@ -45,7 +46,7 @@ def test_a_comparison_by_hand() -> None:
     drawn: dict[str, Any] = {"resamples": 200, "seed": 3}
     assert iou.a == pytest.approx(ratio_estimates({"": sums_a}, **drawn)[""])
     assert iou.b == pytest.approx(ratio_estimates({"": sums_b}, **drawn)[""])
-    assert iou.difference == pytest.approx(difference_estimates({"": sums_a}, {"": sums_b}, **drawn)[""])
+    assert iou.difference == pytest.approx(difference(sums_a, sums_b, **drawn))
     # better on two films, worse on one: p of 2 of 3 is 1
     assert iou.signs == (2, 1, 1, 1.0)
     # A hits three of four with four boxes, B three: F1 is the same, on two films it is not
