@@ -1,4 +1,4 @@
-"""Is run B better than run A on the same films: by how much, how surely, and on which labels and sizes.
+"""Is run B better than run A on the same films: by how much, how certain, and on which labels and sizes.
 
 Definitions:
 
@@ -14,7 +14,7 @@ Definitions:
   there is an interval, of at most :data:`RANKED_RESAMPLES` resamples, and no sign test.
 * Several tests find something by chance more often than one. Holm's p is for the family of tests of one table: the
   figures; every figure of every label; every figure of every size. The intervals are not adjusted.
-* By label and by size the figures are those of the reference boxes alone: a false box has no true label and size.
+* By label and by size the figures are those of the reference boxes alone: a false box belongs to no finding.
   Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
 * The sizes of reference boxes are those of :data:`grounding_rewards.metrics.sizes.SIZES`: unless another set is
   chosen, their part of the area of the film.
@@ -94,7 +94,7 @@ class Change(NamedTuple):
     holm: float
 
     def direction(self, *, adjusted: bool = False) -> int:
-        """1 where B is surely better, -1 where it is surely worse, else 0.
+        """1 where interval and sign test show that B is better, -1 where both show that it is worse, else 0.
 
         Args:
             adjusted: whether to go by Holm's p instead of the p of this test alone.

@@ -307,8 +307,7 @@ def _drawn(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, 
 
 def _known_figures(films: Sequence[AnsweredFilm], by_rank: RankingFigures, reward: str) -> dict[str, Figure]:
     """Every figure in the order of the table; rewards come last, but for the one that the evaluation is about."""
-    measured = {**by_rank.figures(), **DETECTION_FIGURES, **SEGMENTATION_FIGURES}
-    found = {**measured, **{key: one for key, one in film_figures(films).items() if key not in measured}}
+    found = {**by_rank.figures(), **DETECTION_FIGURES, **SEGMENTATION_FIGURES, **film_figures(films)}
     if not compares_labels(films):
         found.pop("label_accuracy")
     first = [key for key in (_REWARD + reward, *_QUOTED) if key in found]

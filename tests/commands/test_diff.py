@@ -219,7 +219,7 @@ def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys:
     with_baselines(b, dataset="synthetic", split="test", films=3)
     assert call(a, b, "--html", tmp_path / "page.html") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
-    # without its dataset the films are drawn as boxes, and that is said
+    # without its dataset the films are drawn as boxes, and a warning names why
     with_baselines(b, dataset=str(tmp_path / "a"), split="test", films=3)
     capsys.readouterr()
     assert call(a, b, "--html", tmp_path / "page.html") == 0

@@ -277,9 +277,9 @@ def test_holm_is_the_closed_test_with_bonferroni(p_values: list[float]) -> None:
 def test_two_runs_alike_are_rarely_told_apart() -> None:
     """Of 60 pairs of runs that differ by chance alone, about 3 are called better or worse, or fewer."""
     rng = np.random.default_rng(0)
-    told = []
+    directions = []
     for _ in range(60):
         ious = rng.uniform(0, 0.8, 30)
         a, b = (run(np.clip(ious + rng.normal(0, 0.1, 30), 0.01, 1).tolist()) for _ in range(2))
-        told.append(compare_runs(a, b, resamples=200).figures["mean_iou"].direction())
-    assert np.count_nonzero(told) <= 6
+        directions.append(compare_runs(a, b, resamples=200).figures["mean_iou"].direction())
+    assert np.count_nonzero(directions) <= 6

@@ -102,19 +102,19 @@ def test_patients_widen_the_interval_of_films_that_agree(films: Any) -> None:
 
 def test_ignored_regions_count_as_in_the_rewards(films: Any) -> None:
     ignored = films.add_column("ignore_boxes", [[], [[75, 0, 95, 15]], [[0, 0, 60, 60]], []])
-    said = [HALF, SMALL_AND_JUNK, HALF, "[]"]
-    figures = values(answers(ignored, said))
+    texts = [HALF, SMALL_AND_JUNK, HALF, "[]"]
+    figures = values(answers(ignored, texts))
     # the junk of film two and the box on the normal film lie in them: 2 of 2 boxes right, of 3 to be found
     assert figures["f1_50"] == pytest.approx(2 * 2 / (2 + 3))
     assert figures["hallucination_rate"] == 0.0
-    assert figures["mean_iou"] == values(answers(films, said))["mean_iou"]
+    assert figures["mean_iou"] == values(answers(films, texts))["mean_iou"]
 
 
 def test_broken_boxes_count_as_in_the_rewards(films: Any) -> None:
     broken = '[{"bbox_2d": [0, 0, 500, 250], "label": "mass"}, {"bbox_2d": [1, 2, 3], "label": "mass"}]'
-    said = answers(films, [broken, "[]", "[]", "[]"])
+    answered = answers(films, [broken, "[]", "[]", "[]"])
     # one of two boxes is right, and three are to be found
-    assert values(said)["f1_50"] == pytest.approx(2 * 1 / (2 + 3))
+    assert values(answered)["f1_50"] == pytest.approx(2 * 1 / (2 + 3))
     explained = REWARD.details([broken], **{name: values[:1] for name, values in films.to_dict().items()})[
         0
     ].explanation

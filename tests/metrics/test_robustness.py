@@ -81,7 +81,7 @@ def test_right_needs_the_label_where_the_reward_compares_labels(label: str | Non
         (film(pred=[A]), film(pred=[A, B]), False),
         (film(pred=[A]), film(), False),
         (film(), film(), True),
-        (film(), film(status="unparseable"), False),  # from "nothing there" to nothing said
+        (film(), film(status="unparseable"), False),  # from "nothing there" to no answer
         (film(status="unparseable"), film(status="truncated"), True),  # neither says anything
         (film(status="unparseable", rejected={"quad": 2}), film(status="unparseable", rejected={"quad": 1}), True),
         (film(pred=[INVERTED]), film(pred=[INVERTED]), True),
