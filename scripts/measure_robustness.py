@@ -15,14 +15,12 @@ from pathlib import Path
 from grounding_rewards.commands.console import stage_progress
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
-from grounding_rewards.metrics.robustness import RobustnessPoint
+from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES, RobustnessPoint
 from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness import CORRUPTIONS, Changes, robustness
 from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.grounding import get_reward
-
-_HEADER = ("change", "strength", "robust accuracy", "attack success rate", "right answers lost", "mean IoU")
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -41,14 +39,10 @@ def parse_arguments() -> argparse.Namespace:
 def table(points: Sequence[RobustnessPoint]) -> str:
     """The points as a Markdown table, one line each."""
     rows = [
-        [
-            point.name,
-            _strength(point),
-            *map(_interval, (point.accuracy, point.attack_success_rate, point.broken_share, point.mean_iou)),
-        ]
+        [point.name, _strength(point), *(_interval(getattr(point, key)) for key in ROBUSTNESS_FIGURES)]
         for point in points
     ]
-    return markdown_table(_HEADER, rows)
+    return markdown_table(["change", "strength", *ROBUSTNESS_FIGURES.values()], rows)
 
 
 def meanings() -> str:

@@ -15,6 +15,7 @@ from grounding_rewards.commands.console import output_console, write_json
 from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_agreement
 from grounding_rewards.data.readers import get_reader
 from grounding_rewards.data.readers.options import reader_options
+from grounding_rewards.report.tables import figure_cell
 
 EXAMPLES = """\
 examples:
@@ -81,12 +82,7 @@ def _agreement_table(agreement: Agreement, dataset: str) -> Any:
     table.add_column("mean IoU", justify="right")
     for row in (agreement.overall, *agreement.labels):
         shares = [f"{number / row.findings:.0%}" if row.findings else "–" for number in row.drawn_by]
-        cells = [
-            Text.assemble(f"{one.value:.3f}", (f" [{one.low:.3f}, {one.high:.3f}]", "dim"))
-            if one.value == one.value
-            else "–"
-            for one in (*row.f1.values(), row.mean_iou)
-        ]
+        cells = map(figure_cell, (*row.f1.values(), row.mean_iou))
         name = "all labels" if row.label is None else row.label
         table.add_row(Text(name), str(row.findings), *shares, *cells, style="bold" if row.label is None else None)
     return table

@@ -24,7 +24,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,18 +37,24 @@ from grounding_rewards.commands.console import (
     stage_progress,
 )
 from grounding_rewards.exchange.names import model_name
+from grounding_rewards.metrics.answered_film import AnsweredFilm, write_answered
+from grounding_rewards.metrics.answers import check_labels, read_answers
+from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.bootstrap import RESAMPLES
-from grounding_rewards.parsing import box_format_for_model_type, box_format_from_option
+from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluate, write_evaluation
+from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS
+from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES, RobustnessPoint
+from grounding_rewards.metrics.sizes import SIZES
+from grounding_rewards.parsing import box_format_for_model_type, box_format_from_option, box_formats_of
+from grounding_rewards.report.tables import evaluation_table, robustness_rows, terminal_table
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS
+from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 from grounding_rewards.versions import package_versions
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
     from grounding_rewards.data.answer_logs import Answers
-    from grounding_rewards.metrics.answered_film import AnsweredFilm
-    from grounding_rewards.metrics.evaluation import Evaluation, Measures
-    from grounding_rewards.metrics.robustness import RobustnessPoint
     from grounding_rewards.rewards.grounding import GroundingReward
 
 EXAMPLES = """\
@@ -69,13 +74,6 @@ _BASELINES = (
     "reference, and the reference itself on films that nobody else read"
 )
 _NO_SPLIT = "none"
-
-
-class Measured(NamedTuple):
-    """What :func:`run` measured, and the answers that it measured."""
-
-    evaluation: Evaluation
-    films: list[AnsweredFilm]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     measures.add_argument("--reward-kwargs", metavar="JSON", help="""its parameters, such as '{"beta": 1.0}'""")
     measures.add_argument(
         "--label-matching",
-        choices=("ignore", "exact", "synonyms"),
+        choices=LABEL_MATCHING,
         default="ignore",
         help="whether a box is right only under the finding's label; mAP always is by label; default: %(default)s",
     )
@@ -114,7 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     measures.add_argument(
         "--interpolation",
-        choices=tuple(INTERPOLATIONS),
+        choices=INTERPOLATIONS,
         default="101",
         help="of average precision: over all recalls (VOC since 2010), at 101 (COCO) or at 11 (VOC before); "
         "default: %(default)s",
@@ -123,13 +121,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--iou",
         type=float,
         nargs="+",
-        default=[0.3, 0.4, 0.5],
+        default=list(AP_THRESHOLDS),
         metavar="IOU",
         help="thresholds of average precision, beside the mean over 0.5 to 0.95; default: 0.3 0.4 0.5",
     )
     measures.add_argument(
         "--sizes",
-        choices=("film", "coco"),
+        choices=SIZES,
         default="film",
         help="sizes of boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
     )
@@ -176,10 +174,12 @@ def run(options: argparse.Namespace) -> int:
         # Not the first process: its share of the answers is generated.
         return 0
     with _step_status() as on_progress:
-        measured = _measure(options, asked, training, on_progress)
+        rows, texts = asked.answers.rows, asked.answers.texts
+        films = read_answers(rows, texts, asked.reward, nms_threshold=options.nms)
+        found = _measure(options, asked, films, training, on_progress)
         on_progress("drawing")
-        _write(options, asked, measured)
-    _print(options, measured)
+        _write(options, asked, found, films)
+    _print(options, found)
     return 0
 
 
@@ -285,7 +285,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     with state.main_process_first():
         shown = fit_images(dataset, processor)
     light = light_rows(dataset)
-    _refuse_lost_labels(options.label_matching, light)
+    check_labels(light, options.label_matching)
     if "corruptions" in (options.robustness or ()):
         # Refuse a film that cannot be changed now, not after hours of generation.
         corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
@@ -364,7 +364,7 @@ def _read_log(options: argparse.Namespace) -> _Asked:
         text_column=options.text_column,
         sizes={"width": options.width, "height": options.height},
     )
-    _refuse_lost_labels(options.label_matching, answers.rows)
+    check_labels(answers.rows, options.label_matching)
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
     return _Asked(
         name, answers, _reward(options), [], {"completions": ", ".join(path.name for path in options.completions)}
@@ -389,22 +389,7 @@ def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 
 
-def _refuse_lost_labels(label_matching: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse references without labels: by label, no predicted box could match them."""
-    if label_matching == "ignore":
-        return
-    for row in rows:
-        named = row.get("labels")
-        if len(row.get("boxes") or ()) and (named is None or not all(str(label or "").strip() for label in named)):
-            raise ValueError(
-                f"Expected a label for every reference box for --label-matching {label_matching}, got none on the film "
-                f"with id {row.get('id', '-')!r}. Name the findings, or leave --label-matching out."
-            )
-
-
 def _measures(options: argparse.Namespace, reward: str) -> Measures:
-    from grounding_rewards.metrics.evaluation import Measures
-
     return Measures(
         reward,
         options.label_matching,
@@ -419,66 +404,42 @@ def _measures(options: argparse.Namespace, reward: str) -> Measures:
 def _measure(
     options: argparse.Namespace,
     asked: _Asked,
+    films: list[AnsweredFilm],
     training: Sequence[Mapping[str, Any]] | None,
     on_progress: Callable[[str], None],
-) -> Measured:
+) -> Evaluation:
     from grounding_rewards.data.prepare.manifest import readers_agreement
-    from grounding_rewards.metrics.answers import read_answers
-    from grounding_rewards.metrics.baselines import baseline_systems
-    from grounding_rewards.metrics.evaluation import evaluate
 
-    films = read_answers(asked.answers.rows, asked.answers.texts, asked.reward, nms_threshold=options.nms)
     on_progress("answering without a look at the films")
-    baselines = baseline_systems(asked.answers.rows, training, asked.reward)
-    evaluation = evaluate(
-        {asked.name: films, **baselines},
+    return evaluate(
+        {asked.name: films, **baseline_systems(asked.answers.rows, training, asked.reward)},
         _measures(options, asked.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=asked.robustness,
+        facts=_facts(options, asked),
         on_progress=on_progress,
     )
-    facts = {**asked.facts, **_facts(options, asked, films)}
-    return Measured(replace(evaluation, facts=facts), films)
 
 
-def _facts(options: argparse.Namespace, asked: _Asked, films: Sequence[AnsweredFilm]) -> dict[str, Any]:
-    patients = {film.patient for film in films if film.patient is not None}
-    unknown = sum(film.patient is None for film in films)
+def _facts(options: argparse.Namespace, asked: _Asked) -> dict[str, Any]:
+    formats = box_formats_of(asked.reward.box_format, (row.get("box_format") for row in asked.answers.rows))
     versions = {name: found for name, found in package_versions(_PACKAGES).items() if found is not None}
     return {
+        **asked.facts,
         "dataset": options.dataset or "the log's own films",
         "split": options.split if options.dataset is not None else "",
-        "films": len(films),
-        "patients": len(patients) or "not known",
-        **({"films whose patient is not known": unknown} if patients and unknown else {}),
-        "films without a finding": sum(film.is_normal for film in films),
-        "reference boxes": sum(len(film.gt) for film in films),
         "reward": repr(asked.reward),
-        "box format": _name_of_format(asked),
-        "label matching": options.label_matching,
+        "box format": ", ".join(fmt.name for fmt in formats),
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
-        "interpolation of average precision": options.interpolation,
         "baselines": _BASELINES,
-        "intervals": f"95 % percentile bootstrap over {'patients' if patients else 'films'}, "
-        f"{options.resamples} resamples, seed {options.seed}",
         "versions": ", ".join(f"{name} {found}" for name, found in versions.items()),
     }
 
 
-def _name_of_format(asked: _Asked) -> str:
-    given = asked.reward.box_format
-    if given is not None:
-        return given if isinstance(given, str) else given.name
-    return ", ".join(sorted({str(row.get("box_format")) for row in asked.answers.rows}))
-
-
-def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> None:
-    from grounding_rewards.metrics.answered_film import write_answered
-    from grounding_rewards.metrics.evaluation import write_evaluation
+def _write(options: argparse.Namespace, asked: _Asked, found: Evaluation, films: list[AnsweredFilm]) -> None:
     from grounding_rewards.report.evaluation_diagrams import write_diagrams
     from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
 
-    found, films = measured
     page = EvaluationPage(
         title=asked.name if options.dataset is None else f"{asked.name} on {Path(options.dataset).name}",
         subtitle=_subtitle(found.facts),
@@ -489,7 +450,7 @@ def _write(options: argparse.Namespace, asked: _Asked, measured: Measured) -> No
     )
     options.out.mkdir(parents=True, exist_ok=True)
     write_answered(options.out / "films.jsonl", films)
-    write_evaluation(options.out / "evaluation.json", found)
+    write_evaluation(options.out, found)
     write_diagrams(found, options.out / "figures")
     (options.out / "report.html").write_text(render_evaluation_page(page), encoding="utf-8")
 
@@ -504,55 +465,10 @@ def _subtitle(facts: Mapping[str, Any]) -> str:
     )
 
 
-def _print(options: argparse.Namespace, measured: Measured) -> None:
+def _print(options: argparse.Namespace, found: Evaluation) -> None:
     console = output_console(160)
-    console.print(figure_table(measured.evaluation))
-    if measured.evaluation.robustness:
-        console.print(robustness_table(measured.evaluation.robustness))
+    console.print(evaluation_table(found, title=_subtitle(found.facts)))
+    if found.robustness:
+        rows = robustness_rows(found.robustness)
+        console.print(terminal_table(rows, ROBUSTNESS_FIGURES, title="Changed films", beneath=False))
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)
-
-
-def figure_table(evaluation: Evaluation) -> Any:
-    """A ``rich.table.Table`` of the figures, one a line, with intervals for the first system alone."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from grounding_rewards.metrics.estimates import format_interval, format_value
-
-    table = Table(
-        title=_subtitle(evaluation.facts),
-        caption="In brackets the 95 % interval.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    table.add_column("")
-    for name in evaluation.systems:
-        table.add_column(name, justify="right")
-    first, *others = evaluation.systems.values()
-    for key, heading in evaluation.headings.items():
-        own = Text.assemble(format_value(first[key].value), (f" {format_interval(first[key])}", "dim"))
-        table.add_row(Text(heading), own, *(format_value(figures[key].value) for figures in others))
-    return table
-
-
-def robustness_table(points: Sequence[RobustnessPoint]) -> Any:
-    """A ``rich.table.Table`` of the figures under changes, one change and strength a line."""
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    from grounding_rewards.metrics.estimates import format_interval, format_value
-
-    headings = ("robust accuracy", "attack success rate", "right answers lost", "mean IoU")
-    table = Table(title="Changed films", title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("change", "strength, or ε"):
-        table.add_column(heading)
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for point in points:
-        figures = (point.accuracy, point.attack_success_rate, point.broken_share, point.mean_iou)
-        cells = [Text.assemble(format_value(one[0]), (f" {format_interval(one)}", "dim")) for one in figures]
-        table.add_row(point.name.replace("_", " "), f"{point.strength:.3g}", *cells)
-    return table

@@ -115,6 +115,21 @@ def read_references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredFilm]:
     return films
 
 
+def check_labels(rows: Sequence[Mapping[str, Any]], label_matching: str) -> None:
+    """Refuse reference boxes without labels where labels are compared: no predicted box could match them.
+
+    Example:
+        >>> check_labels([{"boxes": [[0, 0, 5, 5]]}], "ignore")
+    """
+    for row in rows if label_matching != "ignore" else ():
+        labels = row.get("labels")
+        if len(row.get("boxes") or ()) and (labels is None or not all(str(label or "").strip() for label in labels)):
+            raise ValueError(
+                f"Expected a label for every reference box for --label-matching {label_matching}, got none on the film "
+                f"with id {row.get('id', '-')!r}. Name the findings, or leave --label-matching out."
+            )
+
+
 def _reference(row: Mapping[str, Any], name: str) -> AnsweredFilm:
     boxes = as_box_array(row["boxes"], "boxes")
     labels = row.get("labels")

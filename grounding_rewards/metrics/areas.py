@@ -37,13 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.arithmetic import ratio_or_nan
 from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import (
-    RESAMPLES,
-    Resampled,
-    ratios,
-    resampled_sums,
-    sum_by_group,
-)
+from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, drawn_totals, ratios
 from grounding_rewards.metrics.estimates import Estimate, Figure
 
 Array = NDArray[np.float64]
@@ -245,11 +239,8 @@ def segmentation_estimates(
         (0.8571, 0.8333)
     """
     per_film = {key: figure.of(areas) for key, figure in SEGMENTATION_FIGURES.items()}
-    columns = [areas, *(_value_and_count(values) for values in per_film.values())]
-    table = np.concatenate(columns, axis=1)
-    units = table if groups is None else sum_by_group(table, groups)
-    drawn = resampled_sums(units, resamples=resamples, seed=seed)
-    total = units.sum(axis=0)
+    table = np.concatenate([areas, *(_value_and_count(values) for values in per_film.values())], axis=1)
+    total, drawn = drawn_totals(table, groups=groups, resamples=resamples, seed=seed)
     found = {}
     for k, (key, figure) in enumerate(SEGMENTATION_FIGURES.items()):
         pooled, mean = slice(0, 4), (..., slice(4 + 2 * k, 6 + 2 * k))

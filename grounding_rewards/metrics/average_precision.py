@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from grounding_rewards.arithmetic import ratio, ratio_or_nan
 from grounding_rewards.legal import check_word
-from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, blocks, percentile_interval
-from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, drawn_groups, totals
+from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, Resampled, blocks, drawn_groups, percentile_interval
+from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, totals
 from grounding_rewards.metrics.ranking import Indices, RankedBoxes, RankedFilms
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
 
@@ -105,7 +105,7 @@ def resampled_mean_average_precision(
     *,
     interpolation: str = "101",
     groups: Sequence[Any] | None = None,
-    resamples: int = RESAMPLES,
+    resamples: int = RANKED_RESAMPLES,
     seed: int = 0,
 ) -> Resampled:
     """:func:`mean_average_precision` on the films and on resamplings of them.
@@ -146,7 +146,7 @@ def average_precision_by_label(
     *,
     interpolation: str = "101",
     groups: Sequence[Any] | None = None,
-    resamples: int = RESAMPLES,
+    resamples: int = RANKED_RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Resampled]:
     """:func:`resampled_mean_average_precision` of every label that some film has, in the order of the alphabet.

@@ -15,6 +15,7 @@ true share may differ: with n films and no event, it can still be about 3/n.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -83,6 +84,55 @@ def resampled_sums(sums: Array, *, resamples: int = RESAMPLES, seed: int = 0) ->
     return np.concatenate(drawn)
 
 
+def group_numbers(groups: Sequence[Any] | None, films: int) -> NDArray[np.int64]:
+    """The number of each film's group, ``(films,)``, in the order in which groups first appear.
+
+    Args:
+        groups: one hashable name per film; without them every film is its own group.
+        films: how many there are.
+
+    Raises:
+        ValueError: the number of names differs from the number of films.
+
+    Example:
+        >>> group_numbers(["b", "a", "b"], 3)
+        array([0, 1, 0])
+    """
+    names = range(films) if groups is None else groups
+    if len(names) != films:
+        raise ValueError(
+            f"Expected one group per film for `groups`, got {len(names)} for {films} films. "
+            "Give the patient of every film, in the order of the films."
+        )
+    number: dict[Any, int] = {}
+    return np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
+
+
+def drawn_groups(
+    groups: Sequence[Any] | None, films: int, resamples: int, seed: int
+) -> tuple[NDArray[np.int64], Array]:
+    """Resample groups of films, for instance patients; without groups every film is its own.
+
+    Returns:
+        The numbers of :func:`group_numbers`, and ``(resamples, groups)`` how often each group was drawn.
+
+    Example:
+        >>> units, weights = drawn_groups(["b", "a", "b"], 3, resamples=4, seed=0)
+        >>> units, weights.shape
+        (array([0, 1, 0]), (4, 2))
+    """
+    units = group_numbers(groups, films)
+    return units, _drawn(int(units.max(initial=-1)) + 1, resamples, seed)
+
+
+# All ranked figures of an evaluation ask for the same resamplings.
+@lru_cache(maxsize=1)
+def _drawn(n: int, resamples: int, seed: int) -> Array:
+    weights = resampling_counts(n, resamples=resamples, seed=seed)
+    weights.flags.writeable = False
+    return weights
+
+
 def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
     """Add up the rows that belong to one group, for instance the films of one patient.
 
@@ -101,15 +151,9 @@ def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
         array([[2., 2.],
                [0., 1.]])
     """
-    if len(groups) != len(sums):
-        raise ValueError(
-            f"Expected one group per film for `groups`, got {len(groups)} for {len(sums)} films. "
-            "Give the patient of every film, in the order of the films."
-        )
-    number: dict[Any, int] = {}
-    rows = [number.setdefault(name, len(number)) for name in groups]
-    total = np.zeros((len(number), sums.shape[1]))
-    np.add.at(total, rows, sums)
+    number = group_numbers(groups, len(sums))
+    total = np.zeros((number.max(initial=-1) + 1, sums.shape[1]))
+    np.add.at(total, number, sums)
     return total
 
 
@@ -130,52 +174,35 @@ def ratio_estimates(
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.
     """
-    total, drawn = _drawn_together(list(sums.values()), groups, resamples, seed)
-    return {name: Resampled(ratios(total[k]), ratios(drawn[:, k])).estimate for k, name in enumerate(sums)}
+    table = np.concatenate(list(sums.values()), axis=1)
+    total, drawn = drawn_totals(table, groups=groups, resamples=resamples, seed=seed)
+    columns = (slice(k, k + 2) for k in range(0, len(total), 2))
+    return {
+        key: Resampled(ratios(total[of]), ratios(drawn[:, of])).estimate for key, of in zip(sums, columns, strict=True)
+    }
 
 
-def difference_estimates(
-    before: Mapping[_Key, Array],
-    after: Mapping[_Key, Array],
-    *,
-    groups: Sequence[Any] | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> dict[_Key, Estimate]:
-    """After minus before of every figure on the same films, with paired 95 % percentile intervals.
-
-    Both ratios are taken on the same resampled films, so that what the two have in common cancels.
+def drawn_totals(
+    sums: Array, *, groups: Sequence[Any] | None = None, resamples: int = RESAMPLES, seed: int = 0
+) -> tuple[Array, Array]:
+    """The column sums over all films, and over every resampling of them.
 
     Args:
-        before: by key ``(films, 2)`` numerators and denominators.
-        after: the same of the same films in the same order.
-        groups: the patient of each film, where known.
+        sums: ``(films, k)``.
+        groups: the patient of each film, where known; the films of one patient are then drawn together.
         resamples: number of resamplings.
         seed: of the resampling.
 
+    Returns:
+        ``(k,)`` and ``(resamples, k)``.
+
     Example:
-        >>> before = np.column_stack([[0.1, 0.5, 0.9], np.ones(3)])
-        >>> found = difference_estimates({"reward": before}, {"reward": before + [0.25, 0]})
-        >>> [round(end, 6) for end in found["reward"]]
-        [0.25, 0.25, 0.25]
+        >>> total, drawn = drawn_totals(np.ones((4, 1)), groups=["a", "a", "b", "b"], resamples=3)
+        >>> total, drawn.tolist()
+        (array([4.]), [[4.0], [4.0], [4.0]])
     """
-    columns = [part for name in before for part in (before[name], after[name])]
-    total, drawn = _drawn_together(columns, groups, resamples, seed)
-    found = {}
-    for k, name in enumerate(before):
-        one, other = (Resampled(ratios(total[i]), ratios(drawn[:, i])) for i in (2 * k, 2 * k + 1))
-        found[name] = resampled_difference(one, other).estimate
-    return found
-
-
-def _drawn_together(
-    sums: Sequence[Array], groups: Sequence[Any] | None, resamples: int, seed: int
-) -> tuple[Array, Array]:
-    """The numerator and denominator of k figures on all films, (k, 2), and on every resampling, (resamples, k, 2)."""
-    table = np.concatenate(sums, axis=1)
-    units = table if groups is None else sum_by_group(table, groups)
-    drawn = resampled_sums(units, resamples=resamples, seed=seed)
-    return units.sum(axis=0).reshape(-1, 2), drawn.reshape(resamples, -1, 2)
+    units = sums if groups is None else sum_by_group(sums, groups)
+    return units.sum(axis=0), resampled_sums(units, resamples=resamples, seed=seed)
 
 
 def ratios(sums: Array) -> Any:
@@ -241,18 +268,6 @@ def resampled_difference(before: Resampled, after: Resampled) -> Resampled:
             f"{len(before.resamples)}. Resample both with the same films, groups, resamples and seed."
         )
     return Resampled(after.value - before.value, after.resamples - before.resamples)
-
-
-def mean_of_measured(values: Sequence[Array] | Array) -> Array:
-    """The mean over the first axis, of those that are numbers; NaN where none is.
-
-    Example:
-        >>> mean_of_measured([np.array([1.0, np.nan]), np.array([0.0, np.nan])])
-        array([0.5, nan])
-    """
-    stacked = np.asarray(values, dtype=np.float64)
-    measured = ~np.isnan(stacked)
-    return ratio_or_nan(np.where(measured, stacked, 0.0).sum(axis=0), measured.sum(axis=0))
 
 
 def blocks(weights: Array, width: int) -> Iterator[Array]:

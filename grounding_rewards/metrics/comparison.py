@@ -1,4 +1,4 @@
-"""Is run B better than run A on the same films: by how much, how surely, and on which labels and sizes.
+"""Is run B better than run A on the same films: by how much, how certain, and on which labels and sizes.
 
 Definitions:
 
@@ -14,7 +14,7 @@ Definitions:
   there is an interval, of at most :data:`RANKED_RESAMPLES` resamples, and no sign test.
 * Several tests find something by chance more often than one. Holm's p is for the family of tests of one table: the
   figures; every figure of every label; every figure of every size. The intervals are not adjusted.
-* By label and by size the figures are those of the reference boxes alone: a false box has no true label and size.
+* By label and by size the figures are those of the reference boxes alone: a false box belongs to no finding.
   Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
 * The sizes of reference boxes are those of :data:`grounding_rewards.metrics.sizes.SIZES`: unless another set is
   chosen, their part of the area of the film.
@@ -78,17 +78,15 @@ class SignTest(NamedTuple):
 class Change(NamedTuple):
     """One figure of both runs.
 
-    heading: of the figure.
-    lower_is_better: whether less of it is better.
-    a: of run A.
-    b: of run B.
+    figure: what is measured.
+    a: its value in run A.
+    b: in run B.
     difference: B - A.
     signs: the sign test over films or patients.
     holm: p of the sign test, adjusted for all tests of its table; NaN as p is.
     """
 
-    heading: str
-    lower_is_better: bool
+    figure: Figure
     a: Estimate
     b: Estimate
     difference: Estimate
@@ -96,7 +94,7 @@ class Change(NamedTuple):
     holm: float
 
     def direction(self, *, adjusted: bool = False) -> int:
-        """1 where B is surely better, -1 where it is surely worse, else 0.
+        """1 where interval and sign test show that B is better, -1 where both show that it is worse, else 0.
 
         Args:
             adjusted: whether to go by Holm's p instead of the p of this test alone.
@@ -108,13 +106,14 @@ class Change(NamedTuple):
     def shown_by_interval(self) -> int:
         """1 where the interval has only better values than 0, -1 where only worse, else 0."""
         sign = (self.difference.low > 0) - (self.difference.high < 0)
-        return -sign if self.lower_is_better else sign
+        return -sign if self.figure.lower_is_better else sign
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values; None where there is nothing to measure."""
         ends = {name: list(map(finite_or_none, getattr(self, name))) for name in ("a", "b", "difference")}
         signs = {**self.signs._asdict(), "p": finite_or_none(self.signs.p), "holm": finite_or_none(self.holm)}
-        return {"heading": self.heading, "lower_is_better": self.lower_is_better, **ends, "sign_test": signs}
+        lower_is_better = bool(self.figure.lower_is_better)
+        return {"heading": self.figure.heading, "lower_is_better": lower_is_better, **ends, "sign_test": signs}
 
 
 class Group(NamedTuple):
@@ -345,9 +344,7 @@ def _ranked_changes(
 
 def _change(figure: Figure, a: Resampled, b: Resampled, signs: SignTest) -> Change:
     """The change of a figure, Holm's p still to come."""
-    difference = resampled_difference(a, b)
-    lower_is_better = bool(figure.lower_is_better)
-    return Change(figure.heading, lower_is_better, a.estimate, b.estimate, difference.estimate, signs, math.nan)
+    return Change(figure, a.estimate, b.estimate, resampled_difference(a, b).estimate, signs, math.nan)
 
 
 def _size_groups(films: Sequence[AnsweredFilm], sizes: str) -> BoxGroups:
@@ -423,9 +420,9 @@ def _units(pairs: Sequence[tuple[AnsweredFilm, AnsweredFilm]]) -> tuple[list[tup
 def _judged(main: Change, units: str, n: int) -> str:
     signs = main.signs
     if math.isnan(main.difference.low):
-        return f"Nothing can be said: {main.heading} cannot be measured in both runs"
+        return f"Nothing can be said: {main.figure.heading} cannot be measured in both runs"
     figures = (
-        f"{main.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
+        f"{main.figure.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
         f"{format_value(main.difference.value, signed=True)} {format_interval(main.difference, signed=True)}, "
     )
     counts = f"better on {signs.better} and worse on {signs.worse} of {n} {units} ({format_p(signs.p)})"

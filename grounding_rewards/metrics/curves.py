@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.metrics.bootstrap import resampling_counts
 from grounding_rewards.metrics.ranking import Indices, RankedBoxes
 
 Array = NDArray[np.float64]
@@ -104,37 +101,3 @@ def totals(ranked: RankedBoxes, threshold: int) -> Indices:
     films = len(ranked.references)
     hits, boxes = (np.bincount(ranked.film[mask[threshold]], minlength=films) for mask in (ranked.hit, ranked.counts))
     return np.stack([hits, boxes, ranked.references])
-
-
-def drawn_groups(groups: Sequence[Any] | None, films: int, resamples: int, seed: int) -> tuple[Indices, Array]:
-    """Resample groups of films, for instance patients; without groups every film is its own.
-
-    Returns:
-        ``(films,)`` the number of each film's group, in the order in which groups first appear, and
-        ``(resamples, groups)`` how often each group was drawn.
-
-    Raises:
-        ValueError: the number of names differs from the number of films.
-
-    Example:
-        >>> units, weights = drawn_groups(["b", "a", "b"], 3, resamples=4, seed=0)
-        >>> units, weights.shape
-        (array([0, 1, 0]), (4, 2))
-    """
-    names = range(films) if groups is None else groups
-    if len(names) != films:
-        raise ValueError(
-            f"Expected one group per film for `groups`, got {len(names)} for {films} films. "
-            "Give the patient of every film, in the order of the films."
-        )
-    number: dict[Any, int] = {}
-    units = np.array([number.setdefault(name, len(number)) for name in names], dtype=np.int64)
-    return units, _drawn(len(number), resamples, seed)
-
-
-# All ranked figures of an evaluation ask for the same resamplings.
-@lru_cache(maxsize=1)
-def _drawn(n: int, resamples: int, seed: int) -> Array:
-    weights = resampling_counts(n, resamples=resamples, seed=seed)
-    weights.flags.writeable = False
-    return weights

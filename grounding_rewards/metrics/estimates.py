@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 #: Stands in tables where nothing was measured.
@@ -55,6 +55,17 @@ def estimate_as_json(estimate: Sequence[float]) -> dict[str, float | None]:
         {'value': 0.5, 'low': 0.4, 'high': None}
     """
     return dict(zip(Estimate._fields, map(finite_or_none, estimate), strict=True))
+
+
+def estimate_from_json(stored: Mapping[str, float | None]) -> Estimate:
+    """What :func:`estimate_as_json` wrote.
+
+    Example:
+        >>> estimate_from_json({"value": 0.5, "low": 0.4, "high": None})
+        Estimate(value=0.5, low=0.4, high=nan)
+    """
+    ends = (stored[end] for end in Estimate._fields)
+    return Estimate(*(math.nan if end is None else float(end) for end in ends))
 
 
 def format_value(value: float, *, signed: bool = False) -> str:

@@ -39,7 +39,7 @@ from grounding_rewards.metrics.counts import (
     reference_sums,
 )
 from grounding_rewards.metrics.curves import Curve
-from grounding_rewards.metrics.estimates import Estimate, Figure, Figures, estimate_as_json
+from grounding_rewards.metrics.estimates import Estimate, Figure, Figures, estimate_as_json, estimate_from_json
 from grounding_rewards.metrics.froc import froc_curve
 from grounding_rewards.metrics.ranking import RankedFilms, label_name, rank_boxes
 from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS, RankingFigures, compares_labels
@@ -51,6 +51,9 @@ Array = NDArray[np.float64]
 #: The row of the table that has the readers of the dataset.
 READER_AGREEMENT = "readers' agreement"
 
+_FILE = "evaluation.json"
+# Beginning of the keys of rewards.
+_REWARD = "reward_"
 _NOTHING = Estimate(math.nan, math.nan, math.nan)
 _CURVE_THRESHOLDS = (0.3, 0.5, 0.75)
 # Figures of a label or a size; those about whole films say nothing there.
@@ -107,11 +110,8 @@ class Evaluation:
     """What an evaluation found. The first of ``systems`` is what was evaluated, the others are baselines.
 
     Attributes:
-        systems: name → figures by key; NaN where there is nothing to measure.
-        headings: key → heading, in the order of tables.
-        definitions: key → what it is, in a sentence.
-        lower_is_better: keys for which that holds.
-        unranked: keys for which neither more nor less is better.
+        systems: name → estimates by key; NaN where there is nothing to measure.
+        figures: key → what is measured, in the order of tables.
         per_label: the labels of the references, the most frequent first.
         per_size: the sizes of the boxes.
         pr_curves: precision over recall.
@@ -124,10 +124,7 @@ class Evaluation:
     """
 
     systems: Mapping[str, Figures]
-    headings: Mapping[str, str]
-    definitions: Mapping[str, str]
-    lower_is_better: tuple[str, ...]
-    unranked: tuple[str, ...]
+    figures: Mapping[str, Figure]
     per_label: tuple[Group, ...]
     per_size: tuple[Group, ...]
     pr_curves: tuple[Curve, ...]
@@ -137,6 +134,11 @@ class Evaluation:
     confusion: Confusion | None
     robustness: tuple[RobustnessPoint, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def headings(self) -> dict[str, str]:
+        """The heading of every figure, by key."""
+        return {key: figure.heading for key, figure in self.figures.items()}
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values; null where there is nothing to measure."""
@@ -152,8 +154,8 @@ class Evaluation:
             "per_label": by_name(self.per_label),
             "per_size": by_name(self.per_size),
             "robustness": [_point_as_json(point) for point in self.robustness],
-            "headings": dict(self.headings),
-            "definitions": dict(self.definitions),
+            "headings": self.headings,
+            "definitions": {key: figure.definition for key, figure in self.figures.items()},
             "facts": dict(self.facts),
         }
 
@@ -175,7 +177,7 @@ def evaluate(
         agreement: how well the readers of the dataset agree, as the manifest of a prepared folder says; it becomes a
             row of the table.
         robustness: from :func:`grounding_rewards.models.robustness.run.robustness`.
-        facts: what someone needs who wants the same figures again.
+        facts: what else someone needs who wants the same figures again, beside the films and the measures.
         on_progress: called with the name of each step before it is taken.
 
     Raises:
@@ -196,22 +198,19 @@ def evaluate(
     for system, answers in systems.items():
         on_progress(f"measuring {system}")
         boxes = ranked if answers is films else by_rank.rank(answers)
-        tables[system] = _figures(answers, measures, by_rank, boxes, groups)
+        tables[system] = _estimates(answers, measures, by_rank, boxes, groups)
     on_progress("measuring by label and size")
     if agreement is not None:
         tables[READER_AGREEMENT] = _of_readers(agreement)
-    headings = {
-        key: one
-        for key, one in _headings(films, by_rank, measures.reward).items()
+    figures = {
+        key: figure
+        for key, figure in _known_figures(films, by_rank, measures.reward).items()
         if not all(math.isnan(table.get(key, _NOTHING).value) for table in tables.values())
     }
     pr_curves, froc_curves = _curves(films, measures, ranked["ap"], groups)
     return Evaluation(
-        systems={system: {key: table.get(key, _NOTHING) for key in headings} for system, table in tables.items()},
-        headings={key: one.heading for key, one in headings.items()},
-        definitions={key: one.definition for key, one in headings.items()},
-        lower_is_better=tuple(key for key, one in headings.items() if one.lower_is_better),
-        unranked=tuple(key for key, one in headings.items() if one.lower_is_better is None),
+        systems={system: {key: table.get(key, _NOTHING) for key in figures} for system, table in tables.items()},
+        figures=figures,
         per_label=tuple(_by_label(films, measures, ranked.get("map"), groups)),
         per_size=tuple(_by_size(films, measures, by_rank.ranking, groups)),
         pr_curves=pr_curves,
@@ -220,17 +219,71 @@ def evaluate(
         ious=reference_ious(films, label_matching=measures.label_matching),
         confusion=confusion(films, synonyms=measures.label_matching == "synonyms") if compares_labels(films) else None,
         robustness=tuple(robustness),
-        facts=facts or {},
+        facts={**(facts or {}), **_facts(films, measures)},
     )
 
 
-def write_evaluation(path: Path, evaluation: Evaluation) -> None:
-    """Write the figures as JSON."""
+@dataclass(frozen=True)
+class StoredEvaluation:
+    """What `evaluation.json` has of a run; empty without that file.
+
+    Attributes:
+        facts: how the run was measured.
+        systems: by name the figures of the run, which comes first, and of its baselines.
+        reward: name of the reward that the evaluation is about.
+    """
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    systems: Mapping[str, Figures] = field(default_factory=dict)
+    reward: str = "R4"
+
+
+def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
+    """Write `evaluation.json`.
+
+    Example:
+        >>> import tempfile
+        >>> found = evaluate({"model": [AnsweredFilm("a", 9, 9, rewards={"R3": 0.8})]}, Measures("R3", resamples=10))
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_evaluation(Path(folder), found)
+        ...     stored = read_evaluation(Path(folder))
+        >>> stored.reward, stored.systems["model"]["reward_R3"].value
+        ('R3', 0.8)
+    """
     text = json.dumps(evaluation.as_json(), indent=2, ensure_ascii=False, allow_nan=False)
-    path.write_text(text + "\n", encoding="utf-8")
+    (folder / _FILE).write_text(text + "\n", encoding="utf-8")
 
 
-def _figures(
+def read_evaluation(run: Path) -> StoredEvaluation:
+    """Read the `evaluation.json` of a run.
+
+    Args:
+        run: folder of the evaluation, or a file in it.
+
+    Raises:
+        ValueError: the file is not one that :func:`write_evaluation` wrote.
+    """
+    file = (run if run.is_dir() else run.parent) / _FILE
+    if not file.is_file():
+        return StoredEvaluation()
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        systems = {
+            str(name): {key: estimate_from_json(one) for key, one in figures.items()}
+            for name, figures in content.get("systems", {}).items()
+        }
+        # The first figure of an evaluation is the reward that it is about.
+        first = next(iter(content.get("headings", {})), "")
+        reward = first.removeprefix(_REWARD) if first.startswith(_REWARD) else StoredEvaluation.reward
+        return StoredEvaluation(dict(content["facts"]), systems, reward)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise ValueError(
+            f"Expected an object with `facts` in {str(file)!r}, got {type(error).__name__} ({error}). "
+            "Make it anew with `grounding-rewards evaluate`."
+        ) from error
+
+
+def _estimates(
     films: Sequence[AnsweredFilm],
     measures: Measures,
     by_rank: RankingFigures,
@@ -252,13 +305,12 @@ def _drawn(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, 
     return drawn, {**drawn, "resamples": min(measures.resamples, RANKED_RESAMPLES)}
 
 
-def _headings(films: Sequence[AnsweredFilm], by_rank: RankingFigures, reward: str) -> dict[str, Figure]:
+def _known_figures(films: Sequence[AnsweredFilm], by_rank: RankingFigures, reward: str) -> dict[str, Figure]:
     """Every figure in the order of the table; rewards come last, but for the one that the evaluation is about."""
-    measured = {**by_rank.figures(), **DETECTION_FIGURES, **SEGMENTATION_FIGURES}
-    found = {**measured, **{key: one for key, one in film_figures(films).items() if key not in measured}}
+    found = {**by_rank.figures(), **DETECTION_FIGURES, **SEGMENTATION_FIGURES, **film_figures(films)}
     if not compares_labels(films):
         found.pop("label_accuracy")
-    first = [key for key in (f"reward_{reward}", *_QUOTED) if key in found]
+    first = [key for key in (_REWARD + reward, *_QUOTED) if key in found]
     return {**{key: found[key] for key in first}, **found}
 
 
@@ -326,6 +378,23 @@ def _curves(
         tuple(precision_recall_curve(ranked, iou, name=f"IoU {iou:g}", **drawn) for iou in _CURVE_THRESHOLDS),
         tuple(froc_curve(in_order, iou, name=f"IoU {iou:g}{order}", **drawn) for iou in _CURVE_THRESHOLDS),
     )
+
+
+def _facts(films: Sequence[AnsweredFilm], measures: Measures) -> dict[str, Any]:
+    """What was measured, and how."""
+    patients = {film.patient for film in films if film.patient is not None}
+    unknown = sum(film.patient is None for film in films)
+    return {
+        "films": len(films),
+        "patients": len(patients) or "not known",
+        **({"films whose patient is not known": unknown} if patients and unknown else {}),
+        "films without a finding": sum(film.is_normal for film in films),
+        "reference boxes": sum(len(film.gt) for film in films),
+        "label matching": measures.label_matching,
+        "interpolation of average precision": measures.interpolation,
+        "intervals": f"95 % percentile bootstrap over {'patients' if patients else 'films'}, "
+        f"{measures.resamples} resamples, seed {measures.seed}",
+    }
 
 
 def _point_as_json(point: RobustnessPoint) -> dict[str, Any]:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.arithmetic import ratio
-from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, blocks, percentile_interval
-from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, drawn_groups, totals
+from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, Resampled, blocks, drawn_groups, percentile_interval
+from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, totals
 from grounding_rewards.metrics.ranking import Indices, RankedBoxes, RankedFilms
 
 Array = NDArray[np.float64]
@@ -47,7 +47,7 @@ def sensitivity_at_false_positives(
     iou_threshold: float = 0.5,
     label: str | None = None,
     groups: Sequence[Any] | None = None,
-    resamples: int = RESAMPLES,
+    resamples: int = RANKED_RESAMPLES,
     seed: int = 0,
 ) -> Sensitivities:
     """The best sensitivity with at most so many false boxes per film.

@@ -21,7 +21,7 @@ from grounding_rewards.metrics.counts import MatchedFilms
 Array = NDArray[np.float64]
 
 
-class FilmPairs(NamedTuple):
+class BoxPairs(NamedTuple):
     """Of one film with m reference and n predicted boxes.
 
     ious: ``(m,)`` IoU of each reference box with its partner, 0 without one.
@@ -68,16 +68,16 @@ class FilmPairs(NamedTuple):
 
 # Every figure of a film asks for the pairs of that film before the next film comes.
 @lru_cache(maxsize=2)
-def pair_film(film: AnsweredFilm) -> FilmPairs:
+def pair_film(film: AnsweredFilm) -> BoxPairs:
     """Pair the predicted with the reference boxes of a film.
 
     Example:
         >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[6, 6, 9, 9], [0, 0, 4, 2]])
         >>> pair_film(film)
-        FilmPairs(ious=array([0.5]), partners=array([1]), covered=array([0., 0.]))
+        BoxPairs(ious=array([0.5]), partners=array([1]), covered=array([0., 0.]))
     """
     pairs = MatchedFilms([film]).pairs
     ious, partners = np.zeros(len(film.gt)), np.full(len(film.gt), -1, dtype=np.int64)
     (i,) = np.nonzero(pairs.matched[0] >= 0)
     ious[pairs.matched[0, i]], partners[pairs.matched[0, i]] = pairs.iou[0, i], i
-    return FilmPairs(ious, partners, covered_share(film.pred, film.ignore))
+    return BoxPairs(ious, partners, covered_share(film.pred, film.ignore))

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.average_precision import resampled_mean_average_precision
-from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled
+from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, Resampled
 from grounding_rewards.metrics.estimates import Figure
 from grounding_rewards.metrics.froc import FROC_RATES, sensitivity_at_false_positives
 from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedFilms, label_name, rank_boxes, states_confidences
@@ -123,7 +123,7 @@ class RankingFigures(NamedTuple):
         *,
         interpolation: str = "101",
         groups: Sequence[Any] | None = None,
-        resamples: int = RESAMPLES,
+        resamples: int = RANKED_RESAMPLES,
         seed: int = 0,
     ) -> dict[str, Resampled]:
         """Every figure on the films and on resamplings of them, by key.

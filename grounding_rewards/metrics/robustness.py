@@ -12,7 +12,7 @@ The specification (§4) writes both for a classifier, ``f(x) = y``. An answer f(
 
 Four figures, over N films:
 
-* ``robust_accuracy`` = 1/N Σ 1[f(x′) = y], the share of the changed films with a right answer; y moves with the film.
+* ``accuracy`` = 1/N Σ 1[f(x′) = y], the share of the changed films with a right answer; y moves with the film.
 * ``attack_success_rate`` = 1/N Σ 1[f(x′) ≠ f(x)], the specification's, over all films: also a wrong answer that gives
   way to another wrong one, and even to the right one, is a success.
 * ``broken_share`` = Σ 1[f(x) = y and f(x′) ≠ y] / Σ 1[f(x) = y], which many papers call attack success rate: of the
@@ -37,9 +37,9 @@ from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.parsing import broken_boxes
 from grounding_rewards.rewards.grounding import GroundingReward
 
-#: Key of every figure and its heading in tables.
+#: Every figure of a :class:`RobustnessPoint` and its heading in tables.
 ROBUSTNESS_FIGURES: dict[str, str] = {
-    "robust_accuracy": "robust accuracy",
+    "accuracy": "robust accuracy",
     "attack_success_rate": "attack success rate",
     "broken_share": "right answers lost",
     "mean_iou": "mean IoU",
@@ -154,7 +154,7 @@ def robustness_sums(pairs: Sequence[AnswerPair], reward: GroundingReward) -> dic
 def _one_film(pair: AnswerPair, reward: GroundingReward) -> Mapping[str, tuple[float, float]]:
     was_right, right = is_right(pair.before, reward), is_right(pair.after, reward)
     return {
-        "robust_accuracy": (right, 1),
+        "accuracy": (right, 1),
         "attack_success_rate": (not is_same_answer(pair, reward), 1),
         "broken_share": (was_right and not right, was_right),
         "mean_iou": (float(pair_film(pair.after).ious.sum()), len(pair.after.gt)),
@@ -185,7 +185,7 @@ def robustness_estimates(
         >>> wrong = replace(right, pred=[[50, 50, 60, 60]])
         >>> pairs = [AnswerPair.unmoved(right, right), AnswerPair.unmoved(right, wrong)]
         >>> {key: estimate.value for key, estimate in robustness_estimates(pairs, get_reward("R3")).items()}
-        {'robust_accuracy': 0.5, 'attack_success_rate': 0.5, 'broken_share': 0.5, 'mean_iou': 0.5}
+        {'accuracy': 0.5, 'attack_success_rate': 0.5, 'broken_share': 0.5, 'mean_iou': 0.5}
     """
     return ratio_estimates(robustness_sums(pairs, reward), groups=groups, resamples=resamples, seed=seed)
 

@@ -12,7 +12,7 @@ import torch
 from transformers import GenerationConfig
 from trl.data_utils import prepare_multimodal_messages
 
-from grounding_rewards.parsing import get_box_format
+from grounding_rewards.parsing import box_formats_of
 from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Called after every batch with the films answered, of how many, and the tokens generated for them.
@@ -162,8 +162,8 @@ def until_end(ids: Sequence[int], ends: Collection[int]) -> list[int]:
 
 def reads_special_tokens(dataset: Any, reward: GroundingReward) -> bool:
     """Whether special tokens carry the boxes of some answer, so that they must not be left out of its text."""
-    names = {reward.box_format} if reward.box_format is not None else set(dataset["box_format"])
-    return any(get_box_format(name).from_token_ids for name in names)
+    column = dataset["box_format"] if reward.box_format is None else ()
+    return any(fmt.from_token_ids for fmt in box_formats_of(reward.box_format, column))
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from grounding_rewards.parsing.box_format import BoxFormat, Syntax
 from grounding_rewards.parsing.formats import (
     box_format_for_model_type,
     box_format_from_option,
+    box_formats_of,
     get_box_format,
     list_box_formats,
 )
@@ -26,6 +27,7 @@ __all__ = [
     "box_format_for_model_type",
     "box_format_from_option",
     "box_format_regex",
+    "box_formats_of",
     "broken_boxes",
     "format_boxes",
     "get_box_format",

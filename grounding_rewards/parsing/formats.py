@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -418,6 +418,22 @@ def get_box_format(box_format: str | Mapping[str, Any] | BoxFormat) -> BoxFormat
             f"Expected a known name for `box_format`, got {box_format!r:.200}. Use one of: {', '.join(BOX_FORMATS)}; "
             "or declare one: {syntax: json, keys: [box], order: xyxy, space: norm1000}."
         ) from None
+
+
+def box_formats_of(box_format: Any, column: Iterable[Any] = ()) -> list[BoxFormat]:
+    """The box formats of many completions, each once and sorted by name.
+
+    Args:
+        box_format: of all of them; None takes the column.
+        column: the box format of each row.
+
+    >>> [one.name for one in box_formats_of(None, ["qwen3-vl", "paligemma", "qwen3-vl"])]
+    ['paligemma', 'qwen3-vl']
+    """
+    given = column if box_format is None else [box_format]
+    # Declared formats are mappings, which no set can hold.
+    found = {repr(one): one for one in given}
+    return sorted(map(get_box_format, found.values()), key=lambda one: one.name)
 
 
 def _declared(given: Mapping[str, Any]) -> BoxFormat:

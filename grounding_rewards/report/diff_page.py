@@ -6,17 +6,17 @@ It shows films and what models wrote about them: guard it like the films.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.comparison import Change, RunDifference, format_p
-from grounding_rewards.metrics.estimates import Figures
+from grounding_rewards.metrics.comparison import Change, format_p
 from grounding_rewards.metrics.pairing import pair_film
+from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.render import data_uri, jpeg_uri, read_asset, render
 
 if TYPE_CHECKING:
@@ -53,34 +53,20 @@ class DiffPage:
     """What the page of a comparison shows.
 
     Attributes:
-        title: what was compared.
-        subtitle: on what.
-        verdict: whether B is better than A, in a few sentences.
-        names: of A and of B.
-        found: how they differ.
-        figures: keys of the figures of ``found`` that are shown, in order.
+        comparison: how the runs differ.
+        subtitle: on which films.
         pairs: the films that both runs have.
         reward: name of the reward by whose change films are chosen, a key of their ``rewards``.
         load_image: opens the image of a film, None where there is none; called only for the films that are shown.
-        baselines: by name the figures of baselines on the same films.
-        definitions: key of a figure and what it means, in a sentence.
-        curves: PNGs for a light and a dark ground, from :func:`grounding_rewards.report.curves.draw_curves`.
-        facts: how the runs were made and compared, a line each.
+        curves: PNGs for a light and a dark ground, from :func:`grounding_rewards.report.training_curves.draw_curves`.
     """
 
-    title: str
+    comparison: Comparison
     subtitle: str
-    verdict: str
-    names: tuple[str, str]
-    found: RunDifference
-    figures: Sequence[str]
     pairs: Sequence[FilmPair]
     reward: str
     load_image: Callable[[AnsweredFilm], Image | None]
-    baselines: Mapping[str, Figures] = field(default_factory=dict)
-    definitions: Mapping[str, str] = field(default_factory=dict)
     curves: tuple[bytes, bytes] | None = None
-    facts: Sequence[str] = ()
 
 
 def choose_films(pairs: Sequence[FilmPair], reward: str, *, count: int = FILMS_PER_SECTION) -> list[Section]:
@@ -151,7 +137,10 @@ def render_diff_page(page: DiffPage) -> str:
     Returns:
         An HTML document that refers to nothing outside itself.
     """
-    tiles = dict.fromkeys((page.found.main, *_TILES))
+    comparison = page.comparison
+    a, b = comparison.names
+    found = comparison.found.figures
+    tiles = [found[key] for key in dict.fromkeys((comparison.found.main, *_TILES)) if key in found]
     numbers = iter(range(len(page.pairs)))
     sections = [
         {
@@ -163,13 +152,12 @@ def render_diff_page(page: DiffPage) -> str:
     ]
     return render(
         "diff.html.jinja",
-        title=page.title,
-        page=page,
-        found=page.found,
-        tiles=[change for key in tiles if (change := page.found.figures.get(key)) and _is_measured(change)][
-            :_MOST_TILES
-        ],
-        figures={key: change for key in page.figures if _is_measured(change := page.found.figures[key])},
+        title=f"{b} compared with {a}",
+        subtitle=page.subtitle,
+        comparison=comparison,
+        names=(a, b),
+        tiles=list(filter(_is_measured, tiles))[:_MOST_TILES],
+        figures={key: found[key] for key in comparison.figures if _is_measured(found[key])},
         sections=sections,
         curves=page.curves and [data_uri(png, "image/png") for png in page.curves],
         format_p=format_p,
@@ -208,7 +196,7 @@ def _film(page: DiffPage, pair: FilmPair, number: int) -> dict[str, Any]:
                 "boxes": list(zip(film.pred_labels, pair_film(film).pred_ious.tolist(), strict=True))[:_MOST_BOXES],
                 "rectangles": _rectangles(film.pred, film.pred_labels, "predicted"),
             }
-            for side, name, film in zip("ab", page.names, pair, strict=True)
+            for side, name, film in zip("ab", page.comparison.names, pair, strict=True)
         ],
     }
 

@@ -23,8 +23,8 @@ from grounding_rewards.metrics.calibration import Calibration
 from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.evaluation import Evaluation
-from grounding_rewards.metrics.robustness import RobustnessPoint
-from grounding_rewards.report.tables import ROBUSTNESS_HEADINGS, Row, group_rows, measured_columns, system_rows
+from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES, RobustnessPoint
+from grounding_rewards.report.tables import Row, group_rows, measured_columns, system_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -571,7 +571,7 @@ def _robustness_diagram(name: str, title: str, x_label: str, names: Mapping[str,
             axis.remove()
         for index, (axis, (change, points)) in enumerate(zip(axes.flat, names.items(), strict=False)):
             x = scale * np.array([point.strength for point in points])
-            for number, (key, label) in enumerate(ROBUSTNESS_HEADINGS.items()):
+            for number, (key, label) in enumerate(ROBUSTNESS_FIGURES.items()):
                 value, low, high = np.array([getattr(point, key) for point in points], dtype=np.float64).T
                 axis.fill_between(x, low, high, color=SERIES[number], alpha=0.15, linewidth=0)
                 axis.plot(x, value, color=SERIES[number], marker=_MARKERS[number], markersize=3.2, label=label)

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.pairing import pair_film
+from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES
 from grounding_rewards.report.evaluation_diagrams import diagrams
 from grounding_rewards.report.render import jpeg_uri, read_asset, render
 from grounding_rewards.report.tables import (
-    ROBUSTNESS_HEADINGS,
     Row,
     group_rows,
     measured_columns,
@@ -176,7 +176,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         tables={
             "labels": _table(group_rows(found.per_label), found.headings),
             "sizes": _table(group_rows(found.per_size), found.headings),
-            "robustness": _table(robustness_rows(found.robustness), ROBUSTNESS_HEADINGS),
+            "robustness": _table(robustness_rows(found.robustness), ROBUSTNESS_FIGURES),
         },
         data=_data(page, paired, groups) if paired else None,
         facts={name: str(value) for name, value in found.facts.items() if value != ""},
@@ -266,14 +266,15 @@ def _tiles(evaluation: Evaluation, systems: Sequence[Row]) -> list[dict[str, Any
     if not systems:
         return []
     first, *others = systems
-    keys = [key for key in measured_columns([first], evaluation.headings) if key not in evaluation.unranked]
+    figures = evaluation.figures
+    keys = [key for key in measured_columns([first], evaluation.headings) if figures[key].lower_is_better is not None]
     tiles = []
     for key in keys[:_TILES]:
         rivals = [row for row in others if not math.isnan(_merit(evaluation, row, key))]
         best = max(rivals, key=lambda row: _merit(evaluation, row, key), default=None)
         tiles.append(
             {
-                "heading": evaluation.headings[key],
+                "heading": figures[key].heading,
                 "estimate": first.figures[key],
                 "rival": best and best.name,
                 "best": best and best.figures[key][0],
@@ -285,17 +286,16 @@ def _tiles(evaluation: Evaluation, systems: Sequence[Row]) -> list[dict[str, Any
 def _merit(evaluation: Evaluation, row: Row, key: str) -> float:
     """The value of a figure, negated where lower is better: more is better. NaN where nothing was measured."""
     value = row.figures.get(key, (math.nan,))[0]
-    return -value if key in evaluation.lower_is_better else value
+    return -value if evaluation.figures[key].lower_is_better else value
 
 
 def _line(evaluation: Evaluation, key: str, systems: Sequence[Row]) -> dict[str, Any]:
     """One figure of every system: a line of the table, which has a column per system to fit on a journal's page."""
-    is_ranked = key not in evaluation.unranked
+    figure = evaluation.figures[key]
+    is_ranked = figure.lower_is_better is not None
     own = _merit(evaluation, systems[0], key)
     return {
-        "heading": evaluation.headings[key],
-        "definition": evaluation.definitions.get(key),
-        "lower_is_better": key in evaluation.lower_is_better,
+        "figure": figure,
         "signed": not is_ranked,
         "cells": [(row.figures.get(key), is_ranked and _merit(evaluation, row, key) > own) for row in systems],
     }

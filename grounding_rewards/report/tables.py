@@ -5,19 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation, Group
-from grounding_rewards.metrics.robustness import RobustnessPoint
+from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES, RobustnessPoint
 
-#: What is shown of a :class:`RobustnessPoint`, by the names of its attributes.
-ROBUSTNESS_HEADINGS = {
-    "accuracy": "robust accuracy",
-    "attack_success_rate": "attack success rate",
-    "broken_share": "right answers lost",
-    "mean_iou": "mean IoU",
-}
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
 
 
 @dataclass(frozen=True)
@@ -45,7 +41,7 @@ def group_rows(groups: Sequence[Group]) -> list[Row]:
 
 
 def robustness_rows(points: Sequence[RobustnessPoint]) -> list[Row]:
-    """A row for each change and strength, under :data:`ROBUSTNESS_HEADINGS`.
+    """A row for each change and strength, under :data:`ROBUSTNESS_FIGURES`.
 
     Args:
         points: of any families. The unchanged film, with which all corruptions begin, becomes one row; ε is given
@@ -56,7 +52,7 @@ def robustness_rows(points: Sequence[RobustnessPoint]) -> list[Row]:
         >>> [row.name for row in robustness_rows([RobustnessPoint("pgd", "pgd", 2 / 255, share, share, share)])]
         ['pgd, ε 2/255']
     """
-    rows = {_change(point): {key: getattr(point, key) for key in ROBUSTNESS_HEADINGS} for point in points}
+    rows = {_change(point): {key: getattr(point, key) for key in ROBUSTNESS_FIGURES} for point in points}
     return [Row(name, figures) for name, figures in rows.items()]
 
 
@@ -81,26 +77,60 @@ def measured_columns(rows: Sequence[Row], headings: Mapping[str, str]) -> dict[s
     }
 
 
-def terminal_table(rows: Sequence[Row], headings: Mapping[str, str], *, title: str | None = None) -> Any:
-    """A ``rich.table.Table`` with the value above its interval in every cell."""
+def terminal_table(
+    rows: Sequence[Row], headings: Mapping[str, str], *, title: str | None = None, beneath: bool = True
+) -> Table:
+    """A ``rich.table.Table`` with a line for each row, and the interval beneath each value or beside it."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, show_lines=False, padding=(0, 1))
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
     table.add_column("", no_wrap=True)
     columns = measured_columns(rows, headings)
     for heading in columns.values():
         table.add_column(heading, justify="right")
     for row in rows:
-        cells = []
-        for key in columns:
-            estimate = row.figures.get(key, (math.nan,) * 3)
-            value = format_value(estimate[0], signed=row.is_difference)
-            interval = format_interval(estimate, signed=row.is_difference)
-            cells.append(Text.assemble(value, ("\n" + interval if interval else "", "dim")))
+        estimates = (row.figures.get(key, (math.nan,) * 3) for key in columns)
+        cells = (figure_cell(one, signed=row.is_difference, beneath=beneath) for one in estimates)
         table.add_row(Text(row.name), *cells, style="bold" if row.is_difference else None)
     return table
+
+
+def evaluation_table(evaluation: Evaluation, *, title: str) -> Table:
+    """A ``rich.table.Table`` with a line for each figure, and intervals for the first system alone."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=title,
+        caption="In brackets the 95 % interval.",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+    )
+    table.add_column("")
+    for name in evaluation.systems:
+        table.add_column(name, justify="right")
+    first, *others = evaluation.systems.values()
+    for key, heading in evaluation.headings.items():
+        table.add_row(Text(heading), figure_cell(first[key]), *(format_value(figures[key].value) for figures in others))
+    return table
+
+
+def figure_cell(estimate: tuple[float, float, float], *, signed: bool = False, beneath: bool = False) -> Text:
+    """A cell of a table in the terminal: the value and, dim, its interval, beside or beneath it.
+
+    Example:
+        >>> figure_cell((0.5, 0.4, 0.6)).plain
+        '0.500 [0.400, 0.600]'
+    """
+    from rich.text import Text
+
+    interval = format_interval(estimate, signed=signed)
+    separator = ("\n" if beneath else " ") if interval else ""
+    return Text.assemble(format_value(estimate[0], signed=signed), (separator + interval, "dim"))
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

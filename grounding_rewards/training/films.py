@@ -16,7 +16,7 @@ from grounding_rewards.data.images import image_sizes
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.data.resize import fit_images
-from grounding_rewards.parsing import BoxFormat, get_box_format
+from grounding_rewards.parsing import BoxFormat, box_formats_of
 from grounding_rewards.rewards.grounding import GroundingReward
 
 
@@ -70,9 +70,8 @@ def format_name(box_format: str | BoxFormat | None, films: Dataset) -> str:
     >>> format_name("qwen3-vl", Dataset.from_dict({"id": ["a"]}))
     'qwen3-vl'
     """
-    if box_format is not None:
-        return get_box_format(box_format).name
-    return ", ".join(sorted(set(films["box_format"]))) if "box_format" in films.column_names else ""
+    column = films["box_format"] if "box_format" in films.column_names else ()
+    return ", ".join(fmt.name for fmt in box_formats_of(box_format, column))
 
 
 def answer_lengths(dataset: Dataset, box_format: str | BoxFormat | None, tokenizer: Any) -> NDArray[np.int64]:

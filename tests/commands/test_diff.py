@@ -109,7 +109,7 @@ def with_baselines(folder: Path, **facts: Any) -> None:
     """Add what `evaluate` measured beside the run."""
     estimate = {"value": 0.25, "low": 0.125, "high": None}
     content = {
-        "facts": {"labels": "ignore", **facts},
+        "facts": {"label matching": "ignore", **facts},
         "headings": {"reward_R4": "reward R4"},
         "definitions": {"f1_50": "<i>twice"},
         "systems": {"model": {}, HOSTILE: {"f1_50": estimate, "mean_iou": {**estimate, "value": None}}},
@@ -141,7 +141,7 @@ def test_baselines_that_were_measured_otherwise_are_left_out(runs: tuple[Path, P
     if other == "films":
         lines = (runs[0] / "films.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
         (runs[0] / "films.jsonl").write_text("".join(lines[1:]), encoding="utf-8")
-    options = ["--labels", "exact"] if other == "labels" else []
+    options = ["--label-matching", "exact"] if other == "labels" else []
     assert call(*runs, *options, "--json", runs[1] / "diff.json") == 0
     assert json.loads((runs[1] / "diff.json").read_text(encoding="utf-8"))["baselines"] == {}
 
@@ -219,7 +219,7 @@ def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys:
     with_baselines(b, dataset="synthetic", split="test", films=3)
     assert call(a, b, "--html", tmp_path / "page.html") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
-    # without its dataset the films are drawn as boxes, and that is said
+    # without its dataset the films are drawn as boxes, and a warning names why
     with_baselines(b, dataset=str(tmp_path / "a"), split="test", films=3)
     capsys.readouterr()
     assert call(a, b, "--html", tmp_path / "page.html") == 0

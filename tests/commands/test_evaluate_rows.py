@@ -89,5 +89,5 @@ def test_one_box_without_a_confidence_makes_all_boxes_tied() -> None:
     films[3] = replace(films[3], pred_scores=np.full(len(films[3].pred), np.nan))
     found = measured(films)
     assert found.headings["ap_50"] == "AP at IoU 0.5, boxes tied"
-    assert "not every box has a stated confidence" in found.definitions["ap_50"]
+    assert "not every box has a stated confidence" in found.figures["ap_50"].definition
     assert found.systems["model"]["ap_50"].value == average_precision(rank_boxes(films, ranking="tied"))

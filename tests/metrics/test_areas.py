@@ -211,10 +211,10 @@ def test_real_boxes_are_counted(shared_dir: Path) -> None:
         for mask, boxes in zip(masks, (pred, gt), strict=True):
             for x1, y1, x2, y2 in np.clip(boxes, 0, None).astype(int):
                 mask[y1:y2, x1:x2] = True
-        said, true = masks
-        expected = [int(one.sum()) for one in (said & true, said & ~true, ~said & true, ~said & ~true)]
+        of_pred, of_gt = masks
+        expected = [int(one.sum()) for one in (of_pred & of_gt, of_pred & ~of_gt, ~of_pred & of_gt, ~of_pred & ~of_gt)]
         assert box_areas(pred, gt, width=width, height=height).tolist() == expected
-        assert box_areas(pred, [], width=width, height=height, mask=true).tolist() == expected
+        assert box_areas(pred, [], width=width, height=height, mask=of_gt).tolist() == expected
 
 
 def _nih_films(shared_dir: Path) -> list[tuple[np.ndarray, int, int]]:

@@ -334,7 +334,7 @@ def test_sizes_are_parts_of_the_film_or_pixels() -> None:
     "films",
     [
         [],
-        [AnsweredFilm("a", 10, 10)],  # normal, and said so
+        [AnsweredFilm("a", 10, 10)],  # normal, and the answer says so
         [AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], pred_scores=[0.5], pred_labels=["mass"])],  # normal, with a box
     ],
 )
@@ -398,7 +398,7 @@ def test_equal_to_coco_on_real_annotations(source: str, shared_dir: Path) -> Non
         gt = np.array(boxes, dtype=float).reshape(-1, 4)
         side = np.tile(gt[:, 2:] - gt[:, :2], 2)
         pred = np.concatenate([gt + rng.normal(0, 0.1, gt.shape) * side, rng.permutation(gt)[:1] * 0.9])
-        said = [*labels, *labels[:1]]
+        pred_labels = [*labels, *labels[:1]]
         kept = rng.random(len(pred)) < 0.8
         films.append(
             AnsweredFilm(
@@ -408,7 +408,7 @@ def test_equal_to_coco_on_real_annotations(source: str, shared_dir: Path) -> Non
                 gt=gt,
                 gt_labels=labels,
                 pred=pred[kept],
-                pred_labels=[label for label, keep in zip(said, kept, strict=True) if keep],
+                pred_labels=[label for label, keep in zip(pred_labels, kept, strict=True) if keep],
                 pred_scores=rng.integers(0, 21, kept.sum()) / 20,
             )
         )

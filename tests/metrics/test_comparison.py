@@ -14,8 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import difference_estimates, ratio_estimates
+from grounding_rewards.metrics.bootstrap import ratio_estimates
 from grounding_rewards.metrics.comparison import compare_runs, holm, sign_test
+from tests.metrics.test_bootstrap import difference
 
 BOX = [0.0, 0.0, 10.0, 10.0]
 
@@ -45,7 +46,7 @@ def test_a_comparison_by_hand() -> None:
     drawn: dict[str, Any] = {"resamples": 200, "seed": 3}
     assert iou.a == pytest.approx(ratio_estimates({"": sums_a}, **drawn)[""])
     assert iou.b == pytest.approx(ratio_estimates({"": sums_b}, **drawn)[""])
-    assert iou.difference == pytest.approx(difference_estimates({"": sums_a}, {"": sums_b}, **drawn)[""])
+    assert iou.difference == pytest.approx(difference(sums_a, sums_b, **drawn))
     # better on two films, worse on one: p of 2 of 3 is 1
     assert iou.signs == (2, 1, 1, 1.0)
     # A hits three of four with four boxes, B three: F1 is the same, on two films it is not
@@ -276,9 +277,9 @@ def test_holm_is_the_closed_test_with_bonferroni(p_values: list[float]) -> None:
 def test_two_runs_alike_are_rarely_told_apart() -> None:
     """Of 60 pairs of runs that differ by chance alone, about 3 are called better or worse, or fewer."""
     rng = np.random.default_rng(0)
-    told = []
+    directions = []
     for _ in range(60):
         ious = rng.uniform(0, 0.8, 30)
         a, b = (run(np.clip(ious + rng.normal(0, 0.1, 30), 0.01, 1).tolist()) for _ in range(2))
-        told.append(compare_runs(a, b, resamples=200).figures["mean_iou"].direction())
-    assert np.count_nonzero(told) <= 6
+        directions.append(compare_runs(a, b, resamples=200).figures["mean_iou"].direction())
+    assert np.count_nonzero(directions) <= 6

@@ -16,24 +16,24 @@ from grounding_rewards.metrics.pairing import pair_film
 PLACES = [[20.0 * k, 0.0, 20.0 * k + 10, 10.0] for k in range(6)]
 
 
-def film(true: list[str | None], said: list[Any], **others: Any) -> AnsweredFilm:
+def film(gt: list[str | None], pred: list[Any], **others: Any) -> AnsweredFilm:
     """One box of each kind at every place; None is no reference box there, "" no predicted box."""
-    at = [place for place, label in zip(PLACES, true, strict=False) if label is not None]
-    where = [place for place, label in zip(PLACES, said, strict=False) if label != ""]
+    at = [place for place, label in zip(PLACES, gt, strict=False) if label is not None]
+    where = [place for place, label in zip(PLACES, pred, strict=False) if label != ""]
     return AnsweredFilm(
         "a",
         200,
         20,
         gt=at,
-        gt_labels=[label for label in true if label is not None],
+        gt_labels=[label for label in gt if label is not None],
         pred=where,
-        pred_labels=[label for label in said if label != ""],
+        pred_labels=[label for label in pred if label != ""],
         **others,
     )
 
 
 @pytest.mark.parametrize(
-    ("true", "said", "synonyms", "cells"),
+    ("gt", "pred", "synonyms", "cells"),
     [
         # right, wrong, missed, invented
         (["mass", "mass", "nodule", None], ["mass", "nodule", "", "mass"], False, {
@@ -46,7 +46,7 @@ def film(true: list[str | None], said: list[Any], **others: Any) -> AnsweredFilm
         # another word for the finding counts where asked for
         (["pleural effusion"], ["effusion"], False, {("pleural effusion", "another label"): 1}),
         (["pleural effusion"], ["effusion"], True, {("pleural effusion", "pleural effusion"): 1}),
-        # a word without a side agrees with both: the true one goes first, else the first
+        # a word without a side agrees with both: the partner's goes first, else the first
         (["right effusion", "left effusion"], ["", "effusion"], True, {
             ("right effusion", "nothing"): 1, ("left effusion", "left effusion"): 1}),
         (["right effusion", "left effusion", None], ["", "", "effusion"], True, {
@@ -55,8 +55,8 @@ def film(true: list[str | None], said: list[Any], **others: Any) -> AnsweredFilm
         ([], [], False, {}),
     ],
 )  # fmt: skip
-def test_labels_by_hand(true: Any, said: Any, synonyms: bool, cells: dict[tuple[str, str], int]) -> None:
-    found = confusion([film(true, said)], synonyms=synonyms)
+def test_labels_by_hand(gt: Any, pred: Any, synonyms: bool, cells: dict[tuple[str, str], int]) -> None:
+    found = confusion([film(gt, pred)], synonyms=synonyms)
     counted = {(found.gt[i], found.pred[j]): int(found.counts[i, j]) for i, j in np.argwhere(found.counts > 0).tolist()}
     assert counted == cells
 
@@ -83,7 +83,7 @@ LABELS = st.lists(st.sampled_from(["mass", "nodule", "effusion", None]), max_siz
     st.lists(st.tuples(LABELS, st.lists(st.sampled_from(["mass", "Nodule", "else", None, ""]), max_size=6)), max_size=4)
 )
 def test_every_box_is_counted_once(films: Any) -> None:
-    answered = [film(true, said) for true, said in films]
+    answered = [film(gt, pred) for gt, pred in films]
     found = confusion(answered)
     assert found.counts.shape == (len(found.gt), len(found.pred))
     # each reference box is in its row, each predicted box in its column

@@ -33,9 +33,9 @@ def test_the_first_figures_are_those_that_an_evaluation_is_quoted_by() -> None:
     )
     assert list(found.headings)[:5] == ["reward_R3", "mean_iou", "f1_50", "hallucination_rate", "map_50"]
     assert found.headings["map_50"] == "mAP at IoU 0.5, boxes tied"
-    assert set(found.headings) == set(found.definitions) == set(found.systems["model"])
-    assert "hallucination_rate" in found.lower_is_better
-    assert found.unranked == ("count_bias",)
+    assert set(found.headings) == set(found.figures) == set(found.systems["model"])
+    assert found.figures["hallucination_rate"].lower_is_better
+    assert [key for key, one in found.figures.items() if one.lower_is_better is None] == ["count_bias"]
 
 
 def test_what_nobody_can_be_measured_by_is_left_out() -> None:
@@ -161,10 +161,11 @@ def test_nothing_to_measure_is_no_error(films: list[AnsweredFilm]) -> None:
 
 def test_figures_as_json(tmp_path: Any) -> None:
     found: Evaluation = evaluate({"model": [film("a")]}, MEASURES, facts={"model": "m"})
-    write_evaluation(tmp_path / "evaluation.json", found)
+    write_evaluation(tmp_path, found)
     read = json.loads((tmp_path / "evaluation.json").read_text(encoding="utf-8"))
     assert read["systems"]["model"]["mean_iou"] == {"value": 0.8, "low": 0.8, "high": 0.8}
-    assert read["facts"] == {"model": "m"}
+    assert read["facts"]["model"] == "m"
+    assert read["facts"] == found.facts
     assert read["robustness"] == []
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.bootstrap import difference_estimates, ratio_estimates
+from grounding_rewards.metrics.bootstrap import ratio_estimates
+from grounding_rewards.metrics.comparison import compare_runs
 from grounding_rewards.metrics.counts import film_sums
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -31,13 +32,13 @@ def answers(films: Any, greedy: list[str], sampled: list[list[str]] | None = Non
     return read_answers(films.to_list(), [[text, *more] for text, more in zip(greedy, others, strict=True)], REWARD)
 
 
-def sums_of(said: list[AnsweredFilm]) -> dict[str, Any]:
-    sums = film_sums(said)
+def sums_of(films: list[AnsweredFilm]) -> dict[str, Any]:
+    sums = film_sums(films)
     return {key: sums[key] for key in FIGURES if key in sums}
 
 
-def values(said: list[AnsweredFilm]) -> dict[str, float]:
-    return {key: estimate.value for key, estimate in ratio_estimates(sums_of(said)).items()}
+def values(films: list[AnsweredFilm]) -> dict[str, float]:
+    return {key: estimate.value for key, estimate in ratio_estimates(sums_of(films)).items()}
 
 
 def test_figures_by_hand(films: Any) -> None:
@@ -85,8 +86,8 @@ def test_answers_without_labels_have_no_label_accuracy(films: Any) -> None:
 def test_changes_are_differences_of_figures(films: Any) -> None:
     before = answers(films, ["[]"] * 4)
     after = answers(films, [HALF, SMALL_AND_JUNK, HALF, "[]"])
-    changes = difference_estimates(sums_of(before), sums_of(after))
-    for key in FIGURES:
+    changes = {key: change.difference for key, change in compare_runs(before, after, resamples=10).figures.items()}
+    for key in changes.keys() & FIGURES:
         expected = values(after)[key] - values(before)[key]
         assert changes[key].value == pytest.approx(expected, nan_ok=True), key
 
@@ -101,19 +102,19 @@ def test_patients_widen_the_interval_of_films_that_agree(films: Any) -> None:
 
 def test_ignored_regions_count_as_in_the_rewards(films: Any) -> None:
     ignored = films.add_column("ignore_boxes", [[], [[75, 0, 95, 15]], [[0, 0, 60, 60]], []])
-    said = [HALF, SMALL_AND_JUNK, HALF, "[]"]
-    figures = values(answers(ignored, said))
+    texts = [HALF, SMALL_AND_JUNK, HALF, "[]"]
+    figures = values(answers(ignored, texts))
     # the junk of film two and the box on the normal film lie in them: 2 of 2 boxes right, of 3 to be found
     assert figures["f1_50"] == pytest.approx(2 * 2 / (2 + 3))
     assert figures["hallucination_rate"] == 0.0
-    assert figures["mean_iou"] == values(answers(films, said))["mean_iou"]
+    assert figures["mean_iou"] == values(answers(films, texts))["mean_iou"]
 
 
 def test_broken_boxes_count_as_in_the_rewards(films: Any) -> None:
     broken = '[{"bbox_2d": [0, 0, 500, 250], "label": "mass"}, {"bbox_2d": [1, 2, 3], "label": "mass"}]'
-    said = answers(films, [broken, "[]", "[]", "[]"])
+    answered = answers(films, [broken, "[]", "[]", "[]"])
     # one of two boxes is right, and three are to be found
-    assert values(said)["f1_50"] == pytest.approx(2 * 1 / (2 + 3))
+    assert values(answered)["f1_50"] == pytest.approx(2 * 1 / (2 + 3))
     explained = REWARD.details([broken], **{name: values[:1] for name, values in films.to_dict().items()})[
         0
     ].explanation

@@ -81,7 +81,7 @@ def test_right_needs_the_label_where_the_reward_compares_labels(label: str | Non
         (film(pred=[A]), film(pred=[A, B]), False),
         (film(pred=[A]), film(), False),
         (film(), film(), True),
-        (film(), film(status="unparseable"), False),  # from "nothing there" to nothing said
+        (film(), film(status="unparseable"), False),  # from "nothing there" to no answer
         (film(status="unparseable"), film(status="truncated"), True),  # neither says anything
         (film(status="unparseable", rejected={"quad": 2}), film(status="unparseable", rejected={"quad": 1}), True),
         (film(pred=[INVERTED]), film(pred=[INVERTED]), True),
@@ -140,7 +140,7 @@ def test_the_figures_are_the_specifications() -> None:
     pairs = [AnswerPair.unmoved(*pair) for pair in films]
     figures = robustness_estimates(pairs, R3, resamples=100)
     # Robust accuracy = 1/N Σ 1[f(x_adv) = y]: films 1, 5 and 7
-    assert figures["robust_accuracy"].value == pytest.approx(3 / 7)
+    assert figures["accuracy"].value == pytest.approx(3 / 7)
     # ASR = 1/N Σ 1[f(x_adv) ≠ f(x)]: films 2, 3, 4 and 5
     assert figures["attack_success_rate"].value == pytest.approx(4 / 7)
     # of the four that were right, two were lost
@@ -157,8 +157,8 @@ def test_without_a_right_answer_there_is_none_to_lose() -> None:
 def test_the_films_of_a_patient_are_drawn_together() -> None:
     good, bad = film([A], [A]), film([A], [B])
     pairs = [AnswerPair.unmoved(good, good)] * 10 + [AnswerPair.unmoved(good, bad)] * 10
-    by_patient = robustness_estimates(pairs, R3, groups=["a"] * 10 + ["b"] * 10)["robust_accuracy"]
-    by_film = robustness_estimates(pairs, R3)["robust_accuracy"]
+    by_patient = robustness_estimates(pairs, R3, groups=["a"] * 10 + ["b"] * 10)["accuracy"]
+    by_film = robustness_estimates(pairs, R3)["accuracy"]
     assert by_patient == (0.5, 0.0, 1.0)
     assert 0.2 < by_film.low < by_film.high < 0.8
 

@@ -13,6 +13,7 @@ from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.calibration import Calibration
 from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.curves import Curve
+from grounding_rewards.metrics.estimates import Figure
 from grounding_rewards.metrics.evaluation import Evaluation, Group, Measures, evaluate
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_page import EvaluationPage
@@ -71,15 +72,12 @@ def evaluation(**change: Any) -> Evaluation:
     robustness += [RobustnessPoint("pgd", "pgd", e / 255, share, share, share) for e in (0, 1, 4)]
     values: dict[str, Any] = {
         "systems": {"tiny": figures, "constant box": {"f1": (0.1, 0.0, 0.2)}, "a reader": better},
-        "headings": {
-            "f1": "F1 at IoU 0.5",
-            "hallucination": "hallucination rate",
-            "count": "box count error",
-            "never": "x",
+        "figures": {
+            "f1": Figure("F1 at IoU 0.5", "2·TP / (2·TP + FP + FN) over all films."),
+            "hallucination": Figure("hallucination rate", "", lower_is_better=True),
+            "count": Figure("box count error", "", lower_is_better=None),
+            "never": Figure("x", ""),
         },
-        "definitions": {"f1": "2·TP / (2·TP + FP + FN) over all films."},
-        "lower_is_better": ("hallucination",),
-        "unranked": ("count",),
         "per_label": [Group(label, 12, {"f1": share}) for label in labels],
         "per_size": [Group(size, 12, {"f1": share}) for size in ("small", "large")],
         "pr_curves": [Curve("all labels", x, 1 - x / 2, 0.9 - x / 2, 1 - x / 2), Curve("reader", x[:1], x[-1:])],

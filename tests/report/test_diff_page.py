@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
@@ -12,8 +13,10 @@ import pytest
 from PIL import Image
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import Estimate
 from grounding_rewards.metrics.comparison import Change, SignTest, compare_runs
+from grounding_rewards.metrics.counts import DETECTION_FIGURES
+from grounding_rewards.metrics.estimates import Estimate, Figure
+from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.diff_page import DiffPage, FilmPair, choose_films, render_diff_page
 
 BOX = (10.0, 10.0, 60.0, 40.0)
@@ -45,23 +48,22 @@ def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) 
 
 def page(pairs: list[FilmPair], **values: Any) -> str:
     a, b = zip(*pairs, strict=True)
-    found = compare_runs(a, b, resamples=10)
-    shown: dict[str, Any] = {
-        "title": "R4 & friends",
-        "subtitle": "drawn films",
-        "verdict": "B is better.",
-        "names": ("before", "after"),
-        "found": found,
+    compared: dict[str, Any] = {
+        "found": compare_runs(a, b, resamples=10),
+        "paths": (Path("runs/before"), Path("runs/after")),
         "figures": ["f1_50", "mean_iou"],
+        "settings": {},
+        "baselines": {"nothing found": {"f1_50": Estimate(0.0, 0.0, 0.0)}},
+    }
+    compared |= {key: values.pop(key) for key in compared.keys() & values}
+    shown: dict[str, Any] = {
+        "subtitle": "drawn films",
         "pairs": pairs,
         "reward": "R4",
         "load_image": lambda film: Image.new("L", (100, 80), 40),
-        "baselines": {"nothing found": {"f1_50": Estimate(0.0, 0.0, 0.0)}},
-        "definitions": {"mean_iou": "of pairs"},
         "curves": (b"light", b"dark"),
-        "facts": ["A = runs/before"],
     }
-    return render_diff_page(DiffPage(**{**shown, **values}))
+    return render_diff_page(DiffPage(comparison=Comparison(**compared), **{**shown, **values}))
 
 
 def test_sections_tell_gains_middle_losses_unchanged_and_normal_films() -> None:
@@ -149,15 +151,16 @@ def test_without_an_image_boxes_are_drawn_alone() -> None:
 
 def test_what_anyone_writes_is_shown_and_not_run() -> None:
     nasty = '<script>alert("x")</script>&'
+    pairs = [pair("<b>", 0.1, 0.9, gt_labels=[nasty], pred_labels=[nasty], reason=nasty, text=nasty)]
+    found = compare_runs(*zip(*pairs, strict=True), resamples=10)
+    change = found.figures["f1_50"]._replace(figure=Figure(nasty, nasty))
     text = page(
-        [pair("<b>", 0.1, 0.9, gt_labels=[nasty], pred_labels=[nasty], reason=nasty, text=nasty)],
-        names=(nasty, "after"),
+        pairs,
+        found=replace(found, figures={**found.figures, "f1_50": change}),
+        paths=(Path("<script>"), Path("after")),
+        settings={nasty: (nasty, nasty)},
         baselines={nasty: {}},
-        definitions={"mean_iou": nasty},
-        facts=[nasty],
-        title=nasty,
         subtitle=nasty,
-        verdict=nasty,
     )
     assert "<script" not in text
     assert text.count("&lt;script&gt;") >= 12
@@ -203,7 +206,9 @@ def test_tiles_are_coloured_only_where_the_interval_leaves_0(
     pairs = [pair("a", 0.1, 0.9)]
     found = compare_runs([pairs[0].a], [pairs[0].b], resamples=10)
     ends = Estimate(0.5, 0, 1)
-    change = Change("x", lower_is_better, ends, ends, Estimate(*difference), SAME, float("nan"))
+    change = Change(
+        Figure("x", "", lower_is_better=lower_is_better), ends, ends, Estimate(*difference), SAME, float("nan")
+    )
     text = page(pairs, found=replace(found, figures={"f1_50": change}), figures=["f1_50"])
     assert re.search(r'</b>\s*<span class="(\w+)">', text).group(1) == kind
 
@@ -214,7 +219,7 @@ def test_the_table_has_the_chosen_figures_beside_the_baselines() -> None:
     assert re.findall(r'<th scope="col">(.*?)</th>', table)[1:4] == ["before", "after", "after − before"]
     assert '<th scope="col">nothing found</th>' in table
     assert re.findall(r'<th scope="row">([^<]*)', table) == ["F1 at IoU 0.5", "mean IoU"]
-    assert "<small>of pairs</small>" in table
+    assert f"<small>{DETECTION_FIGURES['mean_iou'].definition}</small>" in table
 
 
 def test_without_curves_and_baselines_there_is_none() -> None:

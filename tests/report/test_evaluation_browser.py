@@ -292,12 +292,12 @@ def test_what_a_model_writes_is_shown_and_does_nothing(visit) -> None:
     tab.fill("#Search", "onerror")
     assert tab.locator("img, b:has-text('bold')").count() == 0
     card = tab.locator("#Gallery article")
-    said = card.locator("pre").inner_text()
-    assert "</script><script>" in said
+    text = card.locator("pre").inner_text()
+    assert "</script><script>" in text
     # what can't be seen, or turns the line, is written out
-    assert "⟨U+202E⟩ olleh ⟨U+0000⟩" in said
-    assert "⟨U+2028⟩" in said
-    assert "مرحبا" in said
+    assert "⟨U+202E⟩ olleh ⟨U+0000⟩" in text
+    assert "⟨U+2028⟩" in text
+    assert "مرحبا" in text
     card.locator("button").click()
     large = tab.locator("dialog")
     assert "</script><script>" in large.locator("h3").inner_text()

@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
+from grounding_rewards.metrics.estimates import Figure  # noqa: E402
 from grounding_rewards.metrics.evaluation import Group  # noqa: E402
 from grounding_rewards.metrics.robustness import RobustnessPoint  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
@@ -123,8 +124,7 @@ def test_hostile_text_is_data(document: str) -> None:
             title=HOSTILE,
             subtitle=HOSTILE,
             facts={HOSTILE: HOSTILE},
-            definitions={"f1": HOSTILE},
-            headings={"f1": HOSTILE},
+            figures={"f1": Figure(HOSTILE, HOSTILE)},
             systems={HOSTILE: {"f1": (0.5, 0.4, 0.6)}},
             per_label=[Group(HOSTILE, 7, {"f1": (0.5, 0.4, 0.6)})],
         )

@@ -42,8 +42,8 @@ class TestBoxFormat:
         assert set(prepare(films, processor, box_format="answer-list")["box_format"]) == {"answer-list"}
 
     def test_name(self):
-        films = datasets.Dataset.from_dict({"box_format": ["b", "a", "b"]})
-        assert format_name(None, films) == "a, b"
+        films = datasets.Dataset.from_dict({"box_format": ["qwen3-vl", "paligemma", "qwen3-vl"]})
+        assert format_name(None, films) == "paligemma, qwen3-vl"
         assert format_name("qwen3-vl", films) == "qwen3-vl"
 
 

@@ -140,15 +140,7 @@ def robustness(
 
     def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
         figures = robustness_estimates(pairs, reward, groups=groups, resamples=resamples, seed=changes.seed)
-        return RobustnessPoint(
-            family,
-            name,
-            strength,
-            accuracy=figures["robust_accuracy"],
-            attack_success_rate=figures["attack_success_rate"],
-            mean_iou=figures["mean_iou"],
-            broken_share=figures["broken_share"],
-        )
+        return RobustnessPoint(family, name, strength, **figures)
 
     before = ask(dataset, processor, "films as they are")
     groups = patients_of(before)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.report.curves import PANELS, draw_curves, read_series, smooth
+from grounding_rewards.report.training_curves import PANELS, draw_curves, read_series, smooth
 from grounding_rewards.rewards.grounding import METRIC_KEYS
 
 LOG: list[dict[str, Any]] = [
