@@ -1,17 +1,16 @@
-"""Images of films: opening, thumbnails and sizes."""
+"""Images of films: opening, thumbnails and sizes; and the rows of a dataset without them."""
 
 from __future__ import annotations
 
 import io
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.data.dicom import is_dicom, read_dicom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from datasets import Dataset
     from PIL.Image import Image
 
@@ -141,6 +140,19 @@ def stored_images(dataset: Dataset) -> Iterator[dict[str, Any] | None]:
     images = dataset.with_format(None).select_columns("image").cast_column("image", ImageColumn(decode=False))
     for row in images:
         yield row["image"]
+
+
+def rows_without_images(dataset: Dataset | Sequence[Mapping[str, Any]], *others: str) -> list[dict[str, Any]]:
+    """The rows of a dataset, or of a list, without images, which would have to be decoded, and without other columns.
+
+    Example:
+        >>> rows_without_images([{"id": "a", "prompt": "Where?", "image": None}], "prompt")
+        [{'id': 'a'}]
+    """
+    left_out = {"image", "images", *others}
+    if isinstance(dataset, Sequence):
+        return [{name: value for name, value in row.items() if name not in left_out} for row in dataset]
+    return dataset.remove_columns(sorted(left_out.intersection(dataset.column_names))).to_list()
 
 
 def shrunken_size(width: int, height: int, max_pixels: int) -> tuple[int, int]:
