@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.film_folder import ANNOTATIONS, load_films
+from grounding_rewards.data.film_folder import load_films
 from grounding_rewards.data.images import rows_without_images, stored_images
 from grounding_rewards.data.prepare.manifest import MANIFEST, split_files
+from grounding_rewards.data.readers.jsonl import ANNOTATIONS
 
 if TYPE_CHECKING:
     from datasets import Dataset

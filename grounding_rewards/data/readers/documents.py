@@ -43,23 +43,45 @@ def read_json_rows(path: str | Path) -> Iterator[JsonRow]:
         rows = read_json(path)
         if not isinstance(rows, list):
             raise ValueError(f"Expected a list of objects in {path}, got {type(rows).__name__}. Write one per sample.")
-        for number, row in enumerate(rows, start=1):
-            yield number, _object(row, path, number)
-        return
-    with path.open(encoding="utf-8-sig") as file:
+        numbered: Iterator[tuple[int, Any, str]] = (
+            (number, row, _why_no_object(row)) for number, row in enumerate(rows, start=1)
+        )
+    else:
+        numbered = json_lines(path)
+    for number, row, problem in numbered:
+        if problem:
+            raise row_error(path, number, "-", "a JSON object", row or problem, "Correct the line.")
+        yield number, row
+
+
+def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any, str]]:
+    """The lines of a file that are not blank: number, content, and why that is no JSON object, empty where it is one.
+
+    Args:
+        path: text in UTF-8; a byte order mark is taken off.
+        errors: what is done with other bytes, as `open` takes it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.jsonl").write_text('{"id": 1}\\n\\n[1]')
+        ...     list(json_lines(Path(root, "a.jsonl")))
+        [(1, {'id': 1}, ''), (3, [1], 'not a JSON object')]
+    """
+    with path.open(encoding="utf-8-sig", errors=errors) as file:
         for number, line in enumerate(file, start=1):
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise row_error(path, number, "-", "a JSON object", str(error), "Correct the line.") from None
-                yield number, _object(row, path, number)
+            if not line.strip():
+                continue
+            try:
+                content = json.loads(line)
+            except (json.JSONDecodeError, RecursionError) as error:
+                yield number, None, f"not JSON ({error})"
+            else:
+                yield number, content, _why_no_object(content)
 
 
-def _object(row: Any, path: Path, number: int) -> dict[str, Any]:
-    if not isinstance(row, dict):
-        raise row_error(path, number, "-", "a JSON object", row, "Correct the line.")
-    return row
+def _why_no_object(content: Any) -> str:
+    return "" if isinstance(content, dict) else "not a JSON object"
 
 
 def group_json_rows(
