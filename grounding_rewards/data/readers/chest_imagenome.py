@@ -24,8 +24,9 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import CREDENTIALED, FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, read_json
+from grounding_rewards.data.readers.documents import read_json
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
     Size,

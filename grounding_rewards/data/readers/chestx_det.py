@@ -24,8 +24,9 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, read_json_rows
+from grounding_rewards.data.readers.documents import read_json_rows
 from grounding_rewards.data.readers.tables import check_split, find_file, image_files, row_error
 
 _SIDE = 1024

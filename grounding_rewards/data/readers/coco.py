@@ -19,8 +19,9 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, pixels, read_json
+from grounding_rewards.data.readers.documents import pixels, read_json
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import xywh_box
 

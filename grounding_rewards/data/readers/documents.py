@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,20 +100,6 @@ def group_json_rows(
 
     for name, found in group_rows(rows(), rows()):
         yield name, [(number, json.loads(text)) for number, (_, text) in found]
-
-
-def is_box(value: Any) -> bool:
-    """Whether a value from a JSON file is four finite numbers.
-
-    Example:
-        >>> is_box([1, 2.5, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, "4"]), is_box([True, 2, 3, 4])
-        (True, False, False, False)
-    """
-    return isinstance(value, list) and len(value) == 4 and all(map(_is_number, value))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:

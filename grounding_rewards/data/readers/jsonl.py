@@ -16,8 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, pixels, read_json_rows
+from grounding_rewards.data.readers.documents import pixels, read_json_rows
 from grounding_rewards.data.readers.tables import find_file, row_error
 
 ANNOTATIONS = "annotations.jsonl"

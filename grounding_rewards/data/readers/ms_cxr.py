@@ -27,8 +27,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import CREDENTIALED, FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, pixels, read_json
+from grounding_rewards.data.readers.documents import pixels, read_json
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
     check_split,

@@ -20,8 +20,9 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import UNNAMED, JsonRow, group_json_rows, is_box, objects_in
+from grounding_rewards.data.readers.documents import UNNAMED, JsonRow, group_json_rows, objects_in
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import header_size, known, row_error, scaled_box
 from grounding_rewards.data.readers.vlm_r1 import one_image

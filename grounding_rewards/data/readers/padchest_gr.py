@@ -23,8 +23,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, read_json_rows
+from grounding_rewards.data.readers.documents import read_json_rows
 from grounding_rewards.data.readers.tables import (
     Size,
     check_split,
