@@ -1,7 +1,6 @@
 """The rows of any dataset, one at a time and as they are: unchecked, uncorrected.
 
-For the doctor, which looks for mistakes. Training loads its films with `grounding_rewards.data.load`, which refuses
-what is passed on here.
+Training loads its films with `grounding_rewards.data.load`, which refuses what is passed on here.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.film_folder import split_of
-from grounding_rewards.data.images import image_size, small_film
+from grounding_rewards.data.images import has_shape, image_size, small_film
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.data.readers.documents import json_lines
 from grounding_rewards.data.readers.jsonl import ANNOTATIONS
@@ -120,6 +119,19 @@ class FilmRow:
         if is_size(width) and is_size(height):
             return width, height
         return self.image_size if width is None and height is None else None
+
+    @cached_property
+    def trusted_size(self) -> tuple[float, float] | None:
+        """As `size`, but None where the image has another shape."""
+        if self.size is None or (self.image_size is not None and not has_shape(self.image_size, self.size)):
+            return None
+        return self.size
+
+    @cached_property
+    def resized_size(self) -> tuple[float, float] | None:
+        """The columns `resized_width` and `resized_height`; None where they hold no size."""
+        size = self.columns.get("resized_width"), self.columns.get("resized_height")
+        return size if all(map(is_size, size)) else None  # type: ignore[return-value]
 
     @cached_property
     def boxes(self) -> Sequence[Any]:
