@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.data.prompts import prompt_messages, prompt_order
 from grounding_rewards.data.readers.documents import json_lines
 from grounding_rewards.data.readers.jsonl import ANNOTATIONS
+from grounding_rewards.data.readers.tables import scaled_box
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -97,8 +98,7 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
         (output / file).parent.mkdir(parents=True, exist_ok=True)
         with Image.open(Path(root) / row["file"]) as image:
             image.convert("L").resize((size, size), Image.Resampling.BICUBIC, reducing_gap=3.0).save(output / file)
-        sx, sy = size / row["width"], size / row["height"]
-        boxes = [[x1 * sx, y1 * sy, x2 * sx, y2 * sy] for x1, y1, x2, y2 in row["boxes"]]
+        boxes = [scaled_box(box, size / row["width"], size / row["height"]) for box in row["boxes"]]
         lines.append(json.dumps({**row, "file": file.as_posix(), "width": size, "height": size, "boxes": boxes}))
     (output / ANNOTATIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 

@@ -37,6 +37,7 @@ from grounding_rewards.data.readers.tables import (
     row_error,
     scaled_box,
 )
+from grounding_rewards.legal import check_word
 
 Language = Literal["en", "es"]
 
@@ -56,21 +57,16 @@ def read_padchest_gr(
     """The films of PadChest-GR, each with all its sentences that have boxes.
 
     Args:
-        root: the folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset.
         split: `train`, `validation` or `test`; None takes all.
         language: language of `phrases`: `en` or `es`.
         sizes: a CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
 
     Returns:
         Records in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
-
-    Raises:
-        ValueError: a file, column or split is missing, or an image is there twice; while iterating, a report that
-            cannot be read, or a film with boxes whose size is not known.
     """
     check_split(split, _SPLITS)
-    if language not in get_args(Language):
-        raise ValueError(f"Expected en or es for language, got {language!r}. Choose one.")
+    check_word("language", language, get_args(Language))
     path = find_file(root, "grounded_reports_20240819.json")
     # As text: a number of 39 digits would be rounded.
     table = read_table(find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.data.synthetic.findings import FINDINGS
-from grounding_rewards.data.synthetic.radiographs import Radiograph, check_preset, draw_radiograph
+from grounding_rewards.data.synthetic.radiographs import PRESETS, Radiograph, draw_radiograph
 from grounding_rewards.data.synthetic.square_films import film_seeds
+from grounding_rewards.legal import check_word
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -42,7 +43,7 @@ class SyntheticFilms:
 
     def __post_init__(self) -> None:
         film_seeds(self.split, self.n)
-        check_preset(self.preset)
+        check_word("preset", self.preset, PRESETS)
 
     def __len__(self) -> int:
         return self.n
