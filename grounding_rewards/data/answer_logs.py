@@ -99,10 +99,10 @@ def _by_name(
     names = [str(name) for name in dataset["id"]] if "id" in dataset.column_names else []
     chosen = [k for k, name in enumerate(names) if name in texts]
     if len(chosen) < len(texts):
-        strange = next(name for name in texts if name not in set(names))
+        unknown = next(name for name in texts if name not in set(names))
         raise ValueError(
-            f"Expected the `id` of a film of the dataset in every row of the log, got {strange!r}, and "
-            f"{len(texts) - len(chosen) - 1} more that are none. Give the split that was answered with --split."
+            f"Expected the `id` of a film of the dataset in every row of the log, got {unknown!r}, and "
+            f"{len(texts) - len(chosen) - 1} more that are not. Give the split that was answered with --split."
         )
     if len(chosen) < len(names):
         raise ValueError(

@@ -28,8 +28,8 @@ def open_film(path: str | Path) -> Image:
         >>> open_film("film.png")
         Traceback (most recent call last):
         ...
-        ValueError: Expected an image in 'film.png', got [Errno 2] No such file or directory: 'film.png'. Mend the \
-file, or leave its name out.
+        ValueError: Expected an image in 'film.png', got [Errno 2] No such file or directory: 'film.png'. Replace \
+the file, or leave its name out.
     """
     from PIL import Image
 
@@ -39,7 +39,7 @@ file, or leave its name out.
         return Image.open(path)
     except OSError as error:
         raise ValueError(
-            f"Expected an image in {str(path)!r}, got {error}. Mend the file, or leave its name out."
+            f"Expected an image in {str(path)!r}, got {error}. Replace the file, or leave its name out."
         ) from error
 
 
@@ -112,10 +112,7 @@ def has_shape(image: tuple[float, float], size: tuple[float, float], rounding: f
 
 
 def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
-    """The size of every film of a dataset, read from the headers; None where a row has no image.
-
-    Args:
-        dataset: rows with a column `image`.
+    """The size of every image of a dataset (column `image`), read from the headers; None where a row has none.
 
     Example:
         >>> from datasets import Dataset
@@ -130,11 +127,7 @@ def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
 
 
 def stored_images(dataset: Dataset) -> Iterator[dict[str, Any] | None]:
-    """The films of a dataset as they are stored, `{"bytes": ..., "path": ...}`; None where a row has no image.
-
-    Args:
-        dataset: rows with a column `image`.
-    """
+    """The column `image` of a dataset as it is stored, `{"bytes": ..., "path": ...}`; None where a row has no image."""
     from datasets import Image as ImageColumn
 
     images = dataset.with_format(None).select_columns("image").cast_column("image", ImageColumn(decode=False))

@@ -59,7 +59,7 @@ class AnswerExaminer(Examiner):
         Check(
             "prompt-format",
             "Prompts that ask for another format than the parser reads",
-            "A model that does what it is told earns nothing.",
+            "A model that answers as the prompt asks earns nothing.",
             "Let the prompt state the box format, or declare the format that the prompt states.",
             severity="warning",
             unit="films",

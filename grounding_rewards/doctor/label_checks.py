@@ -60,7 +60,7 @@ class LabelExaminer(Examiner):
         Check(
             "label-count",
             "Labels that are not as many as the boxes",
-            "It can't be told which label belongs to which box.",
+            "Nobody knows which label belongs to which box.",
             "Give one label for each box, in the same order.",
             unit="films",
         ),

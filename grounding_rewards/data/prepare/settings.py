@@ -55,7 +55,7 @@ class PrepareSettings:
         source: Where such films are from, for the card.
 
     Raises:
-        ValueError: A value that is none of these.
+        ValueError: a value is out of range or unknown.
 
     >>> PrepareSettings("coco", "qwen3-vl", task="segmentation")
     Traceback (most recent call last):
@@ -93,7 +93,7 @@ class PrepareSettings:
         if self.readers is not None:
             check_word("readers", self.readers, POLICIES)
         if not 0 <= self.negatives < 1:
-            raise ValueError(f"Expected 0 <= negatives < 1, got {self.negatives}. 0.5 asks as often in vain as not.")
+            raise ValueError(f"Expected 0 <= negatives < 1, got {self.negatives}. With 0.5 half the rows are negative.")
         if self.side is not None and self.side < 1:
             raise ValueError(f"Expected at least 1 pixel for side, got {self.side}. 1024 is usual.")
         if self.window is not None and not self.window[0] < self.window[1]:

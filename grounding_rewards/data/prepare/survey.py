@@ -48,11 +48,7 @@ class Survey:
 
 
 def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Survey:
-    """Collect the facts in one pass. Memory grows by one number per film and one entry per patient.
-
-    Args:
-        records: All films.
-        settings: The settings of the preparation.
+    """Collect the facts of all films in one pass. Memory grows by one number per film and one entry per patient.
 
     Raises:
         ValueError: No films, an id twice, a patient in two splits, several readers and no policy, a finding that no

@@ -9,8 +9,8 @@ Folder::
 
 Readers: `boxes` and `extra_boxes` are independent sets of two readers, who have these names in `readers`; the second
 set is empty where nobody read a second time, so `read_by` names it only where it has boxes.
-Negative: a film without an abnormal sentence. A film with abnormal sentences but no box at all is none, and is left
-out; a film with both has the number of its abnormal sentences without box in `extra["findings_without_box"]`.
+Negative: a film without an abnormal sentence. A film with abnormal sentences but no box at all is not negative, and is
+left out; a film with both has the number of its abnormal sentences without box in `extra["findings_without_box"]`.
 Boxes: xyxy as fractions of the film, converted with the size in the image's header.
 Labels: a sentence can have several; they are joined by `|`.
 Paper: de Castro et al., arXiv 2411.05085.

@@ -54,7 +54,7 @@ def read_voc(
         annotations: a folder of XML files or one such file, relative to the root; by default `Annotations`, else
             `annotations.xml`.
         images: the folder of the images, likewise; by default `JPEGImages` for VOC and `images` for CVAT.
-        one_based: true where the first pixel is 1 and `xmax` the last pixel inside, as in the VOC challenge: 1 is taken
+        one_based: True where the first pixel is 1 and `xmax` the last pixel inside, as in the VOC challenge: 1 is taken
             from `xmin` and `ymin`. False where they are edges from 0. VOC files are refused without it.
 
     Returns:

@@ -55,20 +55,11 @@ class SyntheticFilms:
 
 
 def radiograph_dataset(split: str, n: int, *, preset: str = "mixed-512", seed: int = 0) -> Dataset:
-    """The films of `SyntheticFilms`, drawn at once, with the columns that the package uses.
-
-    Args:
-        split: One of `SPLITS`.
-        n: Number of films.
-        preset: One of `PRESETS`.
-        seed: Of all films.
+    """The films of `SyntheticFilms`, drawn at once; arguments and errors as there.
 
     Returns:
         Columns prompt, image, boxes (xyxy pixels), labels, phrases, width, height, view, spacing (millimetres per
         pixel) and id.
-
-    Raises:
-        ValueError: As `SyntheticFilms`.
 
     >>> radiograph_dataset("validation", 2, preset="pa-256").column_names
     ['prompt', 'image', 'boxes', 'labels', 'phrases', 'width', 'height', 'view', 'spacing', 'id']

@@ -126,15 +126,7 @@ def draw_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
 
 
 def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> Plan:
-    """Plan the film of this index, without painting it.
-
-    Args:
-        index: Any number from 0 up.
-        preset: One of `PRESETS`.
-        seed: Of all films.
-
-    Raises:
-        ValueError: Unknown preset, or a negative number.
+    """Plan the film of this index, without painting it; arguments and errors as `draw_radiograph`.
 
     >>> [finding.label for finding in plan_radiograph(15, "pa-256").findings]
     ['consolidation']
