@@ -68,17 +68,17 @@ def read_log(
             _refuse_other_film(row, first.setdefault(str(row["id"]), row))
         if dataset is not None:
             return _by_name(texts, first, dataset, known)
-        return _alone(list(first.values()), list(texts.values()), paths, known)
-    alone = [[text] for text in completions]
+        return _films_of_rows(list(first.values()), list(texts.values()), paths, known)
+    single = [[text] for text in completions]
     if dataset is None:
-        return _alone(rows, alone, paths, known)
-    if len(alone) != dataset.num_rows:
+        return _films_of_rows(rows, single, paths, known)
+    if len(single) != dataset.num_rows:
         raise ValueError(
-            f"Expected a column `id` in the log, or as many completions as films, got {len(alone)} completions for "
+            f"Expected a column `id` in the log, or as many completions as films, got {len(single)} completions for "
             f"{dataset.num_rows} films. Add the film's `id` to every row."
         )
     films = [{**known, **row} for row in light_rows(dataset)]
-    return Answers(_with_formats(films, rows), alone, partial(load_dataset_image, dataset))
+    return Answers(_with_formats(films, rows), single, partial(load_dataset_image, dataset))
 
 
 def _refuse_other_film(row: Mapping[str, Any], first: Mapping[str, Any]) -> None:
@@ -124,7 +124,7 @@ def _with_formats(films: list[dict[str, Any]], logged: Sequence[Mapping[str, Any
     ]
 
 
-def _alone(
+def _films_of_rows(
     rows: Sequence[Mapping[str, Any]], texts: list[list[Any]], paths: Sequence[Path], sizes: Mapping[str, float]
 ) -> Answers:
     folders = [path if path.is_dir() else path.parent for path in paths]

@@ -50,7 +50,7 @@ def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[
             f"Expected the {changed[0]} that {str(out)!r} was begun with, got others: "
             f"{_difference(found.get(changed[0]), begun[changed[0]])}. Name another folder, or remove this one."
         )
-    return read_manifest(out) if there["complete"] else None
+    return there if there["complete"] else None
 
 
 def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:

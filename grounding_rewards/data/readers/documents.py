@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -83,20 +83,26 @@ def _why_no_object(content: Any) -> str:
     return "" if isinstance(content, dict) else "not a JSON object"
 
 
-def group_json_rows(
-    path: str | Path, film: Callable[[int, dict[str, Any]], str]
-) -> Iterator[tuple[str, list[JsonRow]]]:
-    """The objects of a file, grouped by film, wherever they are; see `tables.read_groups`.
+def group_json_rows(path: str | Path, key: str) -> Iterator[tuple[str, list[JsonRow]]]:
+    """The objects of a file, grouped by their image, wherever they are; see `tables.read_groups`.
 
     Args:
         path: as for `read_json_rows`.
-        film: the film of an object, from its number and the object.
+        key: where an object has its image, or a list of one.
+
+    Raises:
+        ValueError: as for `read_json_rows`; or an object has no image or several.
     """
 
     def rows() -> Iterator[TableRow]:
         for number, row in read_json_rows(path):
+            image = row.get(key)
+            image = image[0] if isinstance(image, list) and len(image) == 1 else image
+            if not isinstance(image, str) or not image:
+                fix = "Drop the row, or keep the image that has the boxes."
+                raise row_error(path, number, "-", "one image", image, fix)
             # Objects wait for the rest of their film as text, which takes a fraction of the memory.
-            yield number, (film(number, row), json.dumps(row))
+            yield number, (image, json.dumps(row))
 
     for name, found in group_rows(rows(), rows()):
         yield name, [(number, json.loads(text)) for number, (_, text) in found]
