@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -29,6 +30,7 @@ __all__ = [
     "ignore_regions",
     "image_sizes",
     "known_sizes",
+    "patient_of",
     "read_references",
     "with_ground_truth",
 ]
@@ -290,6 +292,18 @@ def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | 
         )
     # TRL fills a column with None where only other rows have it.
     return None if n and all(value is None for value in values) else values
+
+
+def patient_of(row: Mapping[str, Any]) -> str | None:
+    """Whose film a row is, by its column ``patient_id``; None where that is missing or empty.
+
+    >>> patient_of({"patient_id": 7}), patient_of({"patient_id": ""})
+    ('7', None)
+    """
+    patient = row.get("patient_id")
+    # A table writes an empty cell among numbers as NaN.
+    is_missing = patient in (None, "") or (isinstance(patient, float) and math.isnan(patient))
+    return None if is_missing else str(patient)
 
 
 def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:

@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.commands.console import output_console, track, write_json
-from grounding_rewards.data.raw_rows import open_rows
 from grounding_rewards.data.resize import load_processor
-from grounding_rewards.doctor.checks import CHECKS
 from grounding_rewards.doctor.defects import Defect
-from grounding_rewards.doctor.examine import Checkup, examine
+from grounding_rewards.doctor.examine import CHECKS, Checkup, examine
 from grounding_rewards.doctor.model import Model
+from grounding_rewards.doctor.raw_rows import open_rows
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
 

@@ -213,5 +213,5 @@ def _print_summary(out: Path, manifest: dict[str, Any]) -> None:
     if manifest["skipped"]:
         print(f"{len(manifest['skipped'])} films left out; the card lists them")
     if note := manifest["source"]["note"]:
-        print(f"mind: {note}")
+        print(f"note: {note}")
     print(f"card: {out / 'README.md'}")

@@ -68,17 +68,17 @@ def read_log(
             _refuse_other_film(row, first.setdefault(str(row["id"]), row))
         if dataset is not None:
             return _by_name(texts, first, dataset, known)
-        return _alone(list(first.values()), list(texts.values()), paths, known)
-    alone = [[text] for text in completions]
+        return _films_of_rows(list(first.values()), list(texts.values()), paths, known)
+    single = [[text] for text in completions]
     if dataset is None:
-        return _alone(rows, alone, paths, known)
-    if len(alone) != dataset.num_rows:
+        return _films_of_rows(rows, single, paths, known)
+    if len(single) != dataset.num_rows:
         raise ValueError(
-            f"Expected a column `id` in the log, or as many completions as films, got {len(alone)} completions for "
+            f"Expected a column `id` in the log, or as many completions as films, got {len(single)} completions for "
             f"{dataset.num_rows} films. Add the film's `id` to every row."
         )
     films = [{**known, **row} for row in light_rows(dataset)]
-    return Answers(_with_formats(films, rows), alone, partial(load_dataset_image, dataset))
+    return Answers(_with_formats(films, rows), single, partial(load_dataset_image, dataset))
 
 
 def _refuse_other_film(row: Mapping[str, Any], first: Mapping[str, Any]) -> None:
@@ -99,10 +99,10 @@ def _by_name(
     names = [str(name) for name in dataset["id"]] if "id" in dataset.column_names else []
     chosen = [k for k, name in enumerate(names) if name in texts]
     if len(chosen) < len(texts):
-        strange = next(name for name in texts if name not in set(names))
+        unknown = next(name for name in texts if name not in set(names))
         raise ValueError(
-            f"Expected the `id` of a film of the dataset in every row of the log, got {strange!r}, and "
-            f"{len(texts) - len(chosen) - 1} more that are none. Give the split that was answered with --split."
+            f"Expected the `id` of a film of the dataset in every row of the log, got {unknown!r}, and "
+            f"{len(texts) - len(chosen) - 1} more that are not. Give the split that was answered with --split."
         )
     if len(chosen) < len(names):
         raise ValueError(
@@ -124,7 +124,7 @@ def _with_formats(films: list[dict[str, Any]], logged: Sequence[Mapping[str, Any
     ]
 
 
-def _alone(
+def _films_of_rows(
     rows: Sequence[Mapping[str, Any]], texts: list[list[Any]], paths: Sequence[Path], sizes: Mapping[str, float]
 ) -> Answers:
     folders = [path if path.is_dir() else path.parent for path in paths]

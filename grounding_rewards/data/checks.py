@@ -18,7 +18,7 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.data.images import has_shape, image_size, stored_images
+from grounding_rewards.data.images import has_shape, image_size, rows_without_images, stored_images
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
@@ -295,7 +295,7 @@ def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
 
 
 def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """The rows without prompt and image, but with the sizes of their images, read from the headers.
+    """The rows without prompts and images, but with the sizes of the images, read from the headers.
 
     A row has `image_size` where the dataset has images, None where its own is missing, and `image_error` where that
     cannot be read. It takes `width` and `height` from the image where it has neither.
@@ -305,13 +305,11 @@ def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
         >>> list(rows_with_sizes(Dataset.from_list([{"prompt": "Where?", "width": 40}])))
         [{'width': 40}]
     """
-    light = dataset.with_format(None).remove_columns(
-        [column for column in ("prompt", "image") if column in dataset.column_names]
-    )
+    rows = rows_without_images(dataset, "prompt")
     if "image" not in dataset.column_names:
-        yield from light
+        yield from rows
         return
-    for row, image in zip(light, stored_images(dataset), strict=True):
+    for row, image in zip(rows, stored_images(dataset), strict=True):
         try:
             size = None if image is None else image_size(image)
         except (OSError, SyntaxError, ValueError) as error:

@@ -245,7 +245,7 @@ def _read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
         file = parquet.ParquetFile(path)
     except pyarrow.ArrowInvalid as error:
         raise ValueError(
-            f"Expected a whole .parquet file in {str(path)!r}, got one that is none ({error}). Write it again."
+            f"Expected a whole .parquet file in {str(path)!r}, got a broken one ({error}). Write it again."
         ) from None
     # TRL may store the films beside the completions; they are not read.
     columns = [name for name in file.schema_arrow.names if name not in ("image", "images")]

@@ -1,10 +1,6 @@
-"""A folder of films: images, and `annotations.jsonl` with one film a line.
+"""Train on a folder of films as it is: images, and `annotations.jsonl`, which `data.readers.jsonl` describes.
 
-    {"file": "images/0001.jpg", "width": 512, "height": 418, "boxes": [[60, 40, 220, 330]], "labels": ["left lung"]}
-
-`file` is relative to the folder. `boxes` are xyxy in pixels of the image; an empty list is a film without findings.
-`labels` has a name for each box. Optional: `split` (a film without it is one of `train`), `id` (the file when left
-out), `patient_id`. Other keys are ignored.
+Here a film without `split` is one of `train`; of the optional keys only `id`, `split` and `patient_id` are read.
 """
 
 from __future__ import annotations
@@ -15,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.data.prompts import prompt_messages, prompt_order
+from grounding_rewards.data.readers.documents import json_lines
+from grounding_rewards.data.readers.jsonl import ANNOTATIONS
+from grounding_rewards.data.readers.tables import scaled_box
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-ANNOTATIONS = "annotations.jsonl"
 
 _REQUIRED: Mapping[str, type | tuple[type, ...]] = {
     "file": str,
@@ -101,8 +98,7 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
         (output / file).parent.mkdir(parents=True, exist_ok=True)
         with Image.open(Path(root) / row["file"]) as image:
             image.convert("L").resize((size, size), Image.Resampling.BICUBIC, reducing_gap=3.0).save(output / file)
-        sx, sy = size / row["width"], size / row["height"]
-        boxes = [[x1 * sx, y1 * sy, x2 * sx, y2 * sy] for x1, y1, x2, y2 in row["boxes"]]
+        boxes = [scaled_box(box, size / row["width"], size / row["height"]) for box in row["boxes"]]
         lines.append(json.dumps({**row, "file": file.as_posix(), "width": size, "height": size, "boxes": boxes}))
     (output / ANNOTATIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -115,15 +111,8 @@ def _read(root: Path) -> Iterator[dict[str, Any]]:
             "Write one JSON object per film with file, width, height, boxes and labels."
         )
     problems = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError as error:
-            problems.append(f"line {number}: not JSON ({error})")
-            continue
-        if problem := _problem(row, root):
+    for number, row, no_object in json_lines(path):
+        if problem := no_object or _problem(row, root):
             problems.append(f"line {number}: {problem}")
         else:
             yield row
@@ -146,10 +135,8 @@ def split_of(row: Mapping[str, Any]) -> str:
     return str(row.get("split") or "train")
 
 
-def _problem(row: Any, root: Path) -> str | None:
+def _problem(row: Mapping[str, Any], root: Path) -> str | None:
     """What is wrong with a line; its geometry is checked before training."""
-    if not isinstance(row, Mapping):
-        return "not a JSON object"
     for key, kind in _REQUIRED.items():
         if not isinstance(row.get(key), kind):
             return f"{key} is {row.get(key)!r}"

@@ -1,17 +1,16 @@
-"""Images of films: opening, thumbnails and sizes."""
+"""Images of films: opening, thumbnails and sizes; and the rows of a dataset without them."""
 
 from __future__ import annotations
 
 import io
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.data.dicom import is_dicom, read_dicom
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from datasets import Dataset
     from PIL.Image import Image
 
@@ -29,8 +28,8 @@ def open_film(path: str | Path) -> Image:
         >>> open_film("film.png")
         Traceback (most recent call last):
         ...
-        ValueError: Expected an image in 'film.png', got [Errno 2] No such file or directory: 'film.png'. Mend the \
-file, or leave its name out.
+        ValueError: Expected an image in 'film.png', got [Errno 2] No such file or directory: 'film.png'. Replace \
+the file, or leave its name out.
     """
     from PIL import Image
 
@@ -40,7 +39,7 @@ file, or leave its name out.
         return Image.open(path)
     except OSError as error:
         raise ValueError(
-            f"Expected an image in {str(path)!r}, got {error}. Mend the file, or leave its name out."
+            f"Expected an image in {str(path)!r}, got {error}. Replace the file, or leave its name out."
         ) from error
 
 
@@ -113,10 +112,7 @@ def has_shape(image: tuple[float, float], size: tuple[float, float], rounding: f
 
 
 def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
-    """The size of every film of a dataset, read from the headers; None where a row has no image.
-
-    Args:
-        dataset: rows with a column `image`.
+    """The size of every image of a dataset (column `image`), read from the headers; None where a row has none.
 
     Example:
         >>> from datasets import Dataset
@@ -131,16 +127,25 @@ def image_sizes(dataset: Dataset) -> Iterator[tuple[int, int] | None]:
 
 
 def stored_images(dataset: Dataset) -> Iterator[dict[str, Any] | None]:
-    """The films of a dataset as they are stored, `{"bytes": ..., "path": ...}`; None where a row has no image.
-
-    Args:
-        dataset: rows with a column `image`.
-    """
+    """The column `image` of a dataset as it is stored, `{"bytes": ..., "path": ...}`; None where a row has no image."""
     from datasets import Image as ImageColumn
 
     images = dataset.with_format(None).select_columns("image").cast_column("image", ImageColumn(decode=False))
     for row in images:
         yield row["image"]
+
+
+def rows_without_images(dataset: Dataset | Sequence[Mapping[str, Any]], *others: str) -> list[dict[str, Any]]:
+    """The rows of a dataset, or of a list, without images, which would have to be decoded, and without other columns.
+
+    Example:
+        >>> rows_without_images([{"id": "a", "prompt": "Where?", "image": None}], "prompt")
+        [{'id': 'a'}]
+    """
+    left_out = {"image", "images", *others}
+    if isinstance(dataset, Sequence):
+        return [{name: value for name, value in row.items() if name not in left_out} for row in dataset]
+    return dataset.remove_columns(sorted(left_out.intersection(dataset.column_names))).to_list()
 
 
 def shrunken_size(width: int, height: int, max_pixels: int) -> tuple[int, int]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.film_folder import ANNOTATIONS, load_films
-from grounding_rewards.data.images import stored_images
+from grounding_rewards.data.film_folder import load_films
+from grounding_rewards.data.images import rows_without_images, stored_images
 from grounding_rewards.data.prepare.manifest import MANIFEST, split_files
+from grounding_rewards.data.readers.jsonl import ANNOTATIONS
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -50,7 +51,7 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
 
 
 def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
-    """The rows of a dataset without prompt and image, with the column `image_path` where its images are files.
+    """The rows of a dataset without prompts and images, with the column `image_path` where its images are files.
 
     Example:
         >>> sorted(light_rows(load_split("synthetic", "test", films=1))[0])
@@ -58,8 +59,7 @@ def light_rows(dataset: Dataset) -> list[dict[str, Any]]:
     """
     from datasets import Image
 
-    heavy = [name for name in ("prompt", "image") if name in dataset.column_names]
-    rows: list[dict[str, Any]] = dataset.remove_columns(heavy).to_list()
+    rows = rows_without_images(dataset, "prompt")
     if isinstance(dataset.features.get("image"), Image):
         for row, image in zip(rows, stored_images(dataset), strict=True):
             # Images stored in a parquet file keep the name of a file that may be elsewhere.

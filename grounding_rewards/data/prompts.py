@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from grounding_rewards.boxes import ORDERS
+from grounding_rewards.legal import check_word
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format
 
 TASKS = ("detection", "finding", "phrase")
@@ -167,8 +168,7 @@ def format_example(fmt: BoxFormat, values: Sequence[str]) -> str:
 
 
 def _task_wordings(task: str) -> tuple[str, ...]:
-    if task not in _WORDINGS:
-        raise ValueError(f"Expected one of {', '.join(TASKS)} for task, got {task!r}. Choose one of these.")
+    check_word("task", task, TASKS)
     return _WORDINGS[task]
 
 

@@ -4,8 +4,8 @@ Qwen2-VL, Qwen2.5-VL and Qwen3-VL take films of any shape, but only after their 
 both sides to whole patches and brought the area between two limits. Boxes in resized pixels (Qwen2.5-VL)
 mean nothing without that size, and it depends on how *this* processor is configured.
 
-A limit that the user sets is kept in the processor, which is saved with the model: whoever loads it later, for a cold
-start, for GRPO or to evaluate, feeds films of the same size.
+A limit that the user sets is kept in the processor, which is saved with the model, so that a cold start, GRPO and
+evaluations all feed films of the same size.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ def load_processor(model: str) -> Any:
     """The `transformers` processor of a model.
 
     Args:
-        model: Its folder or id, as the option --model names it.
+        model: its folder or id, as the option --model names it.
 
     Raises:
-        ValueError: There is none.
+        ValueError: it cannot be loaded.
     """
     from transformers import AutoProcessor
 
     try:
         return AutoProcessor.from_pretrained(model)
-    # transformers raises many types: for a folder that is missing, a file that is no JSON, a package that is missing.
+    # transformers raises many types: for a missing folder, a broken JSON file, a missing package.
     except Exception as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
         raise ValueError(
@@ -48,10 +48,7 @@ def load_processor(model: str) -> Any:
 
 
 def has_resized_size(processor: Any) -> bool:
-    """Whether `resized_size` knows how this processor resizes: an image processor of the Qwen2-VL kind.
-
-    Args:
-        processor: a `transformers` processor, image processor or tokenizer.
+    """Whether `resized_size` knows how this processor resizes: its image processor is of the Qwen2-VL kind.
 
     Example:
         >>> has_resized_size("a tokenizer")
@@ -165,10 +162,7 @@ def limit_image_pixels(processor: Any, max_pixels: int) -> None:
 
 
 def image_pixel_limit(processor: Any) -> int | None:
-    """The limit that :func:`limit_image_pixels` once gave this processor; None where it never did.
-
-    Args:
-        processor: a `transformers` processor or image processor.
+    """The limit that :func:`limit_image_pixels` gave this processor or image processor; None where it never did.
 
     Example:
         >>> image_pixel_limit("a processor as its makers left it") is None
@@ -202,12 +196,7 @@ def set_image_size(processor: Any, max_image_pixels: int | None) -> list[str]:
 
 
 def fitted_size(processor: Any, width: int, height: int) -> tuple[int, int]:
-    """Width and height that :func:`fit_images` brings a film to.
-
-    Args:
-        processor: a `transformers` processor or image processor.
-        width: width of the film in pixels.
-        height: height of the film in pixels.
+    """Width and height in pixels that :func:`fit_images` brings a film of this width and height to.
 
     Example:
         >>> from types import SimpleNamespace
@@ -258,10 +247,6 @@ def fit_images(dataset: Dataset, processor: Any) -> Dataset:
 
 def largest_image(dataset: Dataset, processor: Any) -> str:
     """How large films are when the model sees them, one line for the start of a command.
-
-    Args:
-        dataset: rows, with or without a column `image`.
-        processor: a `transformers` processor or image processor.
 
     Example:
         >>> from datasets import Dataset

@@ -9,12 +9,12 @@ from typing import Any
 
 from grounding_rewards.data.checks import gold_problems
 from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.data.raw_rows import Drawing, FilmRow
 from grounding_rewards.doctor.box_defects import box_defect
-from grounding_rewards.doctor.case import Case, Examiner, trusted_size
+from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Problem
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, CHARACTERS_PER_TOKEN
 from grounding_rewards.doctor.prompt_claims import prompt_contradictions
+from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 
@@ -59,7 +59,7 @@ class AnswerExaminer(Examiner):
         Check(
             "prompt-format",
             "Prompts that ask for another format than the parser reads",
-            "A model that does what it is told earns nothing.",
+            "A model that answers as the prompt asks earns nothing.",
             "Let the prompt state the box format, or declare the format that the prompt states.",
             severity="warning",
             unit="films",
@@ -91,7 +91,7 @@ class AnswerExaminer(Examiner):
         if row.size is None:
             return
         self._assumed_resize |= model.resized(row) is None
-        seen, size = model.seen_size(row), trusted_size(row)
+        seen, size = model.seen_size(row), row.trusted_size
         self.case.totals["boxes"] += sum(len(drawing.boxes) for drawing in row.drawings)
         self.case.figures.add(row, size, seen)
         if size is None:

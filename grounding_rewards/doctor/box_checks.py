@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from grounding_rewards.data.raw_rows import Drawing, FilmRow
 from grounding_rewards.doctor.box_defects import BoxFit, box_defect
-from grounding_rewards.doctor.case import Case, Examiner, group, trusted_size
+from grounding_rewards.doctor.case import Case, Examiner, group
 from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, Problem
-from grounding_rewards.doctor.model import own_resized_size
+from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
 
 
 class BoxExaminer(Examiner):
@@ -82,7 +81,7 @@ class BoxExaminer(Examiner):
         self._any: dict[str, list[Example]] = {}
 
     def look(self, row: FilmRow) -> Iterator[Problem]:
-        size = trusted_size(row)
+        size = row.trusted_size
         film = "" if size is None else f" on {size[0]:g} x {size[1]:g}"
         for drawing in row.drawings:
             for index, box in enumerate(drawing.boxes):
@@ -117,7 +116,7 @@ class BoxExaminer(Examiner):
             return
         name, boxes = group(row, drawing.name), [drawing.boxes[k] for k in plain]
         labels = [drawing.label(k) for k in plain]
-        self.case.fits.setdefault(name, BoxFit()).add(boxes, size, own_resized_size(row), labels)
+        self.case.fits.setdefault(name, BoxFit()).add(boxes, size, row.resized_size, labels)
         if len(self._any.setdefault(name, [])) < EXAMPLES:
             detail = f"{drawing.prefix}box {plain[0]} is {shown(boxes[0])} on {size[0]:g} x {size[1]:g}"
             self._any[name].append(self.case.example(row, detail))

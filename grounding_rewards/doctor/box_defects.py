@@ -27,7 +27,7 @@ _LEAST_UNFIT, _MOST_UNEXPLAINED = 0.1, 0.02
 _FEWEST_TURNED = 10
 # Boxes are in one corner if they lie within this part of both sides.
 _CORNER = 0.6
-# From these numbers on, all boxes in one quarter of the film are no chance.
+# From these numbers on, chance does not put all boxes into one quarter of the film.
 _CERTAIN_BOXES, _CERTAIN_FILMS, _CERTAIN_LABELS = 30, 10, 2
 _QUARTERS = ("upper left", "upper right", "lower left", "lower right")
 # A frame fits if some boxes reach at least this part of its width and of its height.

@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from grounding_rewards.data.images import has_shape
-from grounding_rewards.data.raw_rows import IGNORED, Drawing, FilmRow, RowSource
 from grounding_rewards.doctor.box_defects import BoxFit, Diagnosis
 from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, FilmPicture, Problem
 from grounding_rewards.doctor.histograms import Figures
 from grounding_rewards.doctor.model import Model
+from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, FilmRow, RowSource
 
 
 @dataclass
@@ -139,13 +138,6 @@ class Examiner:
 def group(row: FilmRow, drawing: str) -> str:
     """The name of boxes that are likely from one source: those of a split, or of one reader in a split."""
     return f"{row.split}, {drawing}" if drawing else row.split
-
-
-def trusted_size(row: FilmRow) -> tuple[float, float] | None:
-    """Width and height of a film in pixels; None if unknown or if its image has another shape."""
-    if row.size is None or (row.image_size is not None and not has_shape(row.image_size, row.size)):
-        return None
-    return row.size
 
 
 def _caption(drawing: Drawing, index: int) -> str:

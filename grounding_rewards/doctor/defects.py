@@ -45,7 +45,7 @@ class Defect:
     """What one check found in the dataset.
 
     Attributes:
-        name: a key of :data:`~grounding_rewards.doctor.checks.CHECKS`.
+        name: a key of :data:`~grounding_rewards.doctor.examine.CHECKS`.
         severity: one of :data:`SEVERITIES`.
         title: a short description.
         count: number of units affected.
@@ -82,7 +82,7 @@ class Defect:
 class Check(NamedTuple):
     """A mistake to look for.
 
-    name: its key in :data:`~grounding_rewards.doctor.checks.CHECKS` and in JSON.
+    name: its key in :data:`~grounding_rewards.doctor.examine.CHECKS` and in JSON.
     title: a short description.
     why: why it matters.
     fix: what to do; empty if it depends on what is found.

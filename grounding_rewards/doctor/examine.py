@@ -7,13 +7,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from grounding_rewards.data.raw_rows import FilmRow, RowSource
-from grounding_rewards.doctor.case import Case
-from grounding_rewards.doctor.checks import CHECKS, STAGES
+from grounding_rewards.doctor.answer_checks import AnswerExaminer, GoldExaminer
+from grounding_rewards.doctor.box_checks import BoxExaminer
+from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import SEVERITIES, Defect, FilmPicture
+from grounding_rewards.doctor.film_checks import ImageExaminer, RowExaminer
 from grounding_rewards.doctor.histograms import Figures
+from grounding_rewards.doctor.label_checks import LabelExaminer
 from grounding_rewards.doctor.model import Model
+from grounding_rewards.doctor.raw_rows import FilmRow, RowSource
+from grounding_rewards.doctor.repeat_checks import RepeatExaminer
 
+#: The examiners in stages: a row with an error does not reach the next stage.
+STAGES: tuple[tuple[type[Examiner], ...], ...] = (
+    (RowExaminer,),
+    (BoxExaminer, ImageExaminer, RepeatExaminer, LabelExaminer, AnswerExaminer),
+    (GoldExaminer,),
+)
+#: All checks by name.
+CHECKS = {check.name: check for stage in STAGES for examiner in stage for check in examiner.checks}
 #: Films in the sample for the page.
 SAMPLE = 12
 
@@ -69,10 +81,10 @@ def examine(
     seed: int = 0,
     track: Callable[[Iterable[FilmRow], int | None], Iterable[FilmRow]] | None = None,
 ) -> Checkup:
-    """Make all of :data:`~grounding_rewards.doctor.checks.CHECKS` in one pass over the rows.
+    """Make all of :data:`CHECKS` in one pass over the rows.
 
     Args:
-        source: the rows, see :func:`grounding_rewards.data.raw_rows.open_rows`.
+        source: the rows, see :func:`grounding_rewards.doctor.raw_rows.open_rows`.
         model: what is known of the model to be trained.
         thumbnails: longer side in pixels of the films that are kept for a page; 0 keeps none.
         seed: of the sample of films.

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from grounding_rewards.data.checks import list_problems
 from grounding_rewards.data.images import has_shape
-from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.doctor.case import Bucket, Case, Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Problem
+from grounding_rewards.doctor.raw_rows import FilmRow
 
 # Resized copies are usually smaller than this part of the film.
 _NEAR = 0.95

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import Boxes, as_box_array
-from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.doctor.box_defects import box_defect
+from grounding_rewards.doctor.raw_rows import FilmRow
 
 #: Edges of the histograms: share of the film's area, width / height, shorter side in pixels that the model sees.
 AREA_EDGES = np.logspace(-6, 0, 25)

@@ -9,9 +9,9 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from grounding_rewards.data.checks import is_blank, label_count_problems
-from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.doctor.case import Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Example, Problem
+from grounding_rewards.doctor.raw_rows import FilmRow
 from grounding_rewards.labels import normalize_label, vocabulary
 
 # With more distinct labels than this they are free phrases, and near spellings are not looked for.
@@ -60,7 +60,7 @@ class LabelExaminer(Examiner):
         Check(
             "label-count",
             "Labels that are not as many as the boxes",
-            "It can't be told which label belongs to which box.",
+            "Nobody knows which label belongs to which box.",
             "Give one label for each box, in the same order.",
             unit="films",
         ),

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.raw_rows import FilmRow
 from grounding_rewards.data.resize import has_resized_size, resized_size
+from grounding_rewards.doctor.raw_rows import FilmRow
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
 #: Characters per token, an estimate for answers full of digits, used without a tokenizer.
@@ -39,8 +38,8 @@ class Model:
 
     def resized(self, row: FilmRow) -> tuple[float, float] | None:
         """Width and height at which the model sees the film, by the row or the processor; None if neither says."""
-        if own := own_resized_size(row):
-            return own
+        if row.resized_size:
+            return row.resized_size
         fed = row.image_size or row.size
         if self.processor is None or fed is None:
             return None
@@ -72,16 +71,6 @@ class Model:
         if not self.counts_tokens:
             return math.ceil(len(answer) / CHARACTERS_PER_TOKEN) + 1
         return len(self.processor.tokenizer(answer, add_special_tokens=False)["input_ids"]) + 1
-
-
-def own_resized_size(row: FilmRow) -> tuple[float, float] | None:
-    """The columns `resized_width` and `resized_height` of a row; None if they hold no size.
-
-    >>> own_resized_size(FilmRow("train", 0, {"resized_width": 28, "resized_height": 56}))
-    (28, 56)
-    """
-    size = row.columns.get("resized_width"), row.columns.get("resized_height")
-    return size if all(map(is_size, size)) else None  # type: ignore[return-value]
 
 
 @lru_cache(maxsize=64)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.data.raw_rows import Drawing, FilmRow
 from grounding_rewards.doctor.box_checks import shown
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import Check, Problem
+from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
 from grounding_rewards.overlap import pairwise_iou
 
 # Boxes of one label with a larger IoU are taken for two drawings of one finding.

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
+from grounding_rewards.columns import patient_of
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, is_read
 from grounding_rewards.metrics.ranking import label_name
 from grounding_rewards.overlap import nms
@@ -133,7 +134,7 @@ def check_labels(rows: Sequence[Mapping[str, Any]], label_matching: str) -> None
 def _reference(row: Mapping[str, Any], name: str) -> AnsweredFilm:
     boxes = as_box_array(row["boxes"], "boxes")
     labels = row.get("labels")
-    patient, image = row.get("patient_id"), row.get("image_path")
+    image = row.get("image_path")
     return AnsweredFilm(
         id=name if row.get("id") is None else str(row["id"]),
         width=_size(row, "width"),
@@ -143,7 +144,7 @@ def _reference(row: Mapping[str, Any], name: str) -> AnsweredFilm:
         if labels is None
         else tuple(UNNAMED if label is None else str(label) for label in labels),
         ignore=as_box_array([] if row.get("ignore_boxes") is None else row["ignore_boxes"], "ignore_boxes"),
-        patient=None if _is_missing(patient) else str(patient),
+        patient=patient_of(row),
         image=None if image is None else str(image),
         status="empty",
     )
@@ -160,11 +161,6 @@ def _size(row: Mapping[str, Any], side: str) -> float:
             "Give the size of the film, not of what the model saw."
         )
     return pixels
-
-
-def _is_missing(patient: Any) -> bool:
-    # A table writes an empty cell among numbers as NaN.
-    return patient in (None, "") or (isinstance(patient, float) and math.isnan(patient))
 
 
 def _prediction(judged: ScoredCompletion) -> dict[str, Any]:

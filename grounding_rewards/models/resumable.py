@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from grounding_rewards.data.images import rows_without_images
 from grounding_rewards.data.resize import image_pixel_limit
 from grounding_rewards.models import vllm_backend
 from grounding_rewards.models.generate import OnProgress, Sampling, generate_batch
@@ -81,7 +82,7 @@ def generate_to_file(
     if batch_size < 1:
         raise ValueError(f"Expected at least 1 for `batch_size`, got {batch_size}. Give what fits into memory.")
     backend = _backend_of(model, backend)
-    rows = list(_light_rows(dataset))
+    rows = rows_without_images(dataset)
     files = _Files(Path(path), _film_ids(rows), samples)
     settings = {
         "model": _fingerprint(model),
@@ -270,14 +271,6 @@ def _backend_of(model: Any, backend: str) -> str:
             "Load it for the backend that is to generate."
         )
     return chosen
-
-
-def _light_rows(dataset: Any) -> Iterator[dict[str, Any]]:
-    """The rows without their images, which would have to be decoded."""
-    if hasattr(dataset, "remove_columns"):
-        dataset = dataset.remove_columns([name for name in ("image", "images") if name in dataset.column_names])
-    for row in dataset:
-        yield {name: value for name, value in row.items() if name not in ("image", "images")}
 
 
 def _film_ids(rows: Sequence[Mapping[str, Any]]) -> list[str]:

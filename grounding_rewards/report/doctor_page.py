@@ -15,9 +15,8 @@ import numpy as np
 from grounding_rewards.boxes import is_box
 from grounding_rewards.doctor.answer_checks import LEAST_SIDE
 from grounding_rewards.doctor.box_defects import box_defect
-from grounding_rewards.doctor.checks import CHECKS
 from grounding_rewards.doctor.defects import SEVERITIES, Defect, Example, FilmPicture
-from grounding_rewards.doctor.examine import Checkup
+from grounding_rewards.doctor.examine import CHECKS, Checkup
 from grounding_rewards.doctor.histograms import AREA_EDGES, ASPECT_EDGES, MOST_BOXES, SIDE_EDGES, Figures
 from grounding_rewards.report.render import data_uri, read_asset, render
 

@@ -70,7 +70,7 @@ def test_a_dicom_film_is_found_and_opened(tmp_path):
 def test_a_broken_image_is_named(tmp_path):
     (tmp_path / "a.png").write_bytes(b"no picture")
     answers = read_log(write(tmp_path / "log.jsonl", {"text": "[]", "boxes": [], "image": "a.png"}))
-    with pytest.raises(ValueError, match=r"Expected an image in '.*a\.png', got .*Mend the file"):
+    with pytest.raises(ValueError, match=r"Expected an image in '.*a\.png', got .*Replace the file"):
         answers.load_image(0)
 
 

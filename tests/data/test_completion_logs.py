@@ -94,7 +94,7 @@ def test_line_numbers_count_blank_lines(size: int, tmp_path: Path, monkeypatch: 
         ("log.gz", b"", "Expected a file that ends in"),
         ("log.jsonl.gz", gzip.compress(b'{"text": "a"}' * 100)[:-9], "Expected a whole .gz file in"),
         ("log.jsonl.gz", b'{"text": "a"}', "Expected a whole .gz file in .*, got Not a gzipped file"),
-        ("log.parquet", b"none", "Expected a whole .parquet file in '.*log.parquet', got one that is none"),
+        ("log.parquet", b"none", "Expected a whole .parquet file in '.*log.parquet', got a broken one"),
     ],
 )
 def test_wrong_files_are_refused(name: str, content: bytes, message: str, tmp_path: Path) -> None:

@@ -124,7 +124,12 @@ def test_every_wording_names_what_is_asked_for(task):
 @pytest.mark.parametrize(
     ("task", "what", "wording", "message"),
     [
-        ("segmentation", "mass", 0, "Expected one of detection, finding, phrase for task"),
+        (
+            "segmentation",
+            "mass",
+            0,
+            "Expected a known word for `task`, got 'segmentation'. Use one of: detection, finding, phrase",
+        ),
         ("finding", "mass", 4, "Expected 0 to 3 for wording, got 4"),
         ("detection", [], 0, "Expected something to look for"),
         ("phrase", "  ", 0, "Expected something to look for"),

@@ -17,8 +17,8 @@ pytest.importorskip("datasets", reason="needs the train extra")
 
 from grounding_rewards.cli import main  # noqa: E402
 from grounding_rewards.commands.doctor import add_arguments, print_checkup, run  # noqa: E402
-from grounding_rewards.data.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.doctor.examine import Checkup, examine  # noqa: E402
+from grounding_rewards.doctor.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
 
 NASTY = '<script>alert("x")</script>'

@@ -10,11 +10,7 @@ _SHOWN_SKIPPED = 50
 
 
 def card_text(manifest: Mapping[str, Any]) -> str:
-    """The card as Markdown, with the head that `datasets.load_dataset` reads the splits from.
-
-    Args:
-        manifest: As `manifest.json` holds it.
-    """
+    """The card as Markdown, with the head that `datasets.load_dataset` reads the splits from."""
     parts = [part(manifest) for part in (_head, _source, _counts, _agreement, _how)]
     return "\n\n".join("\n".join(lines) for part in parts if (lines := list(part))) + "\n"
 
@@ -43,7 +39,7 @@ def _source(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f"- Source: {source['url'] or source['title']}"
     yield f"- Licence: {source['licence']}"
     if source["note"]:
-        yield f"- Mind: {source['note']}"
+        yield f"- Note: {source['note']}"
     yield f"- Made by `grounding-rewards prepare {settings['dataset']}`; what else it depends on is listed below."
     yield '- Load it with `datasets.load_dataset("parquet", data_files=…, streaming=True)`, or name this folder as the'
     yield "  `dataset` of a training run."

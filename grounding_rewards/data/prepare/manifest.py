@@ -50,7 +50,7 @@ def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[
             f"Expected the {changed[0]} that {str(out)!r} was begun with, got others: "
             f"{_difference(found.get(changed[0]), begun[changed[0]])}. Name another folder, or remove this one."
         )
-    return read_manifest(out) if there["complete"] else None
+    return there if there["complete"] else None
 
 
 def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:
@@ -65,16 +65,9 @@ def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:
 def finish_folder(
     out: Path, settings: PrepareSettings, survey: Survey, agreement: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write the manifest and the card from the finished shards.
+    """Write the manifest and the card from the finished shards, and return the manifest.
 
-    Args:
-        out: The folder.
-        settings: Of the preparation.
-        survey: Of all films.
-        agreement: Of the readers, as `Agreement.as_json`; None if no film has several.
-
-    Returns:
-        The manifest.
+    `agreement` is that of the readers, as `Agreement.as_json` gives it; None if no film has several.
     """
     splits, skipped = {}, []
     for split in _split_order(out):

@@ -18,15 +18,9 @@ from grounding_rewards.data.resize import has_resized_size, resized_size
 def film_rows(
     record: FilmRecord, asked: Iterable[TaskRow], split: str, image: StoredImage, survey: Survey, processor: Any
 ) -> tuple[list[dict[str, Any]], str]:
-    """The stored rows of a film, or none and the problem of the film.
+    """The stored rows of a film and an empty text, or no rows and why the film cannot be used.
 
-    Args:
-        record: The film.
-        asked: What is asked about it.
-        split: The split that it belongs to.
-        image: What is stored of it.
-        survey: Of all films.
-        processor: Of the model whose resized sizes are stored; None or another kind stores none.
+    They have resized sizes where `processor` is of a kind that `has_resized_size` knows.
     """
     settings = survey.plan.settings
     drawn_on = (record.width or image.original_width, record.height or image.original_height)

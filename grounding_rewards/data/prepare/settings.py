@@ -10,6 +10,7 @@ from typing import Any
 from grounding_rewards.data.policies import POLICIES
 from grounding_rewards.data.prompts import TASKS
 from grounding_rewards.data.readers import SOURCES
+from grounding_rewards.legal import check_word
 from grounding_rewards.parsing import get_box_format
 
 SHARES: Mapping[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}
@@ -54,12 +55,12 @@ class PrepareSettings:
         source: Where such films are from, for the card.
 
     Raises:
-        ValueError: A value that is none of these.
+        ValueError: a value is out of range or unknown.
 
     >>> PrepareSettings("coco", "qwen3-vl", task="segmentation")
     Traceback (most recent call last):
     ...
-    ValueError: Expected one of detection, finding, phrase for task, got 'segmentation'. Choose one of these.
+    ValueError: Expected a known word for `task`, got 'segmentation'. Use one of: detection, finding, phrase.
     """
 
     dataset: str
@@ -85,19 +86,14 @@ class PrepareSettings:
 
     def __post_init__(self) -> None:
         get_box_format(self.box_format)
-        choices = {
-            "task": TASKS,
-            "splits_from": SPLITS_FROM,
-            "image_format": IMAGE_FORMATS,
-            "bad_films": BAD_FILMS,
-            "readers": (None, *POLICIES),
-        }
-        for name, legal in choices.items():
-            if (value := getattr(self, name)) not in legal:
-                known = ", ".join(map(str, legal))
-                raise ValueError(f"Expected one of {known} for {name}, got {value!r}. Choose one of these.")
+        check_word("task", self.task, TASKS)
+        check_word("splits_from", self.splits_from, SPLITS_FROM)
+        check_word("image_format", self.image_format, IMAGE_FORMATS)
+        check_word("bad_films", self.bad_films, BAD_FILMS)
+        if self.readers is not None:
+            check_word("readers", self.readers, POLICIES)
         if not 0 <= self.negatives < 1:
-            raise ValueError(f"Expected 0 <= negatives < 1, got {self.negatives}. 0.5 asks as often in vain as not.")
+            raise ValueError(f"Expected 0 <= negatives < 1, got {self.negatives}. With 0.5 half the rows are negative.")
         if self.side is not None and self.side < 1:
             raise ValueError(f"Expected at least 1 pixel for side, got {self.side}. 1024 is usual.")
         if self.window is not None and not self.window[0] < self.window[1]:

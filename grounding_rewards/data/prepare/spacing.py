@@ -25,12 +25,9 @@ def may_have_spacing(record: FilmRecord) -> bool:
 def stored_spacing(record: FilmRecord, image: StoredImage) -> list[float] | None:
     """Millimetres per pixel of the stored image, in x and y; None if unknown.
 
-    The file goes before the record. The record's `extra` may hold `pixel_spacing`, one number or x and y, for a film of
-    `original_width` and `original_height` if `extra` has them, else for the film that its boxes were drawn on.
-
-    Args:
-        record: The film.
-        image: What is stored of it.
+    The file's own spacing is preferred to the record's. The record's `extra` may hold `pixel_spacing`, one number or x
+    and y, for a film of `original_width` and `original_height` if `extra` has them, else for the film that its boxes
+    were drawn on.
 
     >>> film = FilmRecord("a", "a.png", [], [], extra={"pixel_spacing": "0.2 0.1"})
     >>> stored_spacing(film, StoredImage(b"", 50, 50, 100, 200))

@@ -45,14 +45,9 @@ def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
 def film_split(
     record: FilmRecord, patient_splits: Mapping[str, str], shares: Mapping[str, float], seed: int, *, own: bool
 ) -> str:
-    """The split of a film: its own, else its patient's, else drawn by a hash of the patient or the film.
+    """The split of a film: its own, else its patient's, else drawn as by `hashed_split`, by the patient or the film.
 
-    Args:
-        record: The film.
-        patient_splits: The dataset's own splits of patients, from `PatientSplits`.
-        shares: See `hashed_split`.
-        seed: See `hashed_split`.
-        own: Whether the dataset's own splits count.
+    The dataset's own splits of films and patients (from `PatientSplits`) count only if `own`.
     """
     if own and record.split is not None:
         return record.split

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from grounding_rewards.data.policies import film_readers
+from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.spacing import may_have_spacing
 from grounding_rewards.data.prepare.splits import PatientSplits
@@ -48,11 +48,7 @@ class Survey:
 
 
 def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Survey:
-    """Collect the facts in one pass. Memory grows by one number per film and one entry per patient.
-
-    Args:
-        records: All films.
-        settings: The settings of the preparation.
+    """Collect the facts of all films in one pass. Memory grows by one number per film and one entry per patient.
 
     Raises:
         ValueError: No films, an id twice, a patient in two splits, several readers and no policy, a finding that no
@@ -68,8 +64,8 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         films += 1
         digest.update(repr(record).encode("utf-8", "surrogatepass"))
         _check_id(record, seen)
-        _check_counts(record)
-        _check_readers(record, settings)
+        check_readers(record)
+        _check_policy(record, settings)
         splits.add(record)
         boxes.update(record.labels)
         if settings.task == "finding":
@@ -136,17 +132,7 @@ def _check_id(record: FilmRecord, seen: set[int]) -> None:
     seen.add(number)
 
 
-def _check_counts(record: FilmRecord) -> None:
-    boxes = len(record.boxes)
-    for name, values in (("labels", record.labels), ("phrases", record.phrases), ("readers", record.readers)):
-        if len(values) != boxes and (values or name == "labels"):
-            raise ValueError(
-                f"Expected one of {name} for each of the {boxes} boxes of film {record.id}, got {len(values)}. "
-                "Correct the table."
-            )
-
-
-def _check_readers(record: FilmRecord, settings: PrepareSettings) -> None:
+def _check_policy(record: FilmRecord, settings: PrepareSettings) -> None:
     names = film_readers(record)
     if settings.readers is None and len(names) > 1:
         raise ValueError(

@@ -43,10 +43,19 @@ class FilmRecord(NamedTuple):
 
 
 class Reader(Protocol):
-    """A function that reads one dataset from its folder."""
+    """A function that reads one dataset from its folder; the top of its module shows the folder."""
 
     def __call__(self, root: str, *, split: str | None = None) -> Iterator[FilmRecord]:
-        """The films of a split, or of all; `ValueError` names a file that is missing or a row that cannot be read."""
+        """The films of a split, or of all. Whatever else a reader takes has a default.
+
+        Args:
+            root: the folder of the dataset.
+            split: one of the dataset's splits; None takes all.
+
+        Raises:
+            ValueError: a file, column or split is missing; while iterating, a row or an image that cannot be read, or
+                that contradicts another one.
+        """
         ...
 
 

@@ -24,8 +24,9 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import CREDENTIALED, FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, read_json
+from grounding_rewards.data.readers.documents import read_json
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
     Size,
@@ -57,17 +58,13 @@ def read_chest_imagenome(
     """The films of Chest ImaGenome.
 
     Args:
-        root: the folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset.
         split: `train`, `validation` or `test` of the silver set, or `gold`; None takes the three silver ones.
         sizes: a CSV file with `dicom_id`, `Columns` and `Rows`, such as `mimic-cxr-2.0.0-metadata.csv`; without it, or
             for a film that is not in it, width and height are None, and the image has to say.
 
     Returns:
         Records in the order of the tables; `extra["view"]` is the projection.
-
-    Raises:
-        ValueError: a file or column is missing, or an unknown split; while iterating, a scene graph or row that cannot
-            be read.
     """
     root = Path(root)
     check_split(split, [*map(split_name, _SILVER), "gold"])

@@ -24,9 +24,10 @@ from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, read_json_rows
-from grounding_rewards.data.readers.tables import check_split, find_file, image_files, row_error
+from grounding_rewards.data.readers.documents import read_json_rows
+from grounding_rewards.data.readers.tables import chosen_splits, find_file, image_files, row_error
 
 _SIDE = 1024
 _OTHER_NAMES = "Films are of NIH ChestX-ray14 under other names."
@@ -41,19 +42,7 @@ _SPLITS = ("train", "test")
     note=_OTHER_NAMES,
 )
 def read_chestx_det(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
-    """The films of ChestX-Det.
-
-    Args:
-        root: the folder of the dataset; the top of this module shows it.
-        split: `train` or `test`; None takes both.
-
-    Returns:
-        Records in the order of the files.
-
-    Raises:
-        ValueError: a file or split is missing, or an image is there twice; while iterating, a file or an entry that
-            cannot be read.
-    """
+    """The films of ChestX-Det, in the order of the files."""
     return _read(root, split, "ChestX_Det_{}.json")
 
 
@@ -65,13 +54,12 @@ def read_chestx_det(root: str | Path, *, split: str | None = None) -> Iterator[F
     note=_OTHER_NAMES,
 )
 def read_chestx_det10(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
-    """The films of ChestX-Det10; arguments, records and errors as `read_chestx_det`."""
+    """The films of ChestX-Det10, in the order of the files."""
     return _read(root, split, "{}.json")
 
 
 def _read(root: str | Path, split: str | None, name: str) -> Iterator[FilmRecord]:
-    check_split(split, _SPLITS)
-    paths = {one: find_file(root, name.format(one)) for one in (_SPLITS if split is None else (split,))}
+    paths = {one: find_file(root, name.format(one)) for one in chosen_splits(split, _SPLITS)}
     files = image_files(root, (".png",))
     return chain.from_iterable([_films(path, one, files) for one, path in paths.items()])
 

@@ -17,12 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, pixels, read_json
+from grounding_rewards.data.readers.documents import pixels, read_json
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import xywh_box
+from grounding_rewards.legal import check_word
 
 MissingCategory = Literal["error", "ignore"]
 
@@ -69,8 +71,7 @@ def read_coco(
         >>> [(film.file, film.boxes, film.labels) for film in films]
         [('images/a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
-    if missing_category not in ("error", "ignore"):
-        raise ValueError(f"Expected error or ignore for missing_category, got {missing_category!r}. Choose one.")
+    check_word("missing_category", missing_category, get_args(MissingCategory))
     return chain.from_iterable(
         coco_films(
             path,

@@ -49,18 +49,9 @@ _EXTRA = ("DICOM_windows", "Spacing_mm_px_", "Possibly_noisy", "Key_slice_index"
     "32768: give a window.",
 )
 def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
-    """The key slices of DeepLesion, one record a slice.
+    """The key slices of DeepLesion, one record a slice, in the order in which they end in the table.
 
-    Args:
-        root: the folder of the dataset; the top of this module shows it.
-        split: `train`, `validation` or `test`; None takes all.
-
-    Returns:
-        Records in the order in which slices end in the table; `extra` keeps window, spacing and whether a lesion was
-        found to be noisy.
-
-    Raises:
-        ValueError: the table or a column is missing, or an unknown split; while iterating, a row that cannot be read.
+    `extra` keeps window, spacing and whether a lesion was found to be noisy.
     """
     check_split(split, _SPLITS.values())
     path = find_file(root, "DL_info.csv")

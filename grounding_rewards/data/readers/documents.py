@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,56 +42,70 @@ def read_json_rows(path: str | Path) -> Iterator[JsonRow]:
         rows = read_json(path)
         if not isinstance(rows, list):
             raise ValueError(f"Expected a list of objects in {path}, got {type(rows).__name__}. Write one per sample.")
-        for number, row in enumerate(rows, start=1):
-            yield number, _object(row, path, number)
-        return
-    with path.open(encoding="utf-8-sig") as file:
+        numbered: Iterator[tuple[int, Any, str]] = (
+            (number, row, _why_no_object(row)) for number, row in enumerate(rows, start=1)
+        )
+    else:
+        numbered = json_lines(path)
+    for number, row, problem in numbered:
+        if problem:
+            raise row_error(path, number, "-", "a JSON object", row or problem, "Correct the line.")
+        yield number, row
+
+
+def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any, str]]:
+    """The lines of a file that are not blank: number, content, and why that is no JSON object, empty where it is one.
+
+    Args:
+        path: text in UTF-8; a byte order mark is taken off.
+        errors: what is done with other bytes, as `open` takes it.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.jsonl").write_text('{"id": 1}\\n\\n[1]')
+        ...     list(json_lines(Path(root, "a.jsonl")))
+        [(1, {'id': 1}, ''), (3, [1], 'not a JSON object')]
+    """
+    with path.open(encoding="utf-8-sig", errors=errors) as file:
         for number, line in enumerate(file, start=1):
-            if line.strip():
-                try:
-                    row = json.loads(line)
-                except json.JSONDecodeError as error:
-                    raise row_error(path, number, "-", "a JSON object", str(error), "Correct the line.") from None
-                yield number, _object(row, path, number)
+            if not line.strip():
+                continue
+            try:
+                content = json.loads(line)
+            except (json.JSONDecodeError, RecursionError) as error:
+                yield number, None, f"not JSON ({error})"
+            else:
+                yield number, content, _why_no_object(content)
 
 
-def _object(row: Any, path: Path, number: int) -> dict[str, Any]:
-    if not isinstance(row, dict):
-        raise row_error(path, number, "-", "a JSON object", row, "Correct the line.")
-    return row
+def _why_no_object(content: Any) -> str:
+    return "" if isinstance(content, dict) else "not a JSON object"
 
 
-def group_json_rows(
-    path: str | Path, film: Callable[[int, dict[str, Any]], str]
-) -> Iterator[tuple[str, list[JsonRow]]]:
-    """The objects of a file, grouped by film, wherever they are; see `tables.read_groups`.
+def group_json_rows(path: str | Path, key: str) -> Iterator[tuple[str, list[JsonRow]]]:
+    """The objects of a file, grouped by their image, wherever they are; see `tables.read_groups`.
 
     Args:
         path: as for `read_json_rows`.
-        film: the film of an object, from its number and the object.
+        key: where an object has its image, or a list of one.
+
+    Raises:
+        ValueError: as for `read_json_rows`; or an object has no image or several.
     """
 
     def rows() -> Iterator[TableRow]:
         for number, row in read_json_rows(path):
+            image = row.get(key)
+            image = image[0] if isinstance(image, list) and len(image) == 1 else image
+            if not isinstance(image, str) or not image:
+                fix = "Drop the row, or keep the image that has the boxes."
+                raise row_error(path, number, "-", "one image", image, fix)
             # Objects wait for the rest of their film as text, which takes a fraction of the memory.
-            yield number, (film(number, row), json.dumps(row))
+            yield number, (image, json.dumps(row))
 
     for name, found in group_rows(rows(), rows()):
         yield name, [(number, json.loads(text)) for number, (_, text) in found]
-
-
-def is_box(value: Any) -> bool:
-    """Whether a value from a JSON file is four finite numbers.
-
-    Example:
-        >>> is_box([1, 2.5, 3, 4]), is_box([1, 2, 3]), is_box([1, 2, 3, "4"]), is_box([True, 2, 3, 4])
-        (True, False, False, False)
-    """
-    return isinstance(value, list) and len(value) == 4 and all(map(_is_number, value))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def objects_in(value: Any) -> list[dict[str, Any]]:

@@ -27,6 +27,7 @@ from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import check_split, find_file, header_size, read_table, scaled_box
 from grounding_rewards.data.readers.voc import voc_film
 from grounding_rewards.data.readers.yolo import read_label_file
+from grounding_rewards.legal import check_word
 
 _FOLDERS = ("images/Fractured", "images/Non_fractured")
 _COCO = "Annotations/COCO JSON/COCO_fracture_masks.json"
@@ -43,20 +44,15 @@ def read_fracatlas(
     """The films of FracAtlas.
 
     Args:
-        root: the folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset.
         split: `train`, `validation` or `test`, which hold fractured films alone; None takes these and the negatives.
         annotations: the format that is read: `coco`, `voc` or `yolo`.
 
     Returns:
         Records in the order of the files' names, fractured films first; `extra` names what `dataset.csv` marks with 1.
-
-    Raises:
-        ValueError: a file or folder is missing, or an unknown format or split; while iterating, annotations that cannot
-            be read, or a fractured film without any.
     """
     root = Path(root)
-    if annotations not in ("coco", "voc", "yolo"):
-        raise ValueError(f"Expected coco, voc or yolo for annotations, got {annotations!r}. Choose one.")
+    check_word("annotations", annotations, ("coco", "voc", "yolo"))
     check_split(split, map(split_name, _SPLITS))
     splits = _splits(root)
     if split is not None and not splits:

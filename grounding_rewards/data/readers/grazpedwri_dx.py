@@ -54,16 +54,12 @@ def read_grazpedwri_dx(
     """The films of GRAZPEDWRI-DX.
 
     Args:
-        root: the folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset.
         split: None; the dataset has no splits.
         classes: whose boxes are kept. `["fracture"]` makes every film without a fracture a negative.
 
     Returns:
         Records in the order of `dataset.csv`; `extra` keeps side, projection and what the table says of the film.
-
-    Raises:
-        ValueError: a file or folder is missing, or an unknown class; while iterating, a label that cannot be read or a
-            film without an image.
     """
     check_split(split, ())
     if isinstance(classes, str) or not set(classes) <= set(CLASSES):

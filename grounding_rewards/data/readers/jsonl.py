@@ -1,4 +1,4 @@
-"""The package's own folder of films, as `data.film_folder` reads it: images, and `annotations.jsonl`, one film a line.
+"""The package's own folder of films, which `data.film_folder` loads: images, and `annotations.jsonl`, one film a line.
 
     {"file": "images/0001.jpg", "width": 512, "height": 418, "boxes": [[60, 40, 220, 330]], "labels": ["left lung"]}
 
@@ -16,9 +16,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, pixels, read_json_rows
+from grounding_rewards.data.readers.documents import pixels, read_json_rows
 from grounding_rewards.data.readers.tables import find_file, row_error
+
+ANNOTATIONS = "annotations.jsonl"
 
 _EXTRA = ("resized_width", "resized_height", "prompt")
 
@@ -45,8 +48,7 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[FilmRe
         ...     [(film.file, film.boxes, film.labels) for film in read_jsonl(root)]
         [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
     """
-    path = find_file(root, "annotations.jsonl")
-    return _films(path, split)
+    return _films(find_file(root, ANNOTATIONS), split)
 
 
 def _films(path: Path, split: str | None) -> Iterator[FilmRecord]:

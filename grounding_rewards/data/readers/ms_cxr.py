@@ -27,8 +27,9 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import CREDENTIALED, FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, pixels, read_json
+from grounding_rewards.data.readers.documents import pixels, read_json
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
     check_split,
@@ -69,17 +70,13 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
     """The films of MS-CXR, each with all its phrases.
 
     Args:
-        root: the folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset.
         split: `train`, `validation` or `test`, in release 1.1.0 alone; None takes all films.
         images: the folder of MIMIC-CXR-JPG which holds `files`, relative to the root or absolute; the root when left
             out.
 
     Returns:
         Records in the order in which films end in the CSV, or begin in the COCO file; `phrases` has one per box.
-
-    Raises:
-        ValueError: a file, column or split is missing; while iterating, a row that cannot be read, or rows of one film
-            that contradict each other.
     """
     check_split(split, _SPLITS)
     path = find_file(root, *_NAMES)

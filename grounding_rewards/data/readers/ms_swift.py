@@ -20,11 +20,11 @@ from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import UNNAMED, JsonRow, group_json_rows, is_box, objects_in
+from grounding_rewards.data.readers.documents import UNNAMED, JsonRow, group_json_rows, objects_in
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import header_size, known, row_error, scaled_box
-from grounding_rewards.data.readers.vlm_r1 import one_image
 
 _BOX_TYPES = {"real": False, "norm1": True}
 
@@ -68,7 +68,7 @@ def read_ms_swift(
 
 
 def _films(root: Path, path: Path, split: str | None, images: str) -> Iterator[FilmRecord]:
-    for image, rows in group_json_rows(path, lambda number, row: one_image(path, number, row.get("images"))):
+    for image, rows in group_json_rows(path, "images"):
         file = PurePosixPath(images, image).as_posix()
         boxes, labels, size = [], [], None
         for numbered in rows:

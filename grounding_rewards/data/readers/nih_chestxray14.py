@@ -56,7 +56,7 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
     """The films with boxes, then the films without findings.
 
     Args:
-        root: the folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset.
         split: `train_val` or `test`, by the dataset's two lists; None takes all.
         negatives: give the films without findings as well; there are seventy for every film with boxes.
 
@@ -64,10 +64,6 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         Records in the order of the tables. `extra` has `finding_labels` (all labels of the film, joined by `|`,
         with and without box), `view`, `original_width`, `original_height` and `pixel_spacing`, where the folder has
         `Data_Entry_2017`.
-
-    Raises:
-        ValueError: a file or split is missing, a row of the list of boxes cannot be read, or an image is there twice;
-            while iterating, a row of the other table that cannot be read.
     """
     check_split(split, _LISTS)
     root = Path(root)

@@ -27,6 +27,7 @@ from grounding_rewards.data.readers.tables import (
     clipped_box,
     find_file,
     header_size,
+    outline_box,
     read_numbers,
     read_rows,
     read_table,
@@ -45,18 +46,9 @@ _NAMES = ("train", "dev", "test")
     licence="scientific research and non-commercial use",
 )
 def read_object_cxr(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
-    """The films of Object-CXR.
+    """The films of Object-CXR, in the order of the rows; width and height are None where the image is not there.
 
-    Args:
-        root: the folder of the dataset; the top of this module shows it.
-        split: `train`, `validation` (`dev.csv`) or `test`; None takes those that are there.
-
-    Returns:
-        Records in the order of the rows; width and height are None where the image is not there.
-
-    Raises:
-        ValueError: no table, a column is missing, or an unknown split; while iterating, a shape or the header of an
-            image that cannot be read.
+    The split `validation` is `dev.csv`; without a split, the tables that are there are read.
     """
     check_split(split, map(split_name, _NAMES))
     wanted = [name for name in _NAMES if split in (None, split_name(name))]
@@ -91,8 +83,7 @@ def _box(fields: list[str], frame: tuple[float, float], path: Path, line: int, f
     if kind in ("0", "1") and len(numbers) == 4:
         return numbers
     if kind == "2" and len(numbers) >= 6 and len(numbers) % 2 == 0:
-        xs, ys = numbers[::2], numbers[1::2]
-        return clipped_box([min(xs), min(ys), max(xs), max(ys)], *frame)
+        return clipped_box(outline_box(numbers), *frame)
     raise row_error(
         path, line, film, "0 or 1 with four numbers, or 2 with three points or more,", " ".join(fields),
         "Correct the shape.",

@@ -9,8 +9,8 @@ Folder::
 
 Readers: `boxes` and `extra_boxes` are independent sets of two readers, who have these names in `readers`; the second
 set is empty where nobody read a second time, so `read_by` names it only where it has boxes.
-Negative: a film without an abnormal sentence. A film with abnormal sentences but no box at all is none, and is left
-out; a film with both has the number of its abnormal sentences without box in `extra["findings_without_box"]`.
+Negative: a film without an abnormal sentence. A film with abnormal sentences but no box at all is not negative, and is
+left out; a film with both has the number of its abnormal sentences without box in `extra["findings_without_box"]`.
 Boxes: xyxy as fractions of the film, converted with the size in the image's header.
 Labels: a sentence can have several; they are joined by `|`.
 Paper: de Castro et al., arXiv 2411.05085.
@@ -23,8 +23,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import is_box, read_json_rows
+from grounding_rewards.data.readers.documents import read_json_rows
 from grounding_rewards.data.readers.tables import (
     Size,
     check_split,
@@ -36,6 +37,7 @@ from grounding_rewards.data.readers.tables import (
     row_error,
     scaled_box,
 )
+from grounding_rewards.legal import check_word
 
 Language = Literal["en", "es"]
 
@@ -55,21 +57,16 @@ def read_padchest_gr(
     """The films of PadChest-GR, each with all its sentences that have boxes.
 
     Args:
-        root: the folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset.
         split: `train`, `validation` or `test`; None takes all.
         language: language of `phrases`: `en` or `es`.
         sizes: a CSV file with `ImageID`, `width` and `height`; without it, the header of each image is read.
 
     Returns:
         Records in the order of the reports; `phrases` has one per box, and `extra["study_id"]` the study.
-
-    Raises:
-        ValueError: a file, column or split is missing, or an image is there twice; while iterating, a report that
-            cannot be read, or a film with boxes whose size is not known.
     """
     check_split(split, _SPLITS)
-    if language not in get_args(Language):
-        raise ValueError(f"Expected en or es for language, got {language!r}. Choose one.")
+    check_word("language", language, get_args(Language))
     path = find_file(root, "grounded_reports_20240819.json")
     # As text: a number of 39 digits would be rounded.
     table = read_table(find_file(root, "master_table.csv"), ("ImageID", "PatientID", "split"))

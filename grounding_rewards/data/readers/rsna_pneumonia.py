@@ -6,8 +6,7 @@ Folder::
     stage_2_detailed_class_info.csv    patientId,class; optional
     stage_2_train_images/<patientId>.dcm
 
-`patientId` numbers films, not patients, so `patient_id` is None. The films come from NIH ChestX-ray14: never train on
-one and test on the other.
+`patientId` numbers films, not patients, so `patient_id` is None.
 
 Readers: several radiologists, merged by the authors.
 Negative: a film with Target 0. Two thirds of them show something else: their `extra["class"]` is "No Lung Opacity / Not
@@ -50,19 +49,7 @@ _LABEL = "Lung Opacity"
     "and test on the other.",
 )
 def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
-    """The films of the challenge's training set, the only one with boxes.
-
-    Args:
-        root: the folder of the dataset; the top of this module shows it.
-        split: `train` or None.
-
-    Returns:
-        Records in the order of the table; `extra["class"]` where the folder has the classes.
-
-    Raises:
-        ValueError: a file, column or split is missing; while iterating, a row that cannot be read, or two
-            files that could be one film.
-    """
+    """The films of the challenge's training set, the only one with boxes, in the order of the table."""
     check_split(split, ["train"])
     path = find_file(root, "stage_2_train_labels.csv")
     groups = read_groups(path, ("patientId", "x", "y", "width", "height", "Target"))

@@ -41,19 +41,7 @@ _NEGATIVE = "-1"
     note="Films are of NIH ChestX-ray14.",
 )
 def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
-    """The films of the challenge's training set, the only one with masks.
-
-    Args:
-        root: the folder of the dataset; the top of this module shows it.
-        split: `train` or None.
-
-    Returns:
-        Records in the order in which films end in the table.
-
-    Raises:
-        ValueError: a file, column or split is missing; while iterating, a mask that cannot be read, an image that is
-            there twice, or a film that is negative in one row and positive in another.
-    """
+    """The films of the challenge's training set, the only one with masks, as they end in the table."""
     check_split(split, ["train"])
     path = find_file(root, "train-rle.csv", "stage_2_train.csv")
     groups = read_groups(path, ("ImageId", "EncodedPixels"))

@@ -7,7 +7,7 @@ import gzip
 import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
@@ -71,6 +71,12 @@ def check_split(split: str | None, known: Iterable[str]) -> None:
         raise ValueError(
             f"Expected one of {', '.join(known)} or None for split, got {split!r}. Choose a split of the dataset."
         )
+
+
+def chosen_splits(split: str | None, known: Collection[str]) -> list[str]:
+    """The splits to read: the given one, which is checked as by `check_split`, or all."""
+    check_split(split, known)
+    return [name for name in known if split in (None, name)]
 
 
 def row_error(path: str | Path, line: int, film: str, expected: str, got: object, fix: str) -> ValueError:
@@ -261,6 +267,17 @@ def scaled_box(box: Sequence[float], scale_x: float, scale_y: float) -> list[flo
     """
     x1, y1, x2, y2 = box
     return [x1 * scale_x, y1 * scale_y, x2 * scale_x, y2 * scale_y]
+
+
+def outline_box(numbers: Sequence[float]) -> list[float]:
+    """The box around an outline x1, y1, x2, y2, x3, ...
+
+    Example:
+        >>> outline_box([5, 1, 9, 4, 2, 3])
+        [2, 1, 9, 4]
+    """
+    xs, ys = numbers[::2], numbers[1::2]
+    return [min(xs), min(ys), max(xs), max(ys)]
 
 
 def clipped_box(box: Sequence[float], width: float, height: float) -> list[float]:

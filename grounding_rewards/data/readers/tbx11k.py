@@ -21,27 +21,15 @@ from pathlib import Path
 
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.coco import coco_films
-from grounding_rewards.data.readers.tables import check_split, find_file
+from grounding_rewards.data.readers.tables import chosen_splits, find_file
 
 _FILES = {"train": "annotations/json/TBX11K_train.json", "validation": "annotations/json/TBX11K_val.json"}
 
 
 @register_reader("tbx11k", title="TBX11K", url="https://github.com/yun-liu/Tuberculosis", licence="CC BY-NC-SA")
 def read_tbx11k(root: str | Path, *, split: str | None = None) -> Iterator[FilmRecord]:
-    """The films of TBX11K.
-
-    Args:
-        root: the folder of the dataset; the top of this module shows it.
-        split: `train` or `validation`; None takes both.
-
-    Returns:
-        Records in the order of the image entries; `extra["group"]` is `tb`, `health` or `sick`.
-
-    Raises:
-        ValueError: a file is missing, or an unknown split; while iterating, annotations that cannot be read.
-    """
-    check_split(split, _FILES)
-    paths = {name: find_file(root, file) for name, file in _FILES.items() if split in (None, name)}
+    """The films of TBX11K, in the order of the image entries; `extra["group"]` is `tb`, `health` or `sick`."""
+    paths = {name: find_file(root, _FILES[name]) for name in chosen_splits(split, _FILES)}
     films = chain.from_iterable(coco_films(path, images="imgs", split=name) for name, path in paths.items())
     return (_with_group(film) for film in films if film.boxes or "/tb/" not in film.file)
 

@@ -75,7 +75,7 @@ def read_vindr_table(
 
     Args:
         path: the table of boxes. Where `image_labels_<split>.csv` lies beside it, it completes `read_by` with readers
-            who drew nothing, and `extra["image_labels"]` names what any reader said of the film as a whole.
+            who drew nothing, and `extra["image_labels"]` names the labels that any reader gave the whole film.
         split: name of the split.
         images: folder of the films as it was published, relative to the root.
         label: column of the finding.

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.tables import check_split, find_file
+from grounding_rewards.data.readers.tables import chosen_splits, find_file
 from grounding_rewards.data.readers.vindr import read_vindr_chest
 
 _KAGGLE = "train.csv"
@@ -46,7 +46,7 @@ def read_vindr_cxr(
     """The films of VinDr-CXR, as published by PhysioNet or on Kaggle, whichever files are there.
 
     Args:
-        root: the folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset.
         split: `train` or `test`; None takes both, or `train` where the folder is Kaggle's, which has no boxes for test.
         sizes: a CSV file with `image_id` and the `width` and `height` of every DICOM file (or `Columns` and `Rows`, or
             Kaggle's `dim1` and `dim0`); without it, width and height are None, and the DICOM file has to say. Needed
@@ -54,13 +54,8 @@ def read_vindr_cxr(
 
     Returns:
         Records in the order in which films end in the tables; `extra["image_labels"]` where the folder has them.
-
-    Raises:
-        ValueError: a file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
-            without `sizes`.
     """
-    check_split(split, _TABLES)
-    names = list(_TABLES) if split is None else [split]
+    names = chosen_splits(split, _TABLES)
     if split is None and find_file(root, *_TABLES["train"]).name == _KAGGLE:
         names = ["train"]
     return read_vindr_chest(root, {name: _TABLES[name] for name in names}, sizes)

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.readers.base import RESTRICTED, FilmRecord, register_reader
-from grounding_rewards.data.readers.tables import check_split
+from grounding_rewards.data.readers.tables import chosen_splits
 from grounding_rewards.data.readers.vindr import read_vindr_chest
 
 _TABLES = {name: (f"annotations_{name}.csv", f"annotations/annotations_{name}.csv") for name in ("train", "test")}
@@ -37,6 +37,5 @@ _TABLES = {name: (f"annotations_{name}.csv", f"annotations/annotations_{name}.cs
 def read_vindr_pcxr(
     root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:
-    """The films of VinDr-PCXR; arguments, records and errors as `read_vindr_cxr`."""
-    check_split(split, _TABLES)
-    return read_vindr_chest(root, {name: _TABLES[name] for name in (_TABLES if split is None else (split,))}, sizes)
+    """The films of VinDr-PCXR; arguments and records as `read_vindr_cxr`."""
+    return read_vindr_chest(root, {name: _TABLES[name] for name in chosen_splits(split, _TABLES)}, sizes)

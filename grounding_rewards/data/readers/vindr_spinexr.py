@@ -27,7 +27,7 @@ from itertools import chain
 from pathlib import Path
 
 from grounding_rewards.data.readers.base import RESTRICTED, FilmRecord, register_reader
-from grounding_rewards.data.readers.tables import Size, check_split, film_finder, find_file, read_sizes
+from grounding_rewards.data.readers.tables import Size, chosen_splits, film_finder, find_file, read_sizes
 from grounding_rewards.data.readers.vindr import read_vindr_table
 
 _SPLITS = ("train", "test")
@@ -55,7 +55,7 @@ def read_vindr_spinexr(
     """The films of VinDr-SpineXR.
 
     Args:
-        root: the folder of the dataset; the top of this module shows it.
+        root: the folder of the dataset.
         split: `train` or `test`; None takes both.
         sizes: a CSV file with `image_id` and the width and height of every film, in place of the folder's
             `<split>_meta.csv`. Without either, width and height are None, and the DICOM file has to say. One of them is
@@ -63,15 +63,8 @@ def read_vindr_spinexr(
 
     Returns:
         Records in the order in which films end in the tables; `extra["empty_boxes"]` where some were dropped.
-
-    Raises:
-        ValueError: a file, column or split is missing; while iterating, a row that cannot be read, or a copy of a film
-            without a size.
     """
-    check_split(split, _SPLITS)
-    return chain.from_iterable(
-        [_read_split(Path(root), name, sizes) for name in (_SPLITS if split is None else (split,))]
-    )
+    return chain.from_iterable([_read_split(Path(root), name, sizes) for name in chosen_splits(split, _SPLITS)])
 
 
 def _read_split(root: Path, split: str, sizes: str | Path | None) -> Iterator[FilmRecord]:

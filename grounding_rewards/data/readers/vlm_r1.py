@@ -76,22 +76,10 @@ def read_vlm_r1(
     )
 
 
-def one_image(path: Path, number: int, image: Any) -> str:
-    """The image of a row, which may be a list of one.
-
-    Raises:
-        ValueError: there is none, or there are several.
-    """
-    image = image[0] if isinstance(image, list) and len(image) == 1 else image
-    if not isinstance(image, str) or not image:
-        raise row_error(path, number, "-", "one image", image, "Drop the row, or keep the image that has the boxes.")
-    return image
-
-
 def _films(
     root: Path, path: Path, split: str | None, fmt: BoxFormat, images: str, phrase_after: str
 ) -> Iterator[FilmRecord]:
-    for image, rows in group_json_rows(path, lambda number, row: one_image(path, number, row.get("image"))):
+    for image, rows in group_json_rows(path, "image"):
         file = PurePosixPath(images, image).as_posix()
         first = rows[0][1]
         width, height = pixels(first.get("width")), pixels(first.get("height"))

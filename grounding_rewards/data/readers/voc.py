@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import pixels, read_xml
 from grounding_rewards.data.readers.splits import split_name
-from grounding_rewards.data.readers.tables import check_split
+from grounding_rewards.data.readers.tables import check_split, outline_box
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -54,7 +54,7 @@ def read_voc(
         annotations: a folder of XML files or one such file, relative to the root; by default `Annotations`, else
             `annotations.xml`.
         images: the folder of the images, likewise; by default `JPEGImages` for VOC and `images` for CVAT.
-        one_based: true where the first pixel is 1 and `xmax` the last pixel inside, as in the VOC challenge: 1 is taken
+        one_based: True where the first pixel is 1 and `xmax` the last pixel inside, as in the VOC challenge: 1 is taken
             from `xmin` and `ymin`. False where they are edges from 0. VOC files are refused without it.
 
     Returns:
@@ -207,8 +207,7 @@ def _cvat_box(shape: Element, path: Path, number: int, name: str) -> list[float]
     if shape.tag == "box" and _numbers([shape.get("rotation", "0")], place) == [0]:
         return _numbers([shape.get(key, "") for key in ("xtl", "ytl", "xbr", "ybr")], place)
     if shape.tag == "polygon":
-        points = _numbers(shape.get("points", "").replace(";", ",").split(","), place)
-        return [min(points[::2]), min(points[1::2]), max(points[::2]), max(points[1::2])]
+        return outline_box(_numbers(shape.get("points", "").replace(";", ",").split(","), place))
     kind = "rotated box" if shape.tag == "box" else shape.tag
     raise ValueError(f"Expected a box or a polygon for {place}, got a {kind}. Draw a box around it, or remove it.")
 

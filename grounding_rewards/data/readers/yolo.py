@@ -21,10 +21,18 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grounding_rewards.boxes import ORDERS
 from grounding_rewards.data.dicom import DICOM_SUFFIXES
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.splits import split_name
-from grounding_rewards.data.readers.tables import check_split, header_size, read_numbers, row_error, scaled_box
+from grounding_rewards.data.readers.tables import (
+    check_split,
+    header_size,
+    outline_box,
+    read_numbers,
+    row_error,
+    scaled_box,
+)
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)
 
@@ -118,10 +126,8 @@ def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[st
 
 def _corners(values: Sequence[float]) -> list[float]:
     if len(values) == 4:
-        x, y, width, height = values
-        return [x - width / 2, y - height / 2, x + width / 2, y + height / 2]
-    xs, ys = values[::2], values[1::2]
-    return [min(xs), min(ys), max(xs), max(ys)]
+        return list(ORDERS["cxcywh"].to_xyxy(*values))
+    return outline_box(values)
 
 
 def _at_the_edge(value: float) -> float:

@@ -107,14 +107,7 @@ class Anatomy:
 
 
 def plan_anatomy(rng: np.random.Generator, view: str, width: float, height: float) -> Anatomy:
-    """Choose the proportions of a patient at random.
-
-    Args:
-        rng: The source of randomness.
-        view: One of `VIEWS`.
-        width: Of the film, in millimetres.
-        height: Of the film, in millimetres.
-    """
+    """Choose the proportions of a patient at random, for one of `VIEWS` and a film of this size in millimetres."""
     frontal = view != "LL"
     half_width = float(rng.uniform(128.0, 152.0)) * min(1.0, width / 340.0)
     middle = width / 2 + float(rng.uniform(-10.0, 10.0)) * (width / 350.0)

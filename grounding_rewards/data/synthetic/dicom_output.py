@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from grounding_rewards.data.synthetic.radiographs import Radiograph
+from grounding_rewards.legal import check_word
 
 _DIGITAL_XRAY_FOR_PRESENTATION = "1.2.840.10008.5.1.4.1.1.1.1"
 _BITS = 12
@@ -36,11 +37,7 @@ def write_dicom(film: Radiograph, folder: str | Path, *, photometric_interpretat
     from pydicom.dataset import Dataset, FileMetaDataset
     from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
-    if photometric_interpretation not in ("MONOCHROME1", "MONOCHROME2"):
-        raise ValueError(
-            "Expected MONOCHROME1 or MONOCHROME2 for photometric_interpretation, got "
-            f"{photometric_interpretation!r}. Choose one of these."
-        )
+    check_word("photometric_interpretation", photometric_interpretation, ("MONOCHROME1", "MONOCHROME2"))
     pixels = np.asarray(film.image).astype("<u2") << (_BITS - 8)
     width = 255 << (_BITS - 8)
     inverse = photometric_interpretation == "MONOCHROME1"

@@ -281,12 +281,7 @@ _NODULES = {1: 0.75, 2: 0.17, 3: 0.08}
 
 
 def plan_findings(rng: np.random.Generator, anatomy: Anatomy) -> tuple[PlannedFinding, ...]:
-    """Choose findings and their places; a quarter of the films has none, and only nodules occur several times.
-
-    Args:
-        rng: The source of randomness.
-        anatomy: Of the patient.
-    """
+    """Choose findings and their places; a quarter of the films has none, and only nodules occur several times."""
     possible = [label for label, kind in _KINDS.items() if anatomy.view in kind.views]
     weights = np.array([_KINDS[label].frequency for label in possible])
     count = rng.choice(list(_COUNTS), p=list(_COUNTS.values()))

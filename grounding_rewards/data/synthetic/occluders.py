@@ -40,14 +40,7 @@ NO_OCCLUDERS = Occluders(None, (), (0.0, 0.0, 0.0, 0.0))
 
 
 def plan_occluders(rng: np.random.Generator, anatomy: Anatomy, width: float, height: float) -> Occluders:
-    """Choose the objects at random; leads are common in bed and rare otherwise.
-
-    Args:
-        rng: The source of randomness.
-        anatomy: Of the patient.
-        width: Of the film, in millimetres.
-        height: Of the film, in millimetres.
-    """
+    """Choose the objects over a film of this size in millimetres; leads are common in bed and rare otherwise."""
     left, top, right, bottom = (float(rng.uniform(0.0, 14.0)) * (rng.random() < 0.5) for _ in range(4))
     marker = None
     if rng.random() < 0.85:

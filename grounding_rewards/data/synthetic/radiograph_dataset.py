@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.data.synthetic.findings import FINDINGS
-from grounding_rewards.data.synthetic.radiographs import Radiograph, check_preset, draw_radiograph
+from grounding_rewards.data.synthetic.radiographs import PRESETS, Radiograph, draw_radiograph
 from grounding_rewards.data.synthetic.square_films import film_seeds
+from grounding_rewards.legal import check_word
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -42,7 +43,7 @@ class SyntheticFilms:
 
     def __post_init__(self) -> None:
         film_seeds(self.split, self.n)
-        check_preset(self.preset)
+        check_word("preset", self.preset, PRESETS)
 
     def __len__(self) -> int:
         return self.n
@@ -54,20 +55,11 @@ class SyntheticFilms:
 
 
 def radiograph_dataset(split: str, n: int, *, preset: str = "mixed-512", seed: int = 0) -> Dataset:
-    """The films of `SyntheticFilms`, drawn at once, with the columns that the package uses.
-
-    Args:
-        split: One of `SPLITS`.
-        n: Number of films.
-        preset: One of `PRESETS`.
-        seed: Of all films.
+    """The films of `SyntheticFilms`, drawn at once; arguments and errors as there.
 
     Returns:
         Columns prompt, image, boxes (xyxy pixels), labels, phrases, width, height, view, spacing (millimetres per
         pixel) and id.
-
-    Raises:
-        ValueError: As `SyntheticFilms`.
 
     >>> radiograph_dataset("validation", 2, preset="pa-256").column_names
     ['prompt', 'image', 'boxes', 'labels', 'phrases', 'width', 'height', 'view', 'spacing', 'id']

@@ -19,6 +19,7 @@ from grounding_rewards.data.synthetic.occluders import (
     paint_occluders,
     plan_occluders,
 )
+from grounding_rewards.legal import check_word
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -125,20 +126,12 @@ def draw_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
 
 
 def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> Plan:
-    """Plan the film of this index, without painting it.
-
-    Args:
-        index: Any number from 0 up.
-        preset: One of `PRESETS`.
-        seed: Of all films.
-
-    Raises:
-        ValueError: Unknown preset, or a negative number.
+    """Plan the film of this index, without painting it; arguments and errors as `draw_radiograph`.
 
     >>> [finding.label for finding in plan_radiograph(15, "pa-256").findings]
     ['consolidation']
     """
-    check_preset(preset)
+    check_word("preset", preset, PRESETS)
     if index < 0 or seed < 0:
         raise ValueError(f"Expected numbers from 0 up for index and seed, got {index} and {seed}. Count from 0.")
     kind = PRESETS[preset]
@@ -159,18 +152,6 @@ def plan_radiograph(index: int, preset: str = "mixed-512", *, seed: int = 0) -> 
         noise=float(rng.uniform(0.010, 0.025)),
         seed=int(rng.integers(2**32)),
     )
-
-
-def check_preset(preset: str) -> None:
-    """Refuse the name of an unknown preset.
-
-    Raises:
-        ValueError: Lists those that do.
-
-    >>> check_preset("pa-256")
-    """
-    if preset not in PRESETS:
-        raise ValueError(f"Expected one of {', '.join(PRESETS)} for preset, got {preset!r}. Choose one of these.")
 
 
 def render(plan: Plan) -> Radiograph:

@@ -14,6 +14,7 @@ import numpy as np
 
 from grounding_rewards.data.prompts import prompt_messages
 from grounding_rewards.data.synthetic.canvas import Box
+from grounding_rewards.legal import check_word
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -273,8 +274,7 @@ def film_seeds(split: str, n: int) -> range:
     >>> film_seeds("test", 2)
     range(20000000, 20000002)
     """
-    if split not in SPLITS:
-        raise ValueError(f"Expected one of {', '.join(SPLITS)} for split, got {split!r}. Choose one of these.")
+    check_word("split", split, SPLITS)
     if not 0 < n <= _SEEDS_PER_SPLIT:
         raise ValueError(f"Expected 1 to {_SEEDS_PER_SPLIT} for n, got {n}. Ask for a number in this range.")
     first = SPLITS.index(split) * _SEEDS_PER_SPLIT

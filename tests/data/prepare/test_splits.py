@@ -108,8 +108,8 @@ def test_patients_in_two_splits_are_named():
         ({"side": 0}, "at least 1 pixel for side"),
         ({"window": (5, 5)}, "low < high for window"),
         ({"shard_megabytes": 0}, "more than 0 for shard_megabytes"),
-        ({"image_format": "gif"}, "one of png, jpeg, webp, keep for image_format"),
-        ({"readers": "vote"}, "one of None, union, .* for readers, got 'vote'"),
+        ({"image_format": "gif"}, "a known word for `image_format`, .* Use one of: png, jpeg, webp, keep"),
+        ({"readers": "vote"}, "a known word for `readers`, got 'vote'. Use one of: union, "),
         ({"box_format": "qwen9"}, "known name for `box_format`"),
     ],
 )

@@ -157,7 +157,7 @@ def test_wording_varies_unless_it_should_not():
         ([], {}, "Expected at least one film"),
         ([FILMS[1]], {}, "Expected at least one box"),
         ([FILMS[0], FILMS[0]], {}, "a second one with the id 'both'"),
-        ([FILMS[2]._replace(labels=[])], {}, "one of labels for each of the 1 boxes of film fluid, got 0"),
+        ([FILMS[2]._replace(labels=[])], {}, "one of `labels` per box on film fluid, got 0 for 1 boxes"),
         (FILMS, {"labels": ("Mass",)}, "findings of the dataset for labels, got 'Mass'. It has: effusion, mass"),
         ([FILMS[1]._replace(boxes=[A], labels=["x"])], {"task": "phrase"}, "Expected phrases for the task phrase"),
         ([FILMS[1]._replace(split="fold 1")], {}, "name of a split, got 'fold 1'"),

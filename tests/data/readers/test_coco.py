@@ -107,7 +107,7 @@ def test_a_box_without_category_can_be_a_region_to_ignore(folder):
     root = folder(document([box(1, [1, 2, 3, 4], None), box(2, [5, 5, 5, 5])]))
     (film,) = read_coco(root, missing_category="ignore")
     assert (film.boxes, film.ignored) == ([[5.0, 5.0, 10.0, 10.0]], ((1, 2, 4, 6),))
-    with pytest.raises(ValueError, match="Expected error or ignore for missing_category"):
+    with pytest.raises(ValueError, match="Expected a known word for `missing_category`"):
         read_coco(root, missing_category="drop")
 
 

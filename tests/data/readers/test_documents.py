@@ -34,9 +34,5 @@ def test_what_is_refused(tmp_path, name, text, message):
 
 def test_groups(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"f": "x", "n": 1}\n{"f": "y", "n": 2}\n{"f": "x", "n": 3}\n', encoding="utf-8")
-    groups = [(film, [row["n"] for _, row in rows]) for film, rows in group_json_rows(tmp_path / "a.jsonl", _film)]
+    groups = [(film, [row["n"] for _, row in rows]) for film, rows in group_json_rows(tmp_path / "a.jsonl", "f")]
     assert groups == [("y", [2]), ("x", [1, 3])]
-
-
-def _film(number, row):
-    return row["f"]

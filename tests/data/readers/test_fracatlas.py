@@ -72,7 +72,7 @@ def test_folder_and_boxes_must_agree(root):
 
 
 def test_what_is_missing_is_named(root, tmp_path):
-    with pytest.raises(ValueError, match="Expected coco, voc or yolo for annotations, got 'vgg'"):
+    with pytest.raises(ValueError, match="Expected a known word for `annotations`, got 'vgg'"):
         read_fracatlas(root, annotations="vgg")
     with pytest.raises(ValueError, match="for split, got 'valid'"):
         read_fracatlas(root, split="valid")

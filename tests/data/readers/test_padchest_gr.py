@@ -92,7 +92,7 @@ def test_films(root):
 def test_spanish(root):
     a, *_ = read_padchest_gr(root, language="es")
     assert set(a.phrases) == {"Opacidad basal izquierda."}
-    with pytest.raises(ValueError, match="Expected en or es for language, got 'de'"):
+    with pytest.raises(ValueError, match="Expected a known word for `language`, got 'de'"):
         read_padchest_gr(root, language="de")
 
 

@@ -246,9 +246,12 @@ class TestDataset:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            (("dev", 3), "Expected one of train, validation, test for split"),
+            (("dev", 3), "Expected a known word for `split`"),
             (("train", 0), "Expected 1 to 10000000 for n"),
-            (("train", 3, "pa-999"), "Expected one of pa-256, mixed-512, mixed-1024 for preset, got 'pa-999'"),
+            (
+                ("train", 3, "pa-999"),
+                "Expected a known word for `preset`, got 'pa-999'. Use one of: pa-256, mixed-512, mixed-1024",
+            ),
         ],
     )
     def test_wrong_requests_are_refused_at_once(self, arguments, message):
@@ -292,5 +295,5 @@ class TestDicom:
 
     def test_another_photometric_interpretation(self, tmp_path):
         pytest.importorskip("pydicom", reason="needs the dicom extra")
-        with pytest.raises(ValueError, match="Expected MONOCHROME1 or MONOCHROME2"):
+        with pytest.raises(ValueError, match="Use one of: MONOCHROME1, MONOCHROME2"):
             write_dicom(draw_radiograph(3, "pa-256"), tmp_path, photometric_interpretation="RGB")

@@ -68,7 +68,7 @@ def test_splits_never_share_a_seed():
 @pytest.mark.parametrize(
     ("split", "n", "message"),
     [
-        ("dev", 3, "Expected one of train, validation, test for split, got 'dev'"),
+        ("dev", 3, "Expected a known word for `split`, got 'dev'. Use one of: train, validation, test"),
         ("train", 0, "Expected 1 to 10000000 for n, got 0"),
         ("train", 10_000_001, "Expected 1 to 10000000 for n, got 10000001"),  # would run into the next split
     ],

@@ -1,13 +1,11 @@
 """The rows of any dataset, one at a time and as they are: unchecked, uncorrected.
 
-For the doctor, which looks for mistakes. Training loads its films with `grounding_rewards.data.load`, which refuses
-what is passed on here.
+Training loads its films with `grounding_rewards.data.load`, which refuses what is passed on here.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,10 +14,13 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.film_folder import ANNOTATIONS, split_of
-from grounding_rewards.data.images import image_size, small_film
+from grounding_rewards.data.film_folder import split_of
+from grounding_rewards.data.images import has_shape, image_size, small_film
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
+from grounding_rewards.data.readers.documents import json_lines
+from grounding_rewards.data.readers.jsonl import ANNOTATIONS
 
 #: The split of rows whose dataset has no splits.
 NO_SPLIT = "all"
@@ -62,7 +63,7 @@ class FilmRow:
         number: of the row in its split, from 0.
         columns: everything else, without the image.
         image: an encoded image as `datasets` stores it, `{"bytes": ..., "path": ...}`; None where the row has none.
-        damage: why the row could not be read at all; None where it could.
+        damage: why the row could not be read at all; empty where it could.
         expects_image: whether other rows of the dataset have images.
     """
 
@@ -70,7 +71,7 @@ class FilmRow:
     number: int
     columns: Mapping[str, Any]
     image: Mapping[str, Any] | None = None
-    damage: str | None = None
+    damage: str = ""
     expects_image: bool = False
 
     @property
@@ -82,8 +83,7 @@ class FilmRow:
     @property
     def patient_id(self) -> str | None:
         """The row's patient; None where it has none."""
-        given = self.columns.get("patient_id")
-        return None if given is None or given == "" else str(given)
+        return patient_of(self.columns)
 
     @cached_property
     def image_bytes(self) -> bytes | None:
@@ -119,6 +119,19 @@ class FilmRow:
         if is_size(width) and is_size(height):
             return width, height
         return self.image_size if width is None and height is None else None
+
+    @cached_property
+    def trusted_size(self) -> tuple[float, float] | None:
+        """As `size`, but None where the image has another shape."""
+        if self.size is None or (self.image_size is not None and not has_shape(self.image_size, self.size)):
+            return None
+        return self.size
+
+    @cached_property
+    def resized_size(self) -> tuple[float, float] | None:
+        """The columns `resized_width` and `resized_height`; None where they hold no size."""
+        size = self.columns.get("resized_width"), self.columns.get("resized_height")
+        return size if all(map(is_size, size)) else None  # type: ignore[return-value]
 
     @cached_property
     def boxes(self) -> Sequence[Any]:
@@ -263,22 +276,13 @@ def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
 
 def _jsonl_rows(path: Path) -> Iterator[FilmRow]:
     numbers: dict[str, int] = {}
-    with path.open(encoding="utf-8-sig", errors="replace") as file:
-        for line_number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
-            try:
-                columns = json.loads(line)
-                damage = None if isinstance(columns, dict) else "not a JSON object"
-            except (json.JSONDecodeError, RecursionError) as error:
-                columns, damage = {}, f"not JSON ({error})"
-            if damage is not None:
-                columns, damage = {}, f"line {line_number} is {damage}"
-            split = split_of(columns)
-            number = numbers[split] = numbers.get(split, -1) + 1
-            file_name = columns.get("file")
-            image = {"bytes": None, "path": str(path.parent / file_name)} if isinstance(file_name, str) else None
-            yield FilmRow(split, number, columns, image, damage, expects_image=True)
+    for line, content, no_object in json_lines(path, errors="replace"):
+        columns = {} if no_object else content
+        split = split_of(columns)
+        number = numbers[split] = numbers.get(split, -1) + 1
+        file = columns.get("file")
+        image = {"bytes": None, "path": str(path.parent / file)} if isinstance(file, str) else None
+        yield FilmRow(split, number, columns, image, no_object and f"line {line} is {no_object}", expects_image=True)
 
 
 def _shards(path: Path) -> dict[str, list[Path]]:
