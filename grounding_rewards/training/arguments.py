@@ -20,7 +20,9 @@ from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
-from grounding_rewards.training.legal import (
+from grounding_rewards.training.option_values import (
+    AUGMENTATION,
+    FILM_NUMBERS,
     GRPO_CHOICES,
     GRPO_NUMBERS,
     MODEL_NUMBERS,
@@ -136,10 +138,7 @@ class _FilmArguments:
     def _check(self) -> None:
         self.box_format = box_format_from_option(self.box_format)
         check_types(self)
-        for name in ("train_films", "eval_films", "max_image_pixels", "early_stopping_patience"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"Expected a positive number for {name}, got {value}. Leave it out to do without.")
+        check_numbers(self, FILM_NUMBERS)
 
 
 @dataclass
@@ -200,10 +199,7 @@ class SupervisedArguments(_FilmArguments):
     def __post_init__(self) -> None:
         self._check()
         check_choices(self, {"save_dtype": _SAVE_DTYPES})
-        for name in ("crop", "contrast", "box_margin", "box_noise"):
-            value = getattr(self, name)
-            if not 0.0 <= value < 0.5:
-                raise ValueError(f"Expected a fraction from 0 to below 0.5 for {name}, got {value}. Use 0 for none.")
+        check_numbers(self, AUGMENTATION)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Legal values of the options of a training run, declared once: `--help` of TRL names the options, not their ranges."""
+"""Legal values of the options of a training run: `--help` of TRL names the options, not their ranges."""
 
 from __future__ import annotations
 
@@ -14,6 +14,19 @@ from grounding_rewards.legal import SHARE, SOME_SHARE, Interval
 _POSITIVE = Interval(above=True)
 _COUNT = Interval(1)
 _NOT_NEGATIVE = Interval()
+
+#: Of both commands, beside those of TRL.
+FILM_NUMBERS: Mapping[str, Interval] = {
+    "train_films": _COUNT,
+    "eval_films": _COUNT,
+    "max_image_pixels": _COUNT,
+    "early_stopping_patience": _COUNT,
+}
+
+#: How a cold start changes films; see `grounding_rewards.training.answers.Answers`.
+AUGMENTATION: Mapping[str, Interval] = dict.fromkeys(
+    ("crop", "contrast", "box_margin", "box_noise"), Interval(0, 0.5, below=True)
+)
 
 #: Of transformers' TrainingArguments, which GRPOConfig and SFTConfig extend.
 TRAINING_NUMBERS: Mapping[str, Interval] = {
