@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ def prepare_films(
     rewards: Sequence[Any],
     processor: Any,
     *,
-    box_format: str | None,
+    box_format: str | Mapping[str, Any] | BoxFormat | None,
     model_format: Callable[[], str],
     name: str,
     image_columns: Sequence[str] = ("image", "images"),
@@ -36,7 +36,8 @@ def prepare_films(
         dataset: Rows with the package's columns.
         rewards: Every :class:`GroundingReward` among them checks the rows.
         processor: The model's; decides the sizes.
-        box_format: The name for the column `box_format`; None leaves it to the dataset and the model.
+        box_format: A name, for the column `box_format`; None leaves it to the dataset and the model. A declared format
+            has no name for the column: the rewards carry it.
         model_format: Names the format that the model writes; asked where a reward has none, nor has the dataset.
         name: The name of the dataset in errors.
         image_columns: Columns that may have the films.
@@ -49,16 +50,17 @@ def prepare_films(
             f"Expected a map-style datasets.Dataset for {name}, got {type(dataset).__name__}. A stream "
             "cannot be checked before the first step; load it, or use the reward with TRL's GRPOTrainer."
         )
+    named = box_format if isinstance(box_format, str) else None
     ours = [one for one in rewards if isinstance(one, GroundingReward)]
     if "box_format" not in dataset.column_names and any(one.box_format is None for one in ours):
-        box_format = box_format or model_format()
+        named = named or model_format()
     check_films(dataset, name=name)
     if not any(column in dataset.column_names for column in image_columns):
         raise ValueError(
             f"Expected a column image for {name}, got {', '.join(sorted(dataset.column_names))}. A model that is shown "
             "no film learns to guess where findings usually are: add the films."
         )
-    dataset = add_columns(dataset, processor, box_format)
+    dataset = add_columns(dataset, processor, named)
     for one in ours:
         check_dataset(dataset, one, name=name)
     return fit_images(dataset, processor)

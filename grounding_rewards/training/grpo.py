@@ -90,8 +90,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
                 dataset,
                 rewards,
                 processing_class,
-                # A declared format has no name for the column; the rewards carry it.
-                box_format=box_format if isinstance(box_format, str) else None,
+                box_format=box_format,
                 model_format=lambda: model_format(model, loading),
                 name=name,
             )

@@ -12,6 +12,7 @@ import numpy as np
 from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
+from grounding_rewards.data.checks import bad_rows_error
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.training.answers import Answers
@@ -66,7 +67,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
                 films,
                 [reward],
                 processing_class,
-                box_format=box_format if isinstance(box_format, str) else None,
+                box_format=box_format,
                 model_format=lambda: model_format(model, loading_kwargs(args)),
                 name=name,
                 image_columns=("image",),
@@ -105,12 +106,10 @@ def _refuse_cut_answers(
     lengths = answers + prompt_lengths(films, processor)
     cut = np.flatnonzero(lengths > max_length)
     if len(cut):
-        ids = films["id"] if "id" in films.column_names else ["-"] * films.num_rows
-        rows = "\n".join(
-            f"row {row} (id {ids[row]}): {lengths[row]} tokens, {answers[row]} of them the answer" for row in cut
-        )
-        raise ValueError(
-            f"Expected films whose prompt and answer fit into max_length {max_length} in every row for {name}, got "
-            f"{len(cut)} bad rows of {films.num_rows}. Raise max_length to {lengths.max()}, lower max_image_pixels, or "
-            f"leave max_length out:\n{rows}"
+        raise bad_rows_error(
+            {row: [f"{lengths[row]} tokens, {answers[row]} of them the answer"] for row in cut.tolist()},
+            films["id"] if "id" in films.column_names else ["-"] * films.num_rows,
+            f"films whose prompt and answer fit into max_length {max_length}",
+            name,
+            f"Raise max_length to {lengths.max()}, lower max_image_pixels, or leave max_length out",
         )
