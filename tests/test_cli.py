@@ -87,7 +87,7 @@ def test_sizes_are_given_for_all_films(tmp_path, capsys):
         ([str(LOG), "--box-format", "{syntax: json"], "Expected a name, JSON or YAML for `box_format`"),
         ([str(LOG), "--box-format", "{1, 2}"], "`box_format`"),
         ([str(LOG), "--box-format", "{}"], "`box_format`"),
-        ([str(LOG), "--box-format", "qwen3-vl", "--text-column", "said"], "Expected a column said"),
+        ([str(LOG), "--box-format", "qwen3-vl", "--text-column", "reply"], "Expected a column reply"),
         (["nowhere.jsonl", "--box-format", "qwen3-vl"], "Expected a file with completions"),
     ],
 )

@@ -146,7 +146,7 @@ class GroundingArguments(_FilmArguments, _RewardArguments):
     """Reward, box format and films of a run; see `--help` for each.
 
     Raises:
-        ValueError: Unknown reward, parameter or box format, or a number that is not positive; lists what is
+        ValueError: unknown reward, parameter or box format, or a number that is not positive; lists what is
             legal.
 
     >>> GroundingArguments(reward="R2", reward_kwargs='{"beta": 2}').reward_kwargs
@@ -169,7 +169,7 @@ class SupervisedArguments(_FilmArguments):
     """Films and augmentation of a cold start; see `--help` for each.
 
     Raises:
-        ValueError: A value has the wrong type or is none of the legal ones; lists what is legal.
+        ValueError: a value has the wrong type or is none of the legal ones; lists what is legal.
     """
 
     _argument_group_name: ClassVar[str] = "films and augmentation"
@@ -283,11 +283,11 @@ def parse_grpo_arguments(
     """Read `--config` and the options after it, which override it.
 
     Args:
-        args: The command line without the program's name; that of the process when left out.
+        args: the command line without the program's name; that of the process when left out.
 
     Raises:
-        ValueError: A key of the YAML file is unknown, or a value has the wrong type or is none of the legal ones.
-        OSError: The YAML file cannot be read.
+        ValueError: a key of the YAML file is unknown, or a value has the wrong type or is none of the legal ones.
+        OSError: the YAML file cannot be read.
     """
     description = _GRPO_DESCRIPTION.format(rewards=describe_rewards())
     arguments, config, model = _parse((GroundingArguments, GRPOArguments, ModelArguments), "train", description, args)

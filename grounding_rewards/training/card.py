@@ -94,7 +94,7 @@ def model_card(trainer: Any) -> str:
     It has the names of folders without their parents, and no film, prompt or answer.
 
     Args:
-        trainer: A trainer with :class:`RunCard` among its bases.
+        trainer: a trainer with :class:`RunCard` among its bases.
     """
     config, base = trainer.run_config, str(trainer.model.config._name_or_path)
     adapted = is_peft_model(trainer.model)

@@ -33,17 +33,17 @@ def prepare_films(
     """Add the columns that rewards need, check every row, and shrink films to the size that the model sees.
 
     Args:
-        dataset: Rows with the package's columns.
-        rewards: Every :class:`GroundingReward` among them checks the rows.
-        processor: The model's; decides the sizes.
-        box_format: A name, for the column `box_format`; None leaves it to the dataset and the model. A declared format
+        dataset: rows with the package's columns.
+        rewards: every :class:`GroundingReward` among them checks the rows.
+        processor: the model's; decides the sizes.
+        box_format: a name, for the column `box_format`; None leaves it to the dataset and the model. A declared format
             has no name for the column: the rewards carry it.
-        model_format: Names the format that the model writes; asked where a reward has none, nor has the dataset.
-        name: The name of the dataset in errors.
-        image_columns: Columns that may have the films.
+        model_format: names the format that the model writes; asked where a reward has none, nor has the dataset.
+        name: the name of the dataset in errors.
+        image_columns: columns that may have the films.
 
     Raises:
-        ValueError: A stream, a dataset without films, or rows that fail their check (number, `id` and reason of each).
+        ValueError: a stream, a dataset without films, or rows that fail their check (number, `id` and reason of each).
     """
     if not isinstance(dataset, Dataset):
         raise ValueError(
@@ -81,9 +81,9 @@ def answer_lengths(dataset: Dataset, box_format: str | BoxFormat | None, tokeniz
     """The number of tokens of the right answer to each film, with the one that ends it.
 
     Args:
-        dataset: Rows with the package's columns; those without `boxes` count as 0.
-        box_format: How the model writes boxes; None takes the column.
-        tokenizer: The model's.
+        dataset: rows with the package's columns; those without `boxes` count as 0.
+        box_format: how the model writes boxes; None takes the column.
+        tokenizer: the model's.
     """
     answers = [
         "" if row.get("boxes") is None else gold_answer(row, box_format or row["box_format"])
@@ -97,8 +97,8 @@ def prompt_lengths(dataset: Dataset, processor: Any) -> NDArray[np.int64]:
     """The number of tokens of the prompt of each film, with those of the image.
 
     Args:
-        dataset: Rows with `prompt` (conversational) and `image`.
-        processor: The model's.
+        dataset: rows with `prompt` (conversational) and `image`.
+        processor: the model's.
     """
     # It depends on the words of the prompt and the size of the film alone.
     known: dict[tuple[str, tuple[int, int]], int] = {}

@@ -57,16 +57,16 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     checkpoint to resume from instead of `checkpoint/`; see :func:`was_stopped`.
 
     Args:
-        arguments: Reward and films.
+        arguments: reward and films.
         config: TRL's configuration. `resume_from_checkpoint` is a folder, or `last` for the last complete
             checkpoint in `output_dir` (a run that has none yet starts from the beginning).
-        model: The model, its precision and its adapters.
+        model: the model, its precision and its adapters.
 
     Returns:
         The trainer after training.
 
     Raises:
-        ValueError: The films or the settings do not fit, the folder holds another run, or no step could be made.
+        ValueError: the films or the settings do not fit, the folder holds another run, or no step could be made.
     """
     resolved = resolved_config(arguments, config, model)
     start = find_start(resolved, processes=config.world_size)
@@ -103,15 +103,15 @@ def train_supervised(
     """Train, and leave what :func:`train_grpo` leaves; with LoRA `adapter/` too, which is merged into `checkpoint/`.
 
     Args:
-        arguments: Films and augmentation.
+        arguments: films and augmentation.
         config: TRL's configuration.
-        model: The model, its precision and its adapters.
+        model: the model, its precision and its adapters.
 
     Returns:
         The trainer after training.
 
     Raises:
-        ValueError: As :func:`train_grpo`, or an answer would be cut.
+        ValueError: as :func:`train_grpo`, or an answer would be cut.
     """
     resolved = resolved_config(arguments, config, model)
     start = find_start(resolved, processes=config.world_size)

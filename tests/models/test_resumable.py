@@ -59,7 +59,7 @@ def in_a_process_that_is_killed(function: Callable[[], object]) -> None:
 
 def dies_at_batch(number: int, monkeypatch: pytest.MonkeyPatch, path: Path, half: str = "") -> None:
     """Kill the process as it is about to generate that batch, in the middle of a line where one is given."""
-    true = resumable.generate_batch
+    original = resumable.generate_batch
     calls: list[int] = []
 
     def dying(*arguments: Any, **settings: Any) -> Any:
@@ -69,7 +69,7 @@ def dies_at_batch(number: int, monkeypatch: pytest.MonkeyPatch, path: Path, half
                 with path.with_suffix(".part-0.jsonl").open("a", encoding="utf-8") as file:
                     file.write(half)
             os.kill(os.getpid(), signal.SIGKILL)
-        return true(*arguments, **settings)
+        return original(*arguments, **settings)
 
     monkeypatch.setattr(resumable, "generate_batch", dying)
 
@@ -113,11 +113,11 @@ def test_a_killed_run_goes_on(
     part = path.with_suffix(".part-0.jsonl").read_text(encoding="utf-8")
     assert part.count("\n") == 2 * settings["batch_size"]
     asked: list[int] = []
-    true = resumable.generate_batch
+    original = resumable.generate_batch
 
     def counting(model: Any, processor: Any, rows: Any, *arguments: Any, **more: Any) -> Any:
         asked.append(len(rows))
-        return true(model, processor, rows, *arguments, **more)
+        return original(model, processor, rows, *arguments, **more)
 
     monkeypatch.setattr(resumable, "generate_batch", counting)
     assert generate_to_file(*tiny_model, dataset, path, **settings) == expected

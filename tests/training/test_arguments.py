@@ -68,9 +68,9 @@ def parse(tmp_path, values, *args):
 def test_refused(tmp_path, capsys, values, messages):
     with pytest.raises((ValueError, SystemExit)) as caught:
         parse(tmp_path, values)
-    said = str(caught.value) + capsys.readouterr().err
+    output = str(caught.value) + capsys.readouterr().err
     for message in messages:
-        assert message in said
+        assert message in output
 
 
 def test_a_model_is_required(tmp_path):
@@ -129,7 +129,7 @@ def test_several_rewards(tmp_path):
 def test_help_teaches(capsys):
     with pytest.raises(SystemExit, match="0"):
         parse_grpo_arguments(["--help"])
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for word in (
         "grounding-rewards train --config configs/demo/grpo.yaml",
         "accelerate launch",
@@ -139,4 +139,4 @@ def test_help_teaches(capsys):
         "annotations.jsonl",
         "--num_generations",
     ):
-        assert word in said
+        assert word in output

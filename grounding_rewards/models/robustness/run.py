@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from grounding_rewards.data.load import light_rows
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 FAMILIES = ("corruptions", "pgd")
 EPSILONS = (0.0, 1 / 255, 2 / 255, 4 / 255, 8 / 255)
-
-_HEAVY = ("prompt", "image")
 
 
 @dataclass(frozen=True)
@@ -125,8 +124,7 @@ def robustness(
             "backend='transformers'."
         )
     changes = changes or Changes()
-    columns = dataset.remove_columns([name for name in _HEAVY if name in dataset.column_names])
-    rows = columns.to_list()
+    rows = light_rows(dataset)
     gold = [gold_answer(row, reward.box_format or row["box_format"]) for row in rows]
     greedy = Sampling(max_new_tokens=max_new_tokens, skip_special_tokens=not reads_special_tokens(dataset, reward))
 
