@@ -10,36 +10,26 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
-#: Commands whose options are those of TRL, which parses them itself and is slow to load.
-_TRAINING = {
-    "train": ("grounding_rewards.commands.train", "train a model with GRPO and a reward on its boxes"),
-    "sft": ("grounding_rewards.commands.sft", "teach a model to write boxes, before GRPO"),
-}
-
-#: All other commands: what each is for, and its module, which has a docstring for the help, `EXAMPLES`,
+#: Commands and what each is for. Each has a module in `commands`, with a docstring for the help, `EXAMPLES`,
 #: `add_arguments` and `run`.
 COMMANDS = {
-    "inspect": (
-        "grounding_rewards.commands.inspect",
-        "what a log of completions says, and whether its coordinate space is right",
-    ),
-    "prepare": ("grounding_rewards.commands.prepare", "a downloaded dataset to a checked folder that trains"),
-    "doctor": ("grounding_rewards.commands.doctor", "what is wrong with a dataset, before it costs a run"),
-    "agreement": ("grounding_rewards.commands.agreement", "how well several readers of the same films agree"),
-    "evaluate": (
-        "grounding_rewards.commands.evaluate",
-        "how good a model's answers are, where, how certain, and how fragile, beside baselines",
-    ),
-    "score": (
-        "grounding_rewards.commands.score",
-        "every component of every reward for a file of completions",
-    ),
-    "diff": ("grounding_rewards.commands.diff", "is one evaluated run better than another on the same films"),
-    "export": (
-        "grounding_rewards.commands.export",
-        "an evaluation for other tools: COCO, FiftyOne, CVAT, Label Studio, DICOM SR, a model card",
-    ),
+    "inspect": "what a log of completions says, and whether its coordinate space is right",
+    "prepare": "a downloaded dataset to a checked folder that trains",
+    "doctor": "what is wrong with a dataset, before it costs a run",
+    "agreement": "how well several readers of the same films agree",
+    "evaluate": "how good a model's answers are, where, how certain, and how fragile, beside baselines",
+    "score": "every component of every reward for a file of completions",
+    "diff": "is one evaluated run better than another on the same films",
+    "export": "an evaluation for other tools: COCO, FiftyOne, CVAT, Label Studio, DICOM SR, a model card",
+}
+
+#: Commands that have `run` alone, which takes the words after the command: their options are all of TRL's, whose own
+#: parser reads them, from YAML files too, and is slow to load.
+_TRAINING = {
+    "train": "train a model with GRPO and a reward on its boxes",
+    "sft": "teach a model to write boxes, before GRPO",
 }
 
 # Seconds that other processes wait before they end with an error, so that the first one has printed it.
@@ -84,19 +74,23 @@ def _command(words: list[str]) -> Callable[[], int]:
     """What runs the command that the words ask for; of all commands, only its module is imported."""
     name = words[0] if words else None
     if name in _TRAINING:
-        return lambda: importlib.import_module(_TRAINING[name][0]).run(words[1:])
+        return lambda: _module(name).run(words[1:])
     parser = argparse.ArgumentParser(
         prog="grounding-rewards", description="Rewards for vision-language models that answer with boxes."
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for other, (module, summary) in {**_TRAINING, **COMMANDS}.items():
+    for other, summary in {**_TRAINING, **COMMANDS}.items():
         command = commands.add_parser(other, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         if other == name:
-            asked = importlib.import_module(module)
+            asked = _module(name)
             command.description, command.epilog = asked.__doc__, asked.EXAMPLES
             asked.add_arguments(command)
     options = parser.parse_args(words)
     return lambda: asked.run(options)
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"grounding_rewards.commands.{name}")
 
 
 def _refuse(message: str) -> int:

@@ -87,7 +87,7 @@ def test_sizes_are_given_for_all_films(tmp_path, capsys):
         ([str(LOG), "--box-format", "{syntax: json"], "Expected a name, JSON or YAML for `box_format`"),
         ([str(LOG), "--box-format", "{1, 2}"], "`box_format`"),
         ([str(LOG), "--box-format", "{}"], "`box_format`"),
-        ([str(LOG), "--box-format", "qwen3-vl", "--text-column", "said"], "Expected a column said"),
+        ([str(LOG), "--box-format", "qwen3-vl", "--text-column", "reply"], "Expected a column reply"),
         (["nowhere.jsonl", "--box-format", "qwen3-vl"], "Expected a file with completions"),
     ],
 )
@@ -111,7 +111,7 @@ def test_help_describes_and_shows_examples(name, capsys):
     with pytest.raises(SystemExit, match="0"):
         main([name, "--help"])
     shown = capsys.readouterr().out
-    command = importlib.import_module(COMMANDS[name][0])
+    command = importlib.import_module(f"grounding_rewards.commands.{name}")
     assert command.__doc__.splitlines()[0] in shown
     assert command.EXAMPLES.strip() in shown
     assert "``" not in shown
@@ -119,7 +119,7 @@ def test_help_describes_and_shows_examples(name, capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_examples_are_legal(name):
-    command = importlib.import_module(COMMANDS[name][0])
+    command = importlib.import_module(f"grounding_rewards.commands.{name}")
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     examples = re.findall(rf"grounding-rewards {name} (.*)", command.EXAMPLES.replace("\\\n", ""))

@@ -263,7 +263,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
     from grounding_rewards.data.model_columns import add_columns
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
-    from grounding_rewards.models.generate import reads_special_tokens
+    from grounding_rewards.models.generate import Sampling, reads_special_tokens
     from grounding_rewards.models.load import choose_backend, load_model, process_state
     from grounding_rewards.models.resumable import generate_to_file
     from grounding_rewards.models.robustness import corrupt
@@ -294,26 +294,24 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     skip_special_tokens = not reads_special_tokens(dataset, reward)
     share = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
 
-    def generate(file: str, title: str, **sampling: Any) -> list[list[str]]:
+    def generate(file: str, title: str, samples: int = 1, temperature: float = 0.0) -> list[list[str]]:
         with _generation_progress(f"{name}, {title}{share}") as on_progress:
             return generate_to_file(
                 model,
                 processor,
                 shown,
                 options.out / file,
-                max_new_tokens=options.max_new_tokens,
+                Sampling(samples, temperature, options.max_new_tokens, skip_special_tokens),
                 batch_size=options.batch_size,
                 seed=options.seed,
-                skip_special_tokens=skip_special_tokens,
                 backend=backend,
                 on_progress=on_progress if state.is_main_process else None,
-                **sampling,
             )
 
     texts = generate("completions.jsonl", "greedy answers")
     if options.samples:
         title = f"{options.samples} samples"
-        sampled = generate("samples.jsonl", title, samples=options.samples, temperature=options.temperature)
+        sampled = generate("samples.jsonl", title, options.samples, options.temperature)
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
     if not state.is_main_process:
         return None

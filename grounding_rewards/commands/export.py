@@ -56,37 +56,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--name", metavar="NAME", help="of the model; default: that of the evaluation's first column")
 
 
-def run(arguments: argparse.Namespace) -> int:
+def run(options: argparse.Namespace) -> int:
     """Write an evaluation for another tool."""
-    _check_options(arguments)
-    out: Path = arguments.out
-    if arguments.to == "model-card":
-        block = model_card_block(
-            _evaluation(arguments.run, required=True), name=arguments.name, system=arguments.system
-        )
+    _check_options(options)
+    out: Path = options.out
+    if options.to == "model-card":
+        evaluation = _evaluation(options.run, required=True)
+        block = model_card_block(evaluation, name=options.name, system=options.system)
         _check_new(out, out.exists())
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(block, encoding="utf-8")
         print(f"wrote {out}")
         return 0
-    films = read_answered(arguments.run)
+    films = read_answered(options.run)
     _check_new(out, out.exists() and (not out.is_dir() or any(out.iterdir())))
-    message = _WRITERS[arguments.to](films, arguments)
+    message = _WRITERS[options.to](films, options)
     print(f"wrote {len(films)} films to {out}" if message is None else message)
     return 0
 
 
-def _label_studio(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> None:
-    root = LOCAL_FILES if arguments.image_root is None else arguments.image_root
-    write_label_studio(
-        films, arguments.out, model=arguments.name or evaluated_model(_evaluation(arguments.run)), image_root=root
-    )
+def _label_studio(films: Sequence[AnsweredFilm], options: argparse.Namespace) -> None:
+    root = LOCAL_FILES if options.image_root is None else options.image_root
+    write_label_studio(films, options.out, model=_model(options), image_root=root)
 
 
-def _dicom_sr(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> str:
-    written = write_dicom_sr(
-        films, arguments.out, model=arguments.name or evaluated_model(_evaluation(arguments.run)), dicom=arguments.dicom
-    )
+def _dicom_sr(films: Sequence[AnsweredFilm], options: argparse.Namespace) -> str:
+    written = write_dicom_sr(films, options.out, model=_model(options), dicom=options.dicom)
     left_out = [
         f"left out because {why}: {len(ids)}, the first {ids[0]!r}"
         for ids, why in (
@@ -95,23 +90,27 @@ def _dicom_sr(films: Sequence[AnsweredFilm], arguments: argparse.Namespace) -> s
         )
         if ids
     ]
-    return "\n".join([f"{written.reports} of {len(films)} films have a report in {arguments.out}", *left_out])
+    return "\n".join([f"{written.reports} of {len(films)} films have a report in {options.out}", *left_out])
 
 
 _WRITERS: Mapping[str, Callable[[Sequence[AnsweredFilm], argparse.Namespace], str | None]] = {
-    "coco": lambda films, arguments: write_coco(films, arguments.out),
-    "fiftyone": lambda films, arguments: write_fiftyone(films, arguments.out, images=arguments.images),
-    "cvat": lambda films, arguments: write_cvat(films, arguments.out),
+    "coco": lambda films, options: write_coco(films, options.out),
+    "fiftyone": lambda films, options: write_fiftyone(films, options.out, images=options.images),
+    "cvat": lambda films, options: write_cvat(films, options.out),
     "label-studio": _label_studio,
     "dicom-sr": _dicom_sr,
 }
 
 
-def _check_options(arguments: argparse.Namespace) -> None:
+def _model(options: argparse.Namespace) -> str:
+    return options.name or evaluated_model(_evaluation(options.run))
+
+
+def _check_options(options: argparse.Namespace) -> None:
     for name, formats in _OPTIONS.items():
-        if getattr(arguments, name) is not None and arguments.to not in formats:
+        if getattr(options, name) is not None and options.to not in formats:
             raise ValueError(
-                f"Expected --{name.replace('_', '-')} with --to {' or '.join(formats)} only, got --to {arguments.to}. "
+                f"Expected --{name.replace('_', '-')} with --to {' or '.join(formats)} only, got --to {options.to}. "
                 "Leave it out."
             )
 

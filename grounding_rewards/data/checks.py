@@ -201,7 +201,13 @@ def is_size(value: Any) -> TypeGuard[float]:
     return _is_number(value) and value > 0
 
 
-def bad_rows_error(problems: Mapping[int, Sequence[str]], ids: Sequence[Any], expected: str, name: str) -> ValueError:
+def bad_rows_error(
+    problems: Mapping[int, Sequence[str]],
+    ids: Sequence[Any],
+    expected: str,
+    name: str,
+    remedy: str = "Correct or drop them",
+) -> ValueError:
     """The error that names every bad row of a dataset.
 
     Args:
@@ -209,6 +215,7 @@ def bad_rows_error(problems: Mapping[int, Sequence[str]], ids: Sequence[Any], ex
         ids: of all rows.
         expected: what a good row has.
         name: what to call the dataset.
+        remedy: what to do about them.
 
     Example:
         >>> print(bad_rows_error({1: ["width is missing"]}, ["a", "b"], "sizes", "train_dataset"))
@@ -218,7 +225,7 @@ def bad_rows_error(problems: Mapping[int, Sequence[str]], ids: Sequence[Any], ex
     lines = [f"row {number} (id {ids[number]}): {'; '.join(found)}" for number, found in problems.items()]
     return ValueError(
         f"Expected {expected} in every row for {name}, got {len(problems)} bad "
-        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. Correct or drop them:\n" + "\n".join(lines)
+        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. {remedy}:\n" + "\n".join(lines)
     )
 
 

@@ -24,17 +24,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grounding_rewards.boxes import from_xyxy, valid_boxes
 from grounding_rewards.data.dicom import is_dicom, read_dicom
-from grounding_rewards.exchange.names import (
-    drawable_boxes,
-    file_names,
-    label_names,
-    pred_labels_of,
-    whole_number,
-)
+from grounding_rewards.exchange.names import drawable_boxes, file_names, label_names, pred_labels_of, whole_number
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 #: The category of regions to ignore in files for viewers.
@@ -107,18 +100,14 @@ def write_fiftyone(films: Sequence[AnsweredFilm], out: Path, *, images: Path | N
         copy = out / "data" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         if is_dicom(path):
-            _write_png(read_dicom(path).pixels, copy)
+            from PIL import Image
+
+            Image.fromarray(read_dicom(path).pixels).save(copy)
         else:
             shutil.copyfile(path, copy)
     names = [*label_names(films), IGNORED]
     _write(out / "labels.json", _document(films, names, _references(films, names, ignored_as=[IGNORED]), files))
     _write(out / "predictions.json", _document(films, names, _predictions(films, names), files))
-
-
-def _write_png(pixels: NDArray[Any], path: Path) -> None:
-    from PIL import Image
-
-    Image.fromarray(pixels).save(path)
 
 
 def write_cvat(films: Sequence[AnsweredFilm], out: Path) -> None:

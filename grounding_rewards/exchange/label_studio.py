@@ -20,13 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.boxes import Boxes
-from grounding_rewards.exchange.names import (
-    drawable_boxes,
-    file_names,
-    label_names,
-    pred_labels_of,
-    whole_number,
-)
+from grounding_rewards.exchange.names import drawable_boxes, file_names, label_names, pred_labels_of, whole_number
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 
 #: Where Label Studio serves the files of its local storage.
@@ -105,18 +99,12 @@ def _address(root: str, name: str) -> str:
 
 
 def _task(film: AnsweredFilm, number: int, image: str, names: Sequence[str], model: str) -> dict[str, Any]:
+    predicted = _regions(film, film.pred, pred_labels_of(film, names), film.pred_scores, f"{number}p")
+    reference = _regions(film, film.gt, film.gt_labels, np.full(len(film.gt), np.nan), f"{number}r")
+    prediction: dict[str, Any] = {"model_version": model, "result": predicted}
     scores = film.pred_scores[~np.isnan(film.pred_scores)]
-    prediction: dict[str, Any] = {
-        "model_version": model,
-        "result": _regions(
-            film, film.pred, [_in_xml(label) for label in pred_labels_of(film, names)], film.pred_scores, f"{number}p"
-        ),
-    }
     if scores.size:
         prediction["score"] = float(np.clip(scores, 0, 1).mean())
-    reference = _regions(
-        film, film.gt, [_in_xml(label) for label in film.gt_labels], np.full(len(film.gt), np.nan), f"{number}r"
-    )
     return {
         "data": {"image": image, "film_id": film.id, "status": film.status, "text": film.text},
         "annotations": [{"result": reference, "ground_truth": True}],
@@ -145,7 +133,7 @@ def _regions(
                 "width": x2 - x1,
                 "height": y2 - y1,
                 "rotation": 0,
-                "rectanglelabels": [labels[i]],
+                "rectanglelabels": [_in_xml(labels[i])],
             },
         }
         regions.append(region if math.isnan(scores[i]) else {**region, "score": float(np.clip(scores[i], 0, 1))})

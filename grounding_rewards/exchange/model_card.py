@@ -9,7 +9,7 @@ Source: https://huggingface.co/docs/hub/model-cards and ``huggingface_hub.EvalRe
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -61,41 +61,6 @@ def card_figures(evaluation: Mapping[str, Any], system: str | None = None) -> li
     return figures
 
 
-def model_index(
-    evaluation: Mapping[str, Any], *, name: str | None = None, system: str | None = None
-) -> list[dict[str, Any]]:
-    """The `model-index` of a model card.
-
-    Args:
-        evaluation: the content of `evaluation.json`.
-        name: of the model; None takes that of :func:`evaluated_model`.
-        system: as for :func:`card_figures`.
-
-    Raises:
-        ValueError: as :func:`card_figures`.
-        ImportError: huggingface_hub is not installed; it comes with transformers.
-
-    Example:
-        >>> figures = {"mean_iou": {"value": 0.70001, "low": 0.65, "high": 0.75}}
-        >>> facts = {"model": "runs/mine", "dataset": "data/vindr", "split": "test"}
-        >>> (model,) = model_index({"systems": {"model": figures}, "facts": facts})
-        >>> model["name"], model["results"][0]["dataset"]
-        ('mine', {'name': 'vindr', 'type': 'vindr', 'split': 'test'})
-        >>> model["results"][0]["metrics"]
-        [{'type': 'mean_iou', 'value': 0.7, 'name': 'mean iou', 'args': {'interval_95': [0.65, 0.75]}}]
-    """
-    try:
-        from huggingface_hub.repocard_data import eval_results_to_model_index
-    except ImportError as error:
-        raise ImportError(
-            "Expected huggingface_hub for a model card, got none. Install it with `pip install huggingface_hub`."
-        ) from error
-    facts = evaluation.get("facts", {})
-    results = [_eval_result(figure, facts) for figure in card_figures(evaluation, system)]
-    index: list[dict[str, Any]] = eval_results_to_model_index(name or evaluated_model(evaluation), results)
-    return index
-
-
 def evaluated_model(evaluation: Mapping[str, Any]) -> str:
     """The name of the evaluated model without its folders, or that of the evaluated log.
 
@@ -113,12 +78,12 @@ def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, 
 
     Args:
         evaluation: the content of `evaluation.json`.
-        name: as for :func:`model_index`.
+        name: of the model; None takes that of :func:`evaluated_model`.
         system: as for :func:`card_figures`.
 
     Raises:
         ValueError: as :func:`card_figures`.
-        ImportError: huggingface_hub is not installed.
+        ImportError: huggingface_hub is not installed; it comes with transformers.
 
     Example:
         >>> figures = {"mean_iou": {"value": 0.7, "low": 0.65, "high": 0.75}}
@@ -133,13 +98,17 @@ def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, 
         |:--|--:|:--|--:|
         | mean iou | 0.7000 | 0.6500 to 0.7500 | 0.6000 |
     """
-    index = model_index(evaluation, name=name, system=system)
-    from huggingface_hub.repocard_data import ModelCardData, model_index_to_eval_results
-
-    model, results = model_index_to_eval_results(index)
-    data = ModelCardData(model_name=model, eval_results=results)
-    heading = ["## Evaluation", "", _measured_on(evaluation.get("facts", {})), ""]
-    return with_metadata(data, "\n".join([*heading, *_table(evaluation, system), ""]))
+    try:
+        from huggingface_hub.repocard_data import ModelCardData
+    except ImportError as error:
+        raise ImportError(
+            "Expected huggingface_hub for a model card, got none. Install it with `pip install huggingface_hub`."
+        ) from error
+    facts, figures = evaluation.get("facts", {}), card_figures(evaluation, system)
+    results = [_eval_result(figure, facts) for figure in figures]
+    data = ModelCardData(model_name=name or evaluated_model(evaluation), eval_results=results)
+    lines = ["## Evaluation", "", _measured_on(facts), "", *_table(figures, evaluation["systems"], system), ""]
+    return with_metadata(data, "\n".join(lines))
 
 
 def with_metadata(data: CardData, text: str) -> str:
@@ -162,9 +131,8 @@ def table_cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _table(evaluation: Mapping[str, Any], system: str | None) -> list[str]:
+def _table(figures: Sequence[Figure], systems: Mapping[str, Any], system: str | None) -> list[str]:
     """The figures of a system with their intervals, beside those of the other systems."""
-    systems = evaluation["systems"]
     own = next(iter(systems)) if system is None else system
     others = [name for name in systems if name != own]
     rows = [
@@ -174,7 +142,7 @@ def _table(evaluation: Mapping[str, Any], system: str | None) -> list[str]:
             _interval(figure),
             *(_value(_number(systems[other].get(figure.key, {}).get("value"))) for other in others),
         ]
-        for figure in card_figures(evaluation, system)
+        for figure in figures
     ]
     header = ["figure", "value", "95 % interval", *map(table_cell, others)]
     rule = "|:--|--:|:--|" + "--:|" * len(others)

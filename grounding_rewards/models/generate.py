@@ -12,10 +12,11 @@ import torch
 from transformers import GenerationConfig
 from trl.data_utils import prepare_multimodal_messages
 
+from grounding_rewards.legal import Interval, check_number
 from grounding_rewards.parsing import box_formats_of
 from grounding_rewards.rewards.grounding import GroundingReward
 
-#: Called after every batch with the films answered, of how many, and the tokens generated for them.
+#: Called with the films answered, of how many, and the tokens generated for them.
 OnProgress = Callable[[int, int, int], None]
 
 
@@ -35,28 +36,23 @@ class Sampling:
     """
 
     samples: int = 1
-    temperature: float = 1.0
+    temperature: float = 0.0
     max_new_tokens: int = 256
     skip_special_tokens: bool = True
 
     def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(
-                f"Expected at least 1 for `samples`, got {self.samples}. Ask for one or more answers per film."
-            )
-        if self.max_new_tokens < 1:
-            raise ValueError(
-                f"Expected at least 1 for `max_new_tokens`, got {self.max_new_tokens}. An answer needs some hundred."
-            )
-        if not self.temperature >= 0:
-            raise ValueError(
-                f"Expected a number from 0 up for `temperature`, got {self.temperature}. Use 0 for greedy decoding."
-            )
+        check_number("samples", self.samples, Interval(1), "Ask for one or more answers per film.")
+        check_number("max_new_tokens", self.max_new_tokens, Interval(1), "An answer needs some hundred.")
+        check_number("temperature", self.temperature, Interval(), "Use 0 for greedy decoding.")
         if self.temperature == 0 and self.samples > 1:
             raise ValueError(
                 f"Expected 1 for `samples` at temperature 0, got {self.samples}. Greedy decoding has one answer; "
                 "raise the temperature to sample several."
             )
+
+
+#: One greedy answer per film.
+GREEDY = Sampling()
 
 
 class Generated(NamedTuple):
@@ -70,40 +66,29 @@ def generate(
     model: Any,
     processor: Any,
     dataset: Any,
+    sampling: Sampling = GREEDY,
     *,
-    samples: int = 1,
-    temperature: float = 1.0,
-    max_new_tokens: int = 256,
     batch_size: int = 256,
     seed: int = 0,
-    skip_special_tokens: bool = True,
     on_progress: OnProgress | None = None,
 ) -> list[list[str]]:
-    """Generate answers under the settings that TRL's GRPO trainer samples with: no top-k, no top-p.
+    """Generate answers to prompts that are built as TRL builds them.
 
-    Prompts are built as TRL builds them and padded on the left. So the answer to a film depends on the others in its
-    batch only through rounding.
+    They are padded on the left, so the answer to a film depends on the others in its batch only through rounding.
 
     Args:
         model: a transformers vision-language model.
         processor: its processor.
         dataset: rows with ``prompt`` (conversational) and ``image``.
-        samples: answers per film.
-        temperature: 0 decodes greedily, which gives one answer per film.
-        max_new_tokens: where an answer is cut off.
-        batch_size: answers generated at the same time.
+        sampling: how the answers are decoded, and how many there are per film.
+        batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling; the random state of the caller is left as it was.
-        skip_special_tokens: False for box formats whose syntax is made of special tokens.
         on_progress: called after every batch with the films answered, of how many, and the tokens generated for them.
 
     Returns:
-        For each row its ``samples`` answers.
-
-    Raises:
-        ValueError: as :class:`Sampling`.
+        For each row its ``sampling.samples`` answers.
     """
-    sampling = Sampling(samples, temperature, max_new_tokens, skip_special_tokens)
-    films = max(1, batch_size // samples)
+    samples, films = sampling.samples, max(1, batch_size // sampling.samples)
     answers: list[list[str]] = []
     tokens = 0
     was_training = model.training

@@ -21,8 +21,9 @@ import numpy as np
 
 from grounding_rewards.data.images import rows_without_images
 from grounding_rewards.data.resize import image_pixel_limit
+from grounding_rewards.legal import Interval, check_number
 from grounding_rewards.models import vllm_backend
-from grounding_rewards.models.generate import OnProgress, Sampling, generate_batch
+from grounding_rewards.models.generate import GREEDY, OnProgress, Sampling, generate_batch
 from grounding_rewards.models.load import choose_backend, process_state
 
 #: Columns copied beside the answer, so that the file can be scored and evaluated by itself.
@@ -41,13 +42,10 @@ def generate_to_file(
     processor: Any,
     dataset: Any,
     path: Path,
+    sampling: Sampling = GREEDY,
     *,
-    samples: int = 1,
-    temperature: float = 0.0,
-    max_new_tokens: int = 256,
     batch_size: int = 256,
     seed: int = 0,
-    skip_special_tokens: bool = True,
     backend: str = "transformers",
     on_progress: OnProgress | None = None,
 ) -> list[list[str]]:
@@ -62,25 +60,21 @@ def generate_to_file(
         processor: its processor.
         dataset: rows with ``prompt`` (conversational), ``image`` and ``id``; without ``id``, the row's number from 0.
         path: a file that ends in .jsonl.
-        samples: answers per film.
-        temperature: 0 decodes greedily, which gives one answer per film.
-        max_new_tokens: where an answer is cut off.
+        sampling: how the answers are decoded, and how many there are per film.
         batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling.
-        skip_special_tokens: False for box formats whose syntax is made of special tokens.
         backend: one of :data:`grounding_rewards.models.load.BACKENDS`.
         on_progress: as for :func:`grounding_rewards.models.generate.generate`; counts what this process generates now.
 
     Returns:
-        For each row its ``samples`` answers, on every process.
+        For each row its ``sampling.samples`` answers, on every process.
 
     Raises:
-        ValueError: a setting is out of range, two rows have one id, or the file was begun with other settings, another
+        ValueError: ``batch_size`` is below 1, two rows have one id, or the file was begun with other settings, another
             model or another dataset; the message says which.
     """
-    sampling = Sampling(samples, temperature, max_new_tokens, skip_special_tokens)
-    if batch_size < 1:
-        raise ValueError(f"Expected at least 1 for `batch_size`, got {batch_size}. Give what fits into memory.")
+    check_number("batch_size", batch_size, Interval(1), "Give what fits into memory.")
+    samples = sampling.samples
     backend = _backend_of(model, backend)
     rows = rows_without_images(dataset)
     files = _Files(Path(path), _film_ids(rows), samples)
@@ -90,7 +84,7 @@ def generate_to_file(
         "backend": backend,
         **asdict(sampling),
         # Greedy answers do not depend on these.
-        **({"seed": seed, "batch_size": batch_size} if temperature > 0 else {}),
+        **({"seed": seed, "batch_size": batch_size} if sampling.temperature > 0 else {}),
     }
     if (limit := image_pixel_limit(processor)) is not None:
         settings["max_image_pixels"] = limit

@@ -96,8 +96,8 @@ def build_tokenizer(vocabularies: Sequence[Sequence[str]], *, vocab_size: int = 
     Training is deterministic.
 
     Args:
-        vocabularies: The labels of each task, as its prompt names them.
-        vocab_size: Upper limit of the number of tokens.
+        vocabularies: the labels of each task, as its prompt names them.
+        vocab_size: upper limit of the number of tokens.
 
     >>> tokenizer = build_tokenizer([["effusion", "mass"]])
     >>> tokenizer.tokenize("[8, 16, 24, 32]")[1:-1]

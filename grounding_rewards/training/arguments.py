@@ -20,7 +20,9 @@ from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
-from grounding_rewards.training.legal import (
+from grounding_rewards.training.option_values import (
+    AUGMENTATION,
+    FILM_NUMBERS,
     GRPO_CHOICES,
     GRPO_NUMBERS,
     MODEL_NUMBERS,
@@ -136,10 +138,7 @@ class _FilmArguments:
     def _check(self) -> None:
         self.box_format = box_format_from_option(self.box_format)
         check_types(self)
-        for name in ("train_films", "eval_films", "max_image_pixels", "early_stopping_patience"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"Expected a positive number for {name}, got {value}. Leave it out to do without.")
+        check_numbers(self, FILM_NUMBERS)
 
 
 @dataclass
@@ -147,7 +146,7 @@ class GroundingArguments(_FilmArguments, _RewardArguments):
     """Reward, box format and films of a run; see `--help` for each.
 
     Raises:
-        ValueError: Unknown reward, parameter or box format, or a number that is not positive; lists what is
+        ValueError: unknown reward, parameter or box format, or a number that is not positive; lists what is
             legal.
 
     >>> GroundingArguments(reward="R2", reward_kwargs='{"beta": 2}').reward_kwargs
@@ -170,7 +169,7 @@ class SupervisedArguments(_FilmArguments):
     """Films and augmentation of a cold start; see `--help` for each.
 
     Raises:
-        ValueError: A value has the wrong type or is none of the legal ones; lists what is legal.
+        ValueError: a value has the wrong type or is none of the legal ones; lists what is legal.
     """
 
     _argument_group_name: ClassVar[str] = "films and augmentation"
@@ -200,10 +199,7 @@ class SupervisedArguments(_FilmArguments):
     def __post_init__(self) -> None:
         self._check()
         check_choices(self, {"save_dtype": _SAVE_DTYPES})
-        for name in ("crop", "contrast", "box_margin", "box_noise"):
-            value = getattr(self, name)
-            if not 0.0 <= value < 0.5:
-                raise ValueError(f"Expected a fraction from 0 to below 0.5 for {name}, got {value}. Use 0 for none.")
+        check_numbers(self, AUGMENTATION)
 
 
 @dataclass
@@ -287,11 +283,11 @@ def parse_grpo_arguments(
     """Read `--config` and the options after it, which override it.
 
     Args:
-        args: The command line without the program's name; that of the process when left out.
+        args: the command line without the program's name; that of the process when left out.
 
     Raises:
-        ValueError: A key of the YAML file is unknown, or a value has the wrong type or is none of the legal ones.
-        OSError: The YAML file cannot be read.
+        ValueError: a key of the YAML file is unknown, or a value has the wrong type or is none of the legal ones.
+        OSError: the YAML file cannot be read.
     """
     description = _GRPO_DESCRIPTION.format(rewards=describe_rewards())
     arguments, config, model = _parse((GroundingArguments, GRPOArguments, ModelArguments), "train", description, args)

@@ -46,7 +46,7 @@ class Progress(ProgressCallback):
     """A progress bar with the few numbers that show whether the run learns; the log file has all.
 
     Args:
-        shown: Keys of the log, and what they are called behind the bar.
+        shown: keys of the log, and what they are called behind the bar.
     """
 
     def __init__(self, shown: Mapping[str, str]) -> None:
@@ -80,7 +80,7 @@ class SignalWatch(TrainerCallback):
 
     Args:
         trainer: TRL's GRPO trainer, whose figures of the latest step are read.
-        rewards: Names of the grounding rewards.
+        rewards: names of the grounding rewards.
     """
 
     def __init__(self, trainer: Any, rewards: Sequence[str]) -> None:
@@ -143,7 +143,7 @@ class StopOnSigterm(TrainerCallback):
     Batch systems send SIGTERM some time before they kill. If one of several processes gets it, all stop.
 
     Args:
-        trainer: The trainer, whose processes agree to stop.
+        trainer: the trainer, whose processes agree to stop.
     """
 
     def __init__(self, trainer: Any) -> None:

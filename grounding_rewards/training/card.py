@@ -14,6 +14,7 @@ from grounding_rewards.data.resize import has_resized_size, image_pixel_limit
 from grounding_rewards.exchange.model_card import table_cell, with_metadata
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.parsing import list_box_formats
+from grounding_rewards.training.option_values import AUGMENTATION
 from grounding_rewards.training.run_folder import CARD, versions
 
 # At run time the trainer, which comes after the mix-in in the list of bases.
@@ -23,7 +24,7 @@ _Trainer: Any = object
 _OPTIONS = (
     *("learning_rate", "lr_scheduler_type", "per_device_train_batch_size", "gradient_accumulation_steps"),
     *("num_generations", "temperature", "beta", "epsilon", "loss_type", "num_iterations", "dtype", "bf16", "seed"),
-    *("crop", "contrast", "box_margin", "box_noise"),
+    *AUGMENTATION,
 )
 _OF_ADAPTERS = ("lora_r", "lora_alpha", "lora_dropout", "lora_target_modules")
 
@@ -93,7 +94,7 @@ def model_card(trainer: Any) -> str:
     It has the names of folders without their parents, and no film, prompt or answer.
 
     Args:
-        trainer: A trainer with :class:`RunCard` among its bases.
+        trainer: a trainer with :class:`RunCard` among its bases.
     """
     config, base = trainer.run_config, str(trainer.model.config._name_or_path)
     adapted = is_peft_model(trainer.model)
@@ -147,16 +148,10 @@ def _facts(trainer: Any, config: Mapping[str, Any], base: str) -> Iterator[tuple
     yield "image size", "as the processor says" if limit is None else f"at most {limit} pixels, kept in the processor"
     yield "steps", f"{state.global_step} of {state.max_steps}, {state.epoch or 0:.2f} epochs"
     if state.best_metric is not None and math.isfinite(state.best_metric):
-        yield (
-            "best evaluation",
-            f"{trainer.args.metric_for_best_model} {state.best_metric:.4f}, step {_best_step(state)}",
-        )
+        best = f"{trainer.args.metric_for_best_model} {state.best_metric:.4f}"
+        yield "best evaluation", f"{best}, step {state.best_global_step or 'unknown'}"
     asked = (*_OPTIONS, *(_OF_ADAPTERS if is_peft_model(trainer.model) else ()))
     options = ", ".join(f"{key} {config[key]}" for key in asked if config.get(key) is not None)
     if options:
         yield "options", options
     yield "versions", ", ".join(f"{package} {found}" for package, found in versions().items() if found is not None)
-
-
-def _best_step(state: Any) -> str:
-    return str(getattr(state, "best_global_step", None) or "unknown")

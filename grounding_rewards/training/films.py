@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ def prepare_films(
     rewards: Sequence[Any],
     processor: Any,
     *,
-    box_format: str | None,
+    box_format: str | Mapping[str, Any] | BoxFormat | None,
     model_format: Callable[[], str],
     name: str,
     image_columns: Sequence[str] = ("image", "images"),
@@ -33,32 +33,34 @@ def prepare_films(
     """Add the columns that rewards need, check every row, and shrink films to the size that the model sees.
 
     Args:
-        dataset: Rows with the package's columns.
-        rewards: Every :class:`GroundingReward` among them checks the rows.
-        processor: The model's; decides the sizes.
-        box_format: The name for the column `box_format`; None leaves it to the dataset and the model.
-        model_format: Names the format that the model writes; asked where a reward has none, nor has the dataset.
-        name: The name of the dataset in errors.
-        image_columns: Columns that may have the films.
+        dataset: rows with the package's columns.
+        rewards: every :class:`GroundingReward` among them checks the rows.
+        processor: the model's; decides the sizes.
+        box_format: a name, for the column `box_format`; None leaves it to the dataset and the model. A declared format
+            has no name for the column: the rewards carry it.
+        model_format: names the format that the model writes; asked where a reward has none, nor has the dataset.
+        name: the name of the dataset in errors.
+        image_columns: columns that may have the films.
 
     Raises:
-        ValueError: A stream, a dataset without films, or rows that fail their check (number, `id` and reason of each).
+        ValueError: a stream, a dataset without films, or rows that fail their check (number, `id` and reason of each).
     """
     if not isinstance(dataset, Dataset):
         raise ValueError(
             f"Expected a map-style datasets.Dataset for {name}, got {type(dataset).__name__}. A stream "
             "cannot be checked before the first step; load it, or use the reward with TRL's GRPOTrainer."
         )
+    named = box_format if isinstance(box_format, str) else None
     ours = [one for one in rewards if isinstance(one, GroundingReward)]
     if "box_format" not in dataset.column_names and any(one.box_format is None for one in ours):
-        box_format = box_format or model_format()
+        named = named or model_format()
     check_films(dataset, name=name)
     if not any(column in dataset.column_names for column in image_columns):
         raise ValueError(
             f"Expected a column image for {name}, got {', '.join(sorted(dataset.column_names))}. A model that is shown "
             "no film learns to guess where findings usually are: add the films."
         )
-    dataset = add_columns(dataset, processor, box_format)
+    dataset = add_columns(dataset, processor, named)
     for one in ours:
         check_dataset(dataset, one, name=name)
     return fit_images(dataset, processor)
@@ -78,9 +80,9 @@ def answer_lengths(dataset: Dataset, box_format: str | BoxFormat | None, tokeniz
     """The number of tokens of the right answer to each film, with the one that ends it.
 
     Args:
-        dataset: Rows with the package's columns; those without `boxes` count as 0.
-        box_format: How the model writes boxes; None takes the column.
-        tokenizer: The model's.
+        dataset: rows with the package's columns; those without `boxes` count as 0.
+        box_format: how the model writes boxes; None takes the column.
+        tokenizer: the model's.
     """
     answers = [
         "" if row.get("boxes") is None else gold_answer(row, box_format or row["box_format"])
@@ -94,8 +96,8 @@ def prompt_lengths(dataset: Dataset, processor: Any) -> NDArray[np.int64]:
     """The number of tokens of the prompt of each film, with those of the image.
 
     Args:
-        dataset: Rows with `prompt` (conversational) and `image`.
-        processor: The model's.
+        dataset: rows with `prompt` (conversational) and `image`.
+        processor: the model's.
     """
     # It depends on the words of the prompt and the size of the film alone.
     known: dict[tuple[str, tuple[int, int]], int] = {}

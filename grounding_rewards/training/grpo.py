@@ -41,21 +41,21 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
     (`grounding_rewards.training.resume`), and a run that learns nothing warns. Everything else is TRL's.
 
     Args:
-        model: Name or folder of a model, or the model itself.
-        reward: Name or dotted path of a reward, a reward from `get_reward`, any other reward function of
+        model: name or folder of a model, or the model itself.
+        reward: name or dotted path of a reward, a reward from `get_reward`, any other reward function of
             TRL, or a list of these.
         args: TRL's configuration.
-        train_dataset: Dataset with the package's columns.
-        eval_dataset: One more, or several by name.
-        processing_class: Processor; loaded from the model when left out.
-        reward_kwargs: Parameters of the named reward; for a list of rewards a list with one dict (or None)
+        train_dataset: dataset with the package's columns.
+        eval_dataset: one more, or several by name.
+        processing_class: processor; loaded from the model when left out.
+        reward_kwargs: parameters of the named reward; for a list of rewards a list with one dict (or None)
             for each.
-        reward_weights: One weight for each of several rewards; 1 when left out.
-        box_format: How the model writes boxes: a name, or what else `get_box_format` takes.
-        **kwargs: Handed on to `GRPOTrainer`.
+        reward_weights: one weight for each of several rewards; 1 when left out.
+        box_format: how the model writes boxes: a name, or what else `get_box_format` takes.
+        **kwargs: handed on to `GRPOTrainer`.
 
     Raises:
-        ValueError: Unknown reward, parameter or box format; two rewards of one name; a dataset that fails
+        ValueError: unknown reward, parameter or box format; two rewards of one name; a dataset that fails
             its check.
     """
 
@@ -90,8 +90,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
                 dataset,
                 rewards,
                 processing_class,
-                # A declared format has no name for the column; the rewards carry it.
-                box_format=box_format if isinstance(box_format, str) else None,
+                box_format=box_format,
                 model_format=lambda: model_format(model, loading),
                 name=name,
             )

@@ -25,11 +25,11 @@ def load_processor(model: ModelArguments, *, trust_remote_code: bool = False) ->
     """The processor of the model that a run starts from.
 
     Args:
-        model: Which model.
-        trust_remote_code: As transformers has it.
+        model: which model.
+        trust_remote_code: as transformers has it.
 
     Raises:
-        ValueError: There is no processor, or it has no chat template.
+        ValueError: there is no processor, or it has no chat template.
     """
     try:
         processor = AutoProcessor.from_pretrained(
@@ -54,11 +54,11 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> No
     """Refuse a model, an attention or an adapter that cannot be built, by building it without weights.
 
     Args:
-        model: The model, its attention and its adapter.
-        trust_remote_code: As transformers has it.
+        model: the model, its attention and its adapter.
+        trust_remote_code: as transformers has it.
 
     Raises:
-        ValueError: There is no such model, it does not look at images, it needs a library that is not there, its
+        ValueError: there is no such model, it does not look at images, it needs a library that is not there, its
             attention is not known or not installed, no layer fits the adapter, or what lies there is an adapter itself.
     """
     path = str(model.model_name_or_path)
@@ -97,10 +97,10 @@ def check_installed(config: Any, model: ModelArguments) -> None:
 
     Args:
         config: TRL's configuration.
-        model: The model and the precision in which it lies.
+        model: the model and the precision in which it lies.
 
     Raises:
-        ValueError: A library is missing; says which option needs it.
+        ValueError: a library is missing; says which option needs it.
     """
     wanted = {
         "vllm": "use_vllm" if getattr(config, "use_vllm", False) else None,
@@ -139,11 +139,11 @@ def model_format(model: Any, loading: Mapping[str, Any]) -> str:
     """The name of the box format that models of this `model_type` write.
 
     Args:
-        model: Name or folder of a model, or the model itself.
-        loading: From :func:`loading_kwargs`.
+        model: name or folder of a model, or the model itself.
+        loading: from :func:`loading_kwargs`.
 
     Raises:
-        ValueError: No format is known for it.
+        ValueError: no format is known for it.
     """
     config = AutoConfig.from_pretrained(model, **loading) if isinstance(model, str) else model.config
     return box_format_for_model_type(config.model_type)

@@ -120,11 +120,11 @@ def load_weights(model: Any, folder: Path) -> None:
     """Load the weights of a checkpoint into a model; their names must match exactly.
 
     Args:
-        model: A transformers model, or a PEFT model whose adapter is loaded.
-        folder: What `save_pretrained` of such a model wrote.
+        model: a transformers model, or a PEFT model whose adapter is loaded.
+        folder: what `save_pretrained` of such a model wrote.
 
     Raises:
-        ValueError: The checkpoint cannot be read, or lacks weights of the model, or has others; names both.
+        ValueError: the checkpoint cannot be read, or lacks weights of the model, or has others; names both.
     """
     if is_peft_model(model):
         _load_adapter(model, folder)

@@ -25,13 +25,13 @@ def build_rewards(
     takes it (its first argument that is not `prompts` is `completions`), or a class whose objects are such functions.
 
     Args:
-        reward: One name or reward function, or a list of them.
-        reward_kwargs: Parameters of the named rewards, see `spread_kwargs`.
-        box_format: For every grounding reward, anything that `get_box_format` takes; with None, rewards without one
+        reward: one name or reward function, or a list of them.
+        reward_kwargs: parameters of the named rewards, see `spread_kwargs`.
+        box_format: for every grounding reward, anything that `get_box_format` takes; with None, rewards without one
             take the dataset's column.
 
     Raises:
-        ValueError: No reward, an unknown name, parameter or box format, parameters for a ready reward, another box
+        ValueError: no reward, an unknown name, parameter or box format, parameters for a ready reward, another box
             format for a reward that has one, or two rewards of one name.
 
     >>> [one.__name__ for one in build_rewards(["R4", "R1"], [{"beta": 2.0}, None])]
@@ -82,7 +82,7 @@ def spread_kwargs(rewards: Sequence[object], kwargs: object) -> list[dict[str, A
     """One dict of parameters for each reward.
 
     Args:
-        rewards: The rewards.
+        rewards: the rewards.
         kwargs: None; a dict, for a single reward; or a list with a dict or None for each.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from grounding_rewards.training.model import (
     load_processor,
     model_init_kwargs,
 )
+from grounding_rewards.training.option_values import AUGMENTATION
 from grounding_rewards.training.rewards import build_rewards, reward_name
 from grounding_rewards.training.run_folder import (
     ADAPTER,
@@ -48,8 +49,6 @@ from grounding_rewards.training.sft import GroundingSFTTrainer
 _OF_GRPO = ("loss", "reward", "reward_std", "frac_reward_zero_std", "entropy")
 _OF_SFT = ("loss", "entropy", "mean_token_accuracy")
 
-_AUGMENTATION = ("crop", "contrast", "box_margin", "box_noise")
-
 
 def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: ModelArguments) -> GroundingGRPOTrainer:
     """Train, and leave `checkpoint/`, `config.yaml`, `README.md`, `versions.json` and `log.jsonl` in `output_dir`.
@@ -58,16 +57,16 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
     checkpoint to resume from instead of `checkpoint/`; see :func:`was_stopped`.
 
     Args:
-        arguments: Reward and films.
+        arguments: reward and films.
         config: TRL's configuration. `resume_from_checkpoint` is a folder, or `last` for the last complete
             checkpoint in `output_dir` (a run that has none yet starts from the beginning).
-        model: The model, its precision and its adapters.
+        model: the model, its precision and its adapters.
 
     Returns:
         The trainer after training.
 
     Raises:
-        ValueError: The films or the settings do not fit, the folder holds another run, or no step could be made.
+        ValueError: the films or the settings do not fit, the folder holds another run, or no step could be made.
     """
     resolved = resolved_config(arguments, config, model)
     start = find_start(resolved, processes=config.world_size)
@@ -94,11 +93,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
         **adapter_and_quantisation(model),
     )
     _train(trainer, resolved, start, shown_of_rewards(names), arguments.early_stopping_patience)
-    if not was_stopped(trainer):
-        checkpoint = Path(config.output_dir) / CHECKPOINT
-        trainer.save_model(str(checkpoint))
-        _describe(trainer, checkpoint)
-    _end(trainer)
+    _finish(trainer, lambda checkpoint: trainer.save_model(str(checkpoint)))
     return trainer
 
 
@@ -108,15 +103,15 @@ def train_supervised(
     """Train, and leave what :func:`train_grpo` leaves; with LoRA `adapter/` too, which is merged into `checkpoint/`.
 
     Args:
-        arguments: Films and augmentation.
+        arguments: films and augmentation.
         config: TRL's configuration.
-        model: The model, its precision and its adapters.
+        model: the model, its precision and its adapters.
 
     Returns:
         The trainer after training.
 
     Raises:
-        ValueError: As :func:`train_grpo`, or an answer would be cut.
+        ValueError: as :func:`train_grpo`, or an answer would be cut.
     """
     resolved = resolved_config(arguments, config, model)
     start = find_start(resolved, processes=config.world_size)
@@ -129,16 +124,12 @@ def train_supervised(
         eval_dataset,
         processor,
         box_format=arguments.box_format,
-        augmentation={name: getattr(arguments, name) for name in _AUGMENTATION},
+        augmentation={name: getattr(arguments, name) for name in AUGMENTATION},
         **adapter_and_quantisation(model),
     )
-    _train(
-        trainer, resolved, start, {"loss": "loss", "mean_token_accuracy": "accuracy"}, arguments.early_stopping_patience
-    )
-    if not was_stopped(trainer):
-        checkpoint = _save_whole(trainer, Path(config.output_dir), model, arguments.save_dtype)
-        _describe(trainer, checkpoint)
-    _end(trainer)
+    shown = {"loss": "loss", "mean_token_accuracy": "accuracy"}
+    _train(trainer, resolved, start, shown, arguments.early_stopping_patience)
+    _finish(trainer, lambda checkpoint: _save_whole(trainer, checkpoint, model, arguments.save_dtype))
     return trainer
 
 
@@ -207,37 +198,35 @@ def _train(
         )
 
 
-def _describe(trainer: Any, checkpoint: Path) -> None:
-    """Write the card of the run and of the model; print which checkpoint is the best."""
-    trainer.create_model_card()
-    if trainer.is_world_process_zero():
-        shutil.copyfile(Path(trainer.args.output_dir) / CARD, checkpoint / CARD)
-        state = trainer.state
+def _finish(trainer: Any, save: Callable[[Path], None]) -> None:
+    """Save the trained model with its card, unless SIGTERM stopped the run, and end all processes together."""
+    if not was_stopped(trainer):
+        folder, state = Path(trainer.args.output_dir), trainer.state
+        save(folder / CHECKPOINT)
+        trainer.create_model_card()
+        if trainer.is_world_process_zero():
+            shutil.copyfile(folder / CARD, folder / CHECKPOINT / CARD)
         if trainer.args.load_best_model_at_end and state.best_model_checkpoint is not None:
             best = f"{trainer.args.metric_for_best_model} {state.best_metric:.4f}"
-            _say(trainer.args, f"{checkpoint} is the best model, {best}, of {Path(state.best_model_checkpoint).name}.")
-
-
-def _end(trainer: Any) -> None:
-    """End the processes together, when none writes any more."""
+            name = Path(state.best_model_checkpoint).name
+            _say(trainer.args, f"{folder / CHECKPOINT} is the best model, {best}, of {name}.")
     trainer.accelerator.wait_for_everyone()
     trainer.end()
 
 
-def _save_whole(trainer: Any, folder: Path, model: ModelArguments, save_dtype: str | None) -> Path:
+def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtype: str | None) -> None:
     """Save the trained model and its processor as one complete checkpoint."""
-    checkpoint = folder / CHECKPOINT
-    trainer.save_model(str(folder / ADAPTER if model.use_peft else checkpoint))
+    adapter = checkpoint.with_name(ADAPTER)
+    trainer.save_model(str(adapter if model.use_peft else checkpoint))
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
         if model.use_peft:
-            _merge(folder / ADAPTER, model, save_dtype).save_pretrained(checkpoint)
+            _merge(adapter, model, save_dtype).save_pretrained(checkpoint)
             trainer.processing_class.save_pretrained(checkpoint)
         elif save_dtype is not None:
             saved = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=getattr(torch, save_dtype))
             saved.save_pretrained(checkpoint)
     trainer.accelerator.wait_for_everyone()
-    return checkpoint
 
 
 def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None) -> Any:

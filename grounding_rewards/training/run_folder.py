@@ -79,7 +79,7 @@ def resolved_config(*parts: Any) -> dict[str, Any]:
     """All values of the run as one mapping that `--config` reads back.
 
     Args:
-        *parts: Dataclasses whose fields do not share names.
+        *parts: dataclasses whose fields do not share names.
 
     >>> from grounding_rewards.training.arguments import GroundingArguments
     >>> resolved_config(GroundingArguments(reward="R2"))["reward"]
@@ -109,12 +109,12 @@ def find_start(config: Mapping[str, Any], *, processes: int = 1) -> Start:
     Nothing is changed; see :func:`claim`.
 
     Args:
-        config: What :func:`resolved_config` gave, with `output_dir`, and maybe `resume_from_checkpoint` (`last`, or the
+        config: what :func:`resolved_config` gave, with `output_dir`, and maybe `resume_from_checkpoint` (`last`, or the
             folder of a checkpoint) and `overwrite`.
-        processes: How many processes the run has.
+        processes: how many processes the run has.
 
     Raises:
-        ValueError: The folder cannot be written; it holds a run and is neither to be resumed nor overwritten; there is
+        ValueError: the folder cannot be written; it holds a run and is neither to be resumed nor overwritten; there is
             no such checkpoint, it is not whole, or not the last one; or it comes from another configuration, of which
             the differing values are named.
 
@@ -153,7 +153,7 @@ def claim(config: Mapping[str, Any]) -> None:
     """Take over the folder: remove what another run left, and write the configuration and versions of this one.
 
     Args:
-        config: As for :func:`find_start`.
+        config: as for :func:`find_start`.
     """
     folder = Path(config["output_dir"])
     if config.get("overwrite"):
@@ -173,7 +173,7 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
     The trainer writes `trainer_state.json` last, so an incomplete checkpoint of a killed run has none.
 
     Args:
-        folder: The run's `output_dir`; need not exist.
+        folder: the run's `output_dir`; need not exist.
 
     >>> last_complete_checkpoint(Path("no/such/run")) is None
     True

@@ -12,11 +12,12 @@ import numpy as np
 from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
+from grounding_rewards.data.checks import bad_rows_error
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.training.answers import Answers
 from grounding_rewards.training.card import RunCard
 from grounding_rewards.training.films import answer_lengths, format_name, prepare_films, prompt_lengths
+from grounding_rewards.training.gold_answers import GoldAnswers
 from grounding_rewards.training.model import loading_kwargs, model_format
 from grounding_rewards.training.resume import ExactResume
 
@@ -31,18 +32,18 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
     and against `max_length`. A resumed run equals an uninterrupted one (`grounding_rewards.training.resume`).
 
     Args:
-        model: Name or folder of a model.
+        model: name or folder of a model.
         args: TRL's configuration; `remove_unused_columns` has to be false.
-        train_dataset: Dataset with the package's columns.
-        eval_dataset: One more, which is not augmented.
-        processing_class: The model's processor.
-        box_format: How the model writes boxes: a name, or what else `get_box_format` takes; None takes the column
+        train_dataset: dataset with the package's columns.
+        eval_dataset: one more, which is not augmented.
+        processing_class: the model's processor.
+        box_format: how the model writes boxes: a name, or what else `get_box_format` takes; None takes the column
             `box_format`, or what models of this `model_type` write.
-        augmentation: `crop`, `contrast`, `box_margin` and `box_noise` of :class:`Answers`.
-        **kwargs: Handed on to `SFTTrainer`.
+        augmentation: `crop`, `contrast`, `box_margin` and `box_noise` of :class:`GoldAnswers`.
+        **kwargs: handed on to `SFTTrainer`.
 
     Raises:
-        ValueError: Rows that fail their check, or an answer that would be cut.
+        ValueError: rows that fail their check, or an answer that would be cut.
     """
 
     method = "supervised fine-tuning"
@@ -66,7 +67,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
                 films,
                 [reward],
                 processing_class,
-                box_format=box_format if isinstance(box_format, str) else None,
+                box_format=box_format,
                 model_format=lambda: model_format(model, loading_kwargs(args)),
                 name=name,
                 image_columns=("image",),
@@ -78,8 +79,10 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
         with args.main_process_first(desc="checking films"):
             films = prepare(train_dataset, "train_dataset")
             if eval_dataset is not None:
-                eval_dataset = Answers(processing_class, reward.box_format).of(prepare(eval_dataset, "eval_dataset"))
-        self._answers = Answers(processing_class, reward.box_format, seed=seed, **(augmentation or {}))
+                eval_dataset = GoldAnswers(processing_class, reward.box_format).of(
+                    prepare(eval_dataset, "eval_dataset")
+                )
+        self._answers = GoldAnswers(processing_class, reward.box_format, seed=seed, **(augmentation or {}))
         super().__init__(
             model=model,
             args=args,
@@ -105,12 +108,10 @@ def _refuse_cut_answers(
     lengths = answers + prompt_lengths(films, processor)
     cut = np.flatnonzero(lengths > max_length)
     if len(cut):
-        ids = films["id"] if "id" in films.column_names else ["-"] * films.num_rows
-        rows = "\n".join(
-            f"row {row} (id {ids[row]}): {lengths[row]} tokens, {answers[row]} of them the answer" for row in cut
-        )
-        raise ValueError(
-            f"Expected films whose prompt and answer fit into max_length {max_length} in every row for {name}, got "
-            f"{len(cut)} bad rows of {films.num_rows}. Raise max_length to {lengths.max()}, lower max_image_pixels, or "
-            f"leave max_length out:\n{rows}"
+        raise bad_rows_error(
+            {row: [f"{lengths[row]} tokens, {answers[row]} of them the answer"] for row in cut.tolist()},
+            films["id"] if "id" in films.column_names else ["-"] * films.num_rows,
+            f"films whose prompt and answer fit into max_length {max_length}",
+            name,
+            f"Raise max_length to {lengths.max()}, lower max_image_pixels, or leave max_length out",
         )

@@ -109,8 +109,8 @@ TRAIN = [
     ({"dataset": "{root}/columnless"}, "Expected the columns prompt, boxes, width, height, box_format"),
     ({"dataset": "{root}/imageless"}, "Expected a column image for train_dataset"),
     ({"dataset": "{root}/few", "per_device_train_batch_size": 8}, "Expected at least 4 films for train_dataset"),
-    ({"train_films": 0}, "Expected a positive number for train_films"),
-    ({"max_image_pixels": 0}, "Expected a positive number for max_image_pixels"),
+    ({"train_films": 0}, "Expected a number from 1 up for train_films"),
+    ({"max_image_pixels": 0}, "Expected a number from 1 up for max_image_pixels"),
     ({"max_image_pixels": 100}, "Expected at least 784 for max_image_pixels"),
     # the folder
     ({"output_dir": "{root}/file/run"}, "Expected a folder that can be written for output_dir"),
@@ -171,7 +171,7 @@ TRAIN = [
 ]
 
 SFT = [
-    ({"crop": 0.7}, "Expected a fraction from 0 to below 0.5 for crop"),
+    ({"crop": 0.7}, "Expected a number in [0, 0.5) for crop"),
     ({"save_dtype": "int8"}, "Expected one of float32, float16, bfloat16 for save_dtype"),
     ({"remove_unused_columns": True}, "Expected false for remove_unused_columns"),
     ({"max_length": 20}, "Expected films whose prompt and answer fit into max_length 20 in every row"),

@@ -14,12 +14,12 @@ supervision = pytest.importorskip("supervision", reason="needs supervision")
 
 def test_boxes_labels_and_confidences(films):
     names = label_names(films)
-    found, true = predicted_detections(films[0], names), reference_detections(films[0], names)
-    assert found.xyxy.tolist() == films[0].pred.tolist()
-    assert found.confidence.tolist() == [0.9, 0.25]
-    assert [names[i] for i in found.class_id] == found["class_name"].tolist() == ["mass", "nodule"]
-    assert true["class_name"].tolist() == ["mass", "effusion"]
-    assert true.confidence is None
+    pred, gt = predicted_detections(films[0], names), reference_detections(films[0], names)
+    assert pred.xyxy.tolist() == films[0].pred.tolist()
+    assert pred.confidence.tolist() == [0.9, 0.25]
+    assert [names[i] for i in pred.class_id] == pred["class_name"].tolist() == ["mass", "nodule"]
+    assert gt["class_name"].tolist() == ["mass", "effusion"]
+    assert gt.confidence is None
 
 
 def test_without_confidences_and_without_boxes(films):
@@ -32,6 +32,6 @@ def test_without_confidences_and_without_boxes(films):
 
 def test_supervision_measures_the_same(films):
     names = label_names(films)
-    found, true = predicted_detections(films[0], names), reference_detections(films[0], names)
-    ious = supervision.box_iou_batch(true.xyxy, found.xyxy).T
+    pred, gt = predicted_detections(films[0], names), reference_detections(films[0], names)
+    ious = supervision.box_iou_batch(gt.xyxy, pred.xyxy).T
     np.testing.assert_allclose(ious, pairwise_iou(films[0].pred, films[0].gt), atol=1e-6)

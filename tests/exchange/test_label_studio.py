@@ -102,8 +102,8 @@ def test_what_a_model_calls_a_finding_is_text(label):
     film = AnsweredFilm("a", 9, 9, pred=[[0, 0, 5, 5]], pred_labels=[label])
     (task,) = label_studio_tasks([film])
     config = ElementTree.fromstring(labelling_config([label]))
-    said = task["predictions"][0]["result"][0]["value"]["rectanglelabels"]
-    assert [one.get("value") for one in config.iter("Label")] == said
+    labels = task["predictions"][0]["result"][0]["value"]["rectanglelabels"]
+    assert [one.get("value") for one in config.iter("Label")] == labels
 
 
 def test_label_studio_itself_takes_them(films):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from grounding_rewards.exchange.model_card import card_figures, evaluated_model, model_card_block, model_index
+from grounding_rewards.exchange.model_card import card_figures, evaluated_model, model_card_block
 
 hub = pytest.importorskip("huggingface_hub", reason="comes with transformers")
 
@@ -54,11 +54,10 @@ def test_it_says_on_what_and_how_it_was_measured():
 
 
 def test_another_system_and_another_name():
-    (model,) = model_index(EVALUATION, system="constant box", name="baseline")
-    assert model["name"] == "baseline"
-    assert [metric["value"] for metric in model["results"][0]["metrics"]] == [0.4]
-    card = model_card_block(EVALUATION, system="constant box").splitlines()
-    assert "| mean IoU | 0.4000 | 0.3000 to 0.5000 | 0.7123 |" in card
+    card = hub.ModelCard(model_card_block(EVALUATION, system="constant box", name="baseline"))
+    assert card.data.model_name == "baseline"
+    assert [result.metric_value for result in card.data.eval_results] == [0.4]
+    assert "| mean IoU | 0.4000 | 0.3000 to 0.5000 | 0.7123 |" in card.text.splitlines()
 
 
 @pytest.mark.parametrize(

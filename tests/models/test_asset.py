@@ -14,7 +14,7 @@ from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.baselines import baseline_systems
 from grounding_rewards.metrics.bootstrap import ratio_estimates
 from grounding_rewards.metrics.counts import film_sums
-from grounding_rewards.models.generate import generate
+from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import REPOSITORY
@@ -39,9 +39,9 @@ def test_it_finds_findings_loosely_and_leaves_something_to_learn() -> None:
     model, processor = load_model(ASSET)
     reward = get_reward("R4")
     films = add_columns(load_split("synthetic", "test", films=40), processor, "qwen2.5-vl")
-    asked = {"dataset": fit_images(films, processor), "max_new_tokens": 24}
-    greedy = generate(model, processor, temperature=0, **asked)
-    sampled = generate(model, processor, samples=4, **asked)
+    shown = fit_images(films, processor)
+    greedy = generate(model, processor, shown, Sampling(max_new_tokens=24))
+    sampled = generate(model, processor, shown, Sampling(samples=4, temperature=1.0, max_new_tokens=24))
     texts = [[*first, *others] for first, others in zip(greedy, sampled, strict=True)]
     rows = light_rows(films)
     shipped = ratio_estimates(film_sums(read_answers(rows, texts, reward)))

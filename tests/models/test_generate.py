@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
 from grounding_rewards.data.synthetic import synthetic_dataset
-from grounding_rewards.models.generate import generate
+from grounding_rewards.models.generate import Sampling, generate
 
-SETTINGS = {"max_new_tokens": 6}
+SHORT = Sampling(max_new_tokens=6)
+SAMPLED = Sampling(samples=3, temperature=1.0, max_new_tokens=6)
 
 
 @pytest.fixture(scope="module")
@@ -23,19 +25,19 @@ def films() -> Any:
 
 
 def test_greedy_answers_do_not_depend_on_the_batch(tiny_model: tuple[Any, Any], films: Any) -> None:
-    together = generate(*tiny_model, films, temperature=0, **SETTINGS)
-    alone = generate(*tiny_model, films, temperature=0, batch_size=1, **SETTINGS)
+    together = generate(*tiny_model, films, SHORT)
+    alone = generate(*tiny_model, films, SHORT, batch_size=1)
     assert together == alone
     assert [len(answers) for answers in together] == [1] * 6
 
 
 def test_samples_repeat_with_their_seed_and_leave_the_generator_alone(tiny_model: tuple[Any, Any], films: Any) -> None:
     state = torch.random.get_rng_state()
-    first = generate(*tiny_model, films, samples=3, seed=1, **SETTINGS)
+    first = generate(*tiny_model, films, SAMPLED, seed=1)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert [len(answers) for answers in first] == [3] * 6
-    assert first == generate(*tiny_model, films, samples=3, seed=1, **SETTINGS)
-    assert first != generate(*tiny_model, films, samples=3, seed=2, **SETTINGS)
+    assert first == generate(*tiny_model, films, SAMPLED, seed=1)
+    assert first != generate(*tiny_model, films, SAMPLED, seed=2)
     assert any(len(set(answers)) > 1 for answers in first)
 
 
@@ -54,7 +56,7 @@ def test_answers_end_before_the_end_token(tiny_model: tuple[Any, Any], films: An
 
     handle = model.register_forward_hook(forced)
     try:
-        answers = generate(model, processor, films[:1], temperature=0, skip_special_tokens=False, **SETTINGS)
+        answers = generate(model, processor, films[:1], replace(SHORT, skip_special_tokens=False))
     finally:
         handle.remove()
     assert end not in answers[0][0]
@@ -64,7 +66,7 @@ def test_answers_end_before_the_end_token(tiny_model: tuple[Any, Any], films: An
 def test_the_model_is_left_in_its_mode(tiny_model: tuple[Any, Any], films: Any) -> None:
     model, processor = tiny_model
     model.train()
-    generate(model, processor, films[:1], temperature=0, **SETTINGS)
+    generate(model, processor, films[:1], SHORT)
     assert model.training
     model.eval()
 
@@ -72,11 +74,12 @@ def test_the_model_is_left_in_its_mode(tiny_model: tuple[Any, Any], films: Any) 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"samples": 0}, "Expected at least 1 for `samples`, got 0"),
+        ({"samples": 0}, "Expected a number from 1 up for `samples`, got 0"),
+        ({"max_new_tokens": 0}, "Expected a number from 1 up for `max_new_tokens`, got 0"),
         ({"temperature": -1}, "Expected a number from 0 up for `temperature`, got -1"),
         ({"temperature": 0, "samples": 2}, "Expected 1 for `samples` at temperature 0, got 2"),
     ],
 )
 def test_wrong_settings_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        generate(None, None, [], **settings)
+        Sampling(**settings)

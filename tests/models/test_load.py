@@ -12,7 +12,7 @@ import torch
 
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.models import load as models
-from grounding_rewards.models.generate import generate
+from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import choose_backend, load_model, process_state
 
 
@@ -48,8 +48,8 @@ def logits(model: Any, processor: Any) -> torch.Tensor:
 def test_a_checkpoint_is_loaded(checkpoint: Path, tiny_model: tuple[Any, Any]) -> None:
     model, processor = load_model(checkpoint)
     films = synthetic_dataset("test", 2)
-    settings: dict[str, Any] = {"temperature": 0, "max_new_tokens": 4}
-    assert generate(model, processor, films, **settings) == generate(*tiny_model, films, **settings)
+    short = Sampling(max_new_tokens=4)
+    assert generate(model, processor, films, short) == generate(*tiny_model, films, short)
     assert model.dtype == torch.float32
 
 
@@ -80,7 +80,7 @@ def test_an_adapter_that_cannot_be_merged_stays_over_the_model(checkpoint: Path,
     adapted(checkpoint, tmp_path, PromptTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=4))
     model, processor = load_model(tmp_path)
     assert isinstance(model, PeftModel)
-    assert len(generate(model, processor, synthetic_dataset("test", 1), temperature=0, max_new_tokens=3)) == 1
+    assert len(generate(model, processor, synthetic_dataset("test", 1), Sampling(max_new_tokens=3))) == 1
 
 
 @pytest.mark.parametrize(

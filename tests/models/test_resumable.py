@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ import torch
 from grounding_rewards.data.score_file import score_file
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.models import resumable
-from grounding_rewards.models.generate import generate
+from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.resumable import generate_to_file
 from grounding_rewards.rewards.grounding import get_reward
 
 ASSET = Path(__file__).parents[2] / "assets" / "tiny_vlm"
-GREEDY: dict[str, Any] = {"max_new_tokens": 6, "batch_size": 2}
-SAMPLED: dict[str, Any] = {"max_new_tokens": 6, "batch_size": 4, "samples": 2, "temperature": 1.0, "seed": 3}
+SHORT = Sampling(max_new_tokens=6)
+TWO = Sampling(samples=2, temperature=1.0, max_new_tokens=6)
+GREEDY: dict[str, Any] = {"sampling": SHORT, "batch_size": 2}
+SAMPLED: dict[str, Any] = {"sampling": TWO, "batch_size": 4, "seed": 3}
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +59,7 @@ def in_a_process_that_is_killed(function: Callable[[], object]) -> None:
 
 def dies_at_batch(number: int, monkeypatch: pytest.MonkeyPatch, path: Path, half: str = "") -> None:
     """Kill the process as it is about to generate that batch, in the middle of a line where one is given."""
-    true = resumable.generate_batch
+    original = resumable.generate_batch
     calls: list[int] = []
 
     def dying(*arguments: Any, **settings: Any) -> Any:
@@ -66,14 +69,14 @@ def dies_at_batch(number: int, monkeypatch: pytest.MonkeyPatch, path: Path, half
                 with path.with_suffix(".part-0.jsonl").open("a", encoding="utf-8") as file:
                     file.write(half)
             os.kill(os.getpid(), signal.SIGKILL)
-        return true(*arguments, **settings)
+        return original(*arguments, **settings)
 
     monkeypatch.setattr(resumable, "generate_batch", dying)
 
 
 def test_greedy_answers_are_those_of_generate(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
     answers = generate_to_file(*tiny_model, dataset, path, **GREEDY)
-    assert answers == generate(*tiny_model, dataset, temperature=0, **GREEDY)
+    assert answers == generate(*tiny_model, dataset, **GREEDY)
     assert [row["id"] for row in lines(path)] == dataset["id"]
     assert [[row["completion"]] for row in lines(path)] == answers
     assert lines(path)[0]["boxes"] == dataset[0]["boxes"]
@@ -110,11 +113,11 @@ def test_a_killed_run_goes_on(
     part = path.with_suffix(".part-0.jsonl").read_text(encoding="utf-8")
     assert part.count("\n") == 2 * settings["batch_size"]
     asked: list[int] = []
-    true = resumable.generate_batch
+    original = resumable.generate_batch
 
     def counting(model: Any, processor: Any, rows: Any, *arguments: Any, **more: Any) -> Any:
         asked.append(len(rows))
-        return true(model, processor, rows, *arguments, **more)
+        return original(model, processor, rows, *arguments, **more)
 
     monkeypatch.setattr(resumable, "generate_batch", counting)
     assert generate_to_file(*tiny_model, dataset, path, **settings) == expected
@@ -155,10 +158,14 @@ def test_a_finished_run_is_only_read(
 @pytest.mark.parametrize(
     ("begun", "changed", "difference"),
     [
-        (GREEDY, {"max_new_tokens": 5}, "max_new_tokens 5 instead of 6"),
-        (GREEDY, {"temperature": 0.5}, "temperature 0.5 instead of 0.0, seed 0 instead of None"),
+        (GREEDY, {"sampling": replace(SHORT, max_new_tokens=5)}, "max_new_tokens 5 instead of 6"),
+        (
+            GREEDY,
+            {"sampling": replace(SHORT, temperature=0.5)},
+            "temperature 0.5 instead of 0.0, seed 0 instead of None",
+        ),
         (SAMPLED, {"seed": 4}, "seed 4 instead of 3"),
-        (SAMPLED, {"samples": 4}, "samples 4 instead of 2"),
+        (SAMPLED, {"sampling": replace(TWO, samples=4)}, "samples 4 instead of 2"),
         (SAMPLED, {"batch_size": 2}, "batch_size 2 instead of 4"),
     ],
 )
@@ -220,9 +227,7 @@ def test_a_broken_line_in_the_middle_is_named(tiny_model: tuple[Any, Any], datas
     ("rows", "settings", "message"),
     [
         (["a", "b", "a"], {}, "Expected a different `id` in every row, got 'a' in rows 0 and 2"),
-        (["a"], {"batch_size": 0}, "Expected at least 1 for `batch_size`, got 0"),
-        (["a"], {"samples": 2}, "Expected 1 for `samples` at temperature 0, got 2"),
-        (["a"], {"max_new_tokens": 0}, "Expected at least 1 for `max_new_tokens`, got 0"),
+        (["a"], {"batch_size": 0}, "Expected a number from 1 up for `batch_size`, got 0"),
         (["a"], {"backend": "tgi"}, "Expected a known word for `backend`, got 'tgi'"),
     ],
 )
@@ -260,7 +265,7 @@ def test_the_file_can_be_scored_by_itself(tiny_model: tuple[Any, Any], dataset: 
 def test_the_patient_stands_beside_the_answer(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
     """So that an evaluation of the file draws patients, as one of the model does."""
     patients = [f"patient {k // 2}" for k in range(dataset.num_rows)]
-    generate_to_file(*tiny_model, dataset.add_column("patient_id", patients), path, max_new_tokens=2)
+    generate_to_file(*tiny_model, dataset.add_column("patient_id", patients), path, Sampling(max_new_tokens=2))
     assert [line["patient_id"] for line in lines(path)] == patients
 
 
@@ -268,12 +273,13 @@ _SCRIPT = """
 import sys
 from pathlib import Path
 from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.models.generate import Sampling
 from grounding_rewards.models.load import load_model, process_state
 from grounding_rewards.models.resumable import generate_to_file
 
 model, processor = load_model(sys.argv[1])
 answers = generate_to_file(model, processor, synthetic_dataset("test", 7), Path(sys.argv[2]),
-                           samples=2, temperature=1.0, max_new_tokens=6, batch_size=4, seed=3)
+                           Sampling(samples=2, temperature=1.0, max_new_tokens=6), batch_size=4, seed=3)
 assert len(answers) == 7
 assert process_state().num_processes == 2
 """

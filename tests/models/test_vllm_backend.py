@@ -67,9 +67,8 @@ def test_answers_go_to_the_file(vllm: Any, checkpoint: Path, tmp_path: Path) -> 
     assert model.config.model_type == "qwen2_5_vl"
     films = synthetic_dataset("test", 3)
     path = tmp_path / "completions.jsonl"
-    answers = generate_to_file(
-        model, processor, films, path, samples=2, temperature=0.7, batch_size=4, max_new_tokens=9, backend="vllm"
-    )
+    sampling = Sampling(samples=2, temperature=0.7, max_new_tokens=9)
+    answers = generate_to_file(model, processor, films, path, sampling, batch_size=4, backend="vllm")
     # The token that ends an answer is no part of it.
     assert answers == [[processor.tokenizer.decode([40, 41])] * 2] * 3
     (prompts, parameters), (last, _) = model.llm.calls
@@ -78,9 +77,7 @@ def test_answers_go_to_the_file(vllm: Any, checkpoint: Path, tmp_path: Path) -> 
     # Written anew, it is another model.
     (checkpoint / "model.safetensors").touch()
     with pytest.raises(ValueError, match="got another model"):
-        generate_to_file(
-            model, processor, films, path, samples=2, temperature=0.7, batch_size=4, max_new_tokens=9, backend="vllm"
-        )
+        generate_to_file(model, processor, films, path, sampling, batch_size=4, backend="vllm")
 
 
 def test_prompts_have_one_placeholder_for_the_film(tiny_model: tuple[Any, Any]) -> None:

@@ -93,7 +93,7 @@ def same_weights(one, other):
 
 
 def run(*command, seconds=150, code=0):
-    """Run to the end and return what was said; a launcher that hangs is killed with the processes that it started."""
+    """Run to the end and return the output; a launcher that hangs is killed with the processes that it started."""
     started = subprocess.Popen(
         [str(word) for word in command],
         cwd=REPOSITORY,

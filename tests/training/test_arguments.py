@@ -50,9 +50,9 @@ def parse(tmp_path, values, *args):
         ({"box_format": '{"syntax": "json"'}, ["JSON", "box_format"]),
         ({"box_format": ["json"]}, ["box_format", "qwen2.5-vl"]),
         ({"box_format": 7}, ["box_format", "qwen2.5-vl"]),
-        ({"train_films": 0}, ["positive number for train_films"]),
+        ({"train_films": 0}, ["a number from 1 up for train_films"]),
         ({"train_films": 12.5}, ["int | None for train_films", "12.5"]),
-        ({"max_image_pixels": -1}, ["positive number for max_image_pixels"]),
+        ({"max_image_pixels": -1}, ["a number from 1 up for max_image_pixels"]),
         ({"dataset": 7}, ["str for dataset", "7"]),
         ({"dtype": "bf16"}, ["auto, bfloat16, float16, float32"]),
         ({"loss_type": "ppo"}, ["grpo, dapo", "ppo"]),
@@ -68,9 +68,9 @@ def parse(tmp_path, values, *args):
 def test_refused(tmp_path, capsys, values, messages):
     with pytest.raises((ValueError, SystemExit)) as caught:
         parse(tmp_path, values)
-    said = str(caught.value) + capsys.readouterr().err
+    output = str(caught.value) + capsys.readouterr().err
     for message in messages:
-        assert message in said
+        assert message in output
 
 
 def test_a_model_is_required(tmp_path):
@@ -129,7 +129,7 @@ def test_several_rewards(tmp_path):
 def test_help_teaches(capsys):
     with pytest.raises(SystemExit, match="0"):
         parse_grpo_arguments(["--help"])
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for word in (
         "grounding-rewards train --config configs/demo/grpo.yaml",
         "accelerate launch",
@@ -139,4 +139,4 @@ def test_help_teaches(capsys):
         "annotations.jsonl",
         "--num_generations",
     ):
-        assert word in said
+        assert word in output

@@ -56,10 +56,10 @@ def watch(*steps, names=("R4",), main=True):
     ],
 )
 def test_warned_once_with_cause_and_remedy(figures, cause, remedy):
-    (said,) = watch(*[figures] * (3 * PATIENCE))
-    assert cause in said
-    assert remedy in said
-    assert "grounding-rewards sft" in said
+    (warning,) = watch(*[figures] * (3 * PATIENCE))
+    assert cause in warning
+    assert remedy in warning
+    assert "grounding-rewards sft" in warning
 
 
 def test_not_before_ten_steps_in_a_row():

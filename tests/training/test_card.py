@@ -37,8 +37,8 @@ def test_of_grpo(tmp_path):
         assert facts["steps"].startswith("2 of 2")
         assert "learning_rate 0.001" in facts["options"]
         assert "grounding_rewards 0" in facts["versions"]
-        for said in ("None", str(tmp_path), "secret", "time machine", str(ASSET.parent)):
-            assert said not in card.content
+        for private in ("None", str(tmp_path), "secret", "time machine", str(ASSET.parent)):
+            assert private not in card.content
 
 
 def test_its_example_runs(tmp_path, monkeypatch):

@@ -63,9 +63,9 @@ def test_from_sft_to_evaluation(large_films, grids, tmp_path, capsys):
     evaluate = ["evaluate", "--model", grpo / "checkpoint", "--dataset", large_films, "--out", tmp_path / "evaluation"]
     assert main([*map(str, evaluate), "--max-new-tokens", "8", "--resamples", "20"]) == 0
     assert set(grids) == {SEEN}
-    said = capsys.readouterr().err
+    printed = capsys.readouterr().err
     line = "Image size: at most 40000 pixels (max_image_pixels); the largest film, 2500 x 3000, is seen as 168 x 196, "
-    assert said.count(f"{line}42 image tokens.") == 3
+    assert printed.count(f"{line}42 image tokens.") == 3
     facts = json.loads((tmp_path / "evaluation" / "evaluation.json").read_text(encoding="utf-8"))["facts"]
     assert "at most 40000 pixels (max_image_pixels)" in facts["image size"]
     # Nor need anybody have this package.
@@ -94,8 +94,8 @@ def test_another_size_than_the_model_was_saved_with_is_said(large_films, tmp_pat
     assert (
         main(["train", *words({**options, "model_name_or_path": tmp_path / "model", "max_image_pixels": LIMIT})]) == 0
     )
-    said = capsys.readouterr().err
-    assert "The model was saved with max_image_pixels 15000; here the largest film has 40000 pixels." in said
+    printed = capsys.readouterr().err
+    assert "The model was saved with max_image_pixels 15000; here the largest film has 40000 pixels." in printed
 
 
 def test_an_evaluation_at_another_size_does_not_take_up_old_answers(large_films, tmp_path, capsys):

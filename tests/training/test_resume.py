@@ -180,10 +180,10 @@ class TestRefused:
         shutil.rmtree(copy / "checkpoint-2")
         return copy
 
-    def refused(self, folder, *said, **values):
+    def refused(self, folder, *parts, **values):
         with pytest.raises(ValueError, match="Expected the weights of this model in the checkpoint") as caught:
             grpo(folder, max_steps=2, resume_from_checkpoint="last", **values)
-        for part in (str(folder / "checkpoint-1"), *said):
+        for part in (str(folder / "checkpoint-1"), *parts):
             assert part in str(caught.value)
 
     def change(self, folder, change):

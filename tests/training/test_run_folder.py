@@ -96,7 +96,7 @@ class TestResume:
         assert start(folder, resume_from_checkpoint="last").checkpoint is None
 
     @pytest.mark.parametrize(
-        ("changed", "said"),
+        ("changed", "message"),
         [
             ({"reward": ["R2"]}, r"got reward \['R2'\] instead of \['R4'\]"),
             ({"dataset": "elsewhere"}, "dataset 'elsewhere' instead of 'synthetic'"),
@@ -105,9 +105,9 @@ class TestResume:
             ({"reward": ["R2"], "dataset": "x"}, "got dataset 'x' .*, reward"),
         ],
     )
-    def test_another_configuration_is_refused_and_named(self, tmp_path, changed, said):
+    def test_another_configuration_is_refused_and_named(self, tmp_path, changed, message):
         folder = left(tmp_path / "run", 5)
-        with pytest.raises(ValueError, match=said):
+        with pytest.raises(ValueError, match=message):
             start(folder, resume_from_checkpoint="last", **changed)
 
     def test_also_before_the_first_checkpoint(self, tmp_path):

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.boxes import Boxes, as_box_array, box_area, valid_boxes
+from grounding_rewards.legal import check_word
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -154,8 +155,7 @@ def corrupt_boxes(
 
 
 def _check(name: str, strength: int) -> None:
-    if name not in CORRUPTIONS:
-        raise ValueError(f"Expected one of {', '.join(CORRUPTIONS)} for `name`, got {name!r}. Choose one of these.")
+    check_word("name", name, CORRUPTIONS)
     if not isinstance(strength, int | np.integer) or strength not in (0, *STRENGTHS):
         raise ValueError(
             f"Expected a whole number from 0 to {STRENGTHS[-1]} for `strength`, got {strength!r}. "

@@ -13,12 +13,13 @@ Source: Madry et al., Towards Deep Learning Models Resistant to Adversarial Atta
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from grounding_rewards.legal import SHARE, Interval, check_number
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,18 +52,11 @@ class PGD:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.epsilon <= 1:
-            raise ValueError(
-                f"Expected a part of the range of intensities for `epsilon`, got {self.epsilon}. "
-                "Give a number from 0 to 1, such as 4/255."
-            )
-        if self.steps < 1:
-            raise ValueError(f"Expected at least 1 for `steps`, got {self.steps}. Use epsilon 0 for no attack.")
-        if self.step_size is not None and not 0 < self.step_size < math.inf:
-            raise ValueError(
-                f"Expected a number above 0 for `step_size`, got {self.step_size}. "
-                "Leave it out for 2.5 * epsilon / steps."
-            )
+        check_number("epsilon", self.epsilon, SHARE, "It is a fraction of the range of intensities, such as 4/255.")
+        check_number("steps", self.steps, Interval(1), "Use epsilon 0 for no attack.")
+        if self.step_size is not None:
+            hint = "Leave it out for 2.5 * epsilon / steps."
+            check_number("step_size", self.step_size, Interval(above=True), hint)
 
     @property
     def step(self) -> float:

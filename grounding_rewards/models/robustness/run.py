@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from grounding_rewards.data.load import light_rows
 from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.bootstrap import RESAMPLES
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
 
 FAMILIES = ("corruptions", "pgd")
 EPSILONS = (0.0, 1 / 255, 2 / 255, 4 / 255, 8 / 255)
-
-_HEAVY = ("prompt", "image")
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,14 @@ class Changes:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name, legal in (("families", FAMILIES), ("corruptions", tuple(CORRUPTIONS)), ("strengths", STRENGTHS)):
-            for value in getattr(self, name):
-                if value not in legal:
-                    raise ValueError(
-                        f"Expected some of {', '.join(map(str, legal))} for `{name}`, got {value!r}. "
-                        "Choose among these."
-                    )
+        for family in self.families:
+            check_word("families", family, FAMILIES)
+        for name in self.corruptions:
+            check_word("corruptions", name, CORRUPTIONS)
+        for strength in self.strengths:
+            if strength not in STRENGTHS:
+                legal = ", ".join(map(str, STRENGTHS))
+                raise ValueError(f"Expected some of {legal} for `strengths`, got {strength!r}. Choose among these.")
         self.attacks()
 
     def __str__(self) -> str:
@@ -114,7 +115,7 @@ def robustness(
     Raises:
         ValueError: the processor's pixel values cannot be attacked, or the model has no gradients, or is run by vLLM.
     """
-    from grounding_rewards.models.generate import generate, reads_special_tokens
+    from grounding_rewards.models.generate import Sampling, generate, reads_special_tokens
     from grounding_rewards.models.vllm_backend import VllmModel
 
     if isinstance(model, VllmModel):
@@ -123,20 +124,16 @@ def robustness(
             "backend='transformers'."
         )
     changes = changes or Changes()
-    columns = dataset.remove_columns([name for name in _HEAVY if name in dataset.column_names])
-    rows = columns.to_list()
+    rows = light_rows(dataset)
     gold = [gold_answer(row, reward.box_format or row["box_format"]) for row in rows]
-    settings: dict[str, Any] = {
-        "temperature": 0,
-        "max_new_tokens": max_new_tokens,
-        "batch_size": batch_size,
-        "skip_special_tokens": not reads_special_tokens(dataset, reward),
-    }
+    greedy = Sampling(max_new_tokens=max_new_tokens, skip_special_tokens=not reads_special_tokens(dataset, reward))
 
     def ask(shown: Any, of: Any, change: str) -> list[AnsweredFilm]:
-        if on_progress is not None:
-            settings["on_progress"] = lambda films, total, _: on_progress(change, films, total)
-        return read_answers(rows, generate(model, of, shown, **settings), reward)
+        def count(films: int, total: int, _: int) -> None:
+            if on_progress is not None:
+                on_progress(change, films, total)
+
+        return read_answers(rows, generate(model, of, shown, greedy, batch_size=batch_size, on_progress=count), reward)
 
     def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
         figures = robustness_estimates(pairs, reward, groups=groups, resamples=resamples, seed=changes.seed)

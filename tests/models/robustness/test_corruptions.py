@@ -245,7 +245,7 @@ def test_other_modes_become_rgb_as_processors_make_them() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((grey(0), [], "fog", 1), "Expected one of window_level, .* for `name`, got 'fog'"),
+        ((grey(0), [], "fog", 1), "Expected a known word for `name`, got 'fog'. Use one of: window_level, "),
         ((grey(0), [], "noise", 6), "Expected a whole number from 0 to 5 for `strength`, got 6"),
         ((grey(0), [], "noise", 2.0), r"Expected a whole number from 0 to 5 for `strength`, got 2\.0"),
         ((grey(0), [], "noise", 0.5), "Expected a whole number from 0 to 5 for `strength`, got 0.5"),

@@ -181,9 +181,9 @@ def test_a_model_without_usable_gradients_is_refused(loss: Callable, message: st
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"epsilon": 8}, "Expected a part of the range of intensities for `epsilon`, got 8"),
+        ({"epsilon": 8}, r"Expected a number in \[0, 1\] for `epsilon`, got 8"),
         ({"epsilon": float("nan")}, "for `epsilon`, got nan"),
-        ({"epsilon": 0.1, "steps": 0}, "Expected at least 1 for `steps`, got 0"),
+        ({"epsilon": 0.1, "steps": 0}, "Expected a number from 1 up for `steps`, got 0"),
         ({"epsilon": 0.1, "step_size": 0.0}, "Expected a number above 0 for `step_size`, got 0.0"),
     ],
 )

@@ -15,7 +15,7 @@ from grounding_rewards import get_reward
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.models.generate import generate
+from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.models.robustness.corruptions import corrupt
 from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor
@@ -61,9 +61,8 @@ def test_noise_of_the_same_size_harms_less_than_an_attack(shipped: tuple[Any, An
     start = PGD(8 / 255, steps=1, step_size=1e-9)
     attack = replace(start, steps=5, step_size=None)
     gold = ['[{"bbox_2d": [0, 0, 9, 9], "label": "mass"}]'] * len(films)
-    settings: dict[str, Any] = {"temperature": 0, "max_new_tokens": 24, "batch_size": 24}
     plain, noisy, attacked = (
-        generate(model, of, films, **settings)
+        generate(model, of, films, Sampling(max_new_tokens=24), batch_size=24)
         for of in (processor, *(AttackingProcessor(processor, model, gold, one) for one in (start, attack)))
     )
     noise, harm = (sum(a != b for a, b in zip(plain, changed, strict=True)) for changed in (noisy, attacked))
@@ -114,10 +113,10 @@ def test_a_model_that_moves_its_boxes_along_is_perfectly_robust(monkeypatch: pyt
         }
     ).cast_column("image", ImageColumn())
 
-    def answer(model: Any, processor: Any, films: Any, **settings: Any) -> list[list[str]]:
+    def answer(model: Any, processor: Any, films: Any, sampling: Sampling, **_: Any) -> list[list[str]]:
         from scipy.ndimage import find_objects, label
 
-        assert settings["temperature"] == 0
+        assert sampling.temperature == 0
         answers = []
         for i in range(len(films)):
             found = find_objects(label(np.asarray(films[i]["image"]) > 127)[0])
@@ -190,10 +189,10 @@ def test_a_model_that_vllm_runs_is_refused(shipped: tuple[Any, Any, Any]) -> Non
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"families": ("fgsm",)}, "Expected some of corruptions, pgd for `families`, got 'fgsm'"),
-        ({"corruptions": ("fog",)}, "Expected some of window_level, .* for `corruptions`, got 'fog'"),
+        ({"families": ("fgsm",)}, "Expected a known word for `families`, got 'fgsm'. Use one of: corruptions, pgd"),
+        ({"corruptions": ("fog",)}, "Expected a known word for `corruptions`, got 'fog'. Use one of: window_level, "),
         ({"strengths": (0, 1)}, "Expected some of 1, 2, 3, 4, 5 for `strengths`, got 0"),
-        ({"epsilons": (4,)}, "Expected a part of the range of intensities for `epsilon`, got 4"),
+        ({"epsilons": (4,)}, r"Expected a number in \[0, 1\] for `epsilon`, got 4"),
     ],
 )
 def test_wrong_changes_are_refused(arguments: dict[str, Any], message: str) -> None:

@@ -13,7 +13,7 @@ from transformers import AutoProcessor
 from grounding_rewards.data.resize import resized_size
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.parsing import format_boxes, parse_boxes
-from grounding_rewards.training.answers import Answers, crop_row
+from grounding_rewards.training.gold_answers import GoldAnswers, crop_row
 
 pytestmark = pytest.mark.training
 
@@ -59,7 +59,7 @@ class TestCrop:
         assert crop_row(row([], []), (10, 10, 50, 50))["boxes"] == []
 
 
-class TestAnswers:
+class TestGoldAnswers:
     def read(self, film, processor):
         width, height = film["image"].size
         resized_width, resized_height = resized_size(processor, width, height)
@@ -74,7 +74,7 @@ class TestAnswers:
 
     def test_answers_are_the_reference(self, processor):
         films = synthetic_dataset("train", 8)
-        for film, answered in zip(films, Answers(processor, "qwen2.5-vl").of(films), strict=True):
+        for film, answered in zip(films, GoldAnswers(processor, "qwen2.5-vl").of(films), strict=True):
             parsed = self.read(answered, processor)
             np.testing.assert_allclose(parsed.boxes, np.array(film["boxes"]).reshape(-1, 4), atol=0.5)
             assert list(parsed.labels) == film["labels"]
@@ -86,19 +86,19 @@ class TestAnswers:
         film = {"boxes": [[40.0, 40.0, 200.0, 240.0]], "labels": ["mass"], "width": 448, "height": 480}
         rows = {key: [value] for key, value in {**film, "prompt": synthetic_dataset("train", 1)["prompt"][0]}.items()}
         films = Dataset.from_dict({**rows, "image": [Image.new("L", (112, 120))]}).cast_column("image", ImageColumn())
-        (answered,) = Answers(processor, "qwen2.5-vl").of(films)
+        (answered,) = GoldAnswers(processor, "qwen2.5-vl").of(films)
         assert "[10, 9, 50, 56]" in answered["completion"][0]["content"]
 
     def test_answers_in_a_format_of_ones_own(self, processor):
         mine = {"syntax": "brackets", "order": "yxyx", "space": "norm100"}
         film = synthetic_dataset("train", 8)[1]
-        answered = Answers(processor, mine).of(synthetic_dataset("train", 8))[1]
+        answered = GoldAnswers(processor, mine).of(synthetic_dataset("train", 8))[1]
         expected = format_boxes(film["boxes"], mine, labels=film["labels"], width=film["width"], height=film["height"])
         assert answered["completion"][0]["content"] == expected
 
     def test_answers_fit_the_cropped_film(self, processor):
         films = synthetic_dataset("train", 8, size=224)
-        answered = Answers(processor, "qwen2.5-vl", crop=0.2, contrast=0.3).of(films)
+        answered = GoldAnswers(processor, "qwen2.5-vl", crop=0.2, contrast=0.3).of(films)
         assert {answered[index]["image"].size for index in range(8)} != {(224, 224)}
         for film in answered:
             boxes = self.read(film, processor).boxes
@@ -106,7 +106,7 @@ class TestAnswers:
 
     def test_loose_boxes_are_as_loose_as_asked(self, processor):
         films = synthetic_dataset("train", 40, size=224)
-        loose = Answers(processor, "qwen2.5-vl", box_margin=0.1, box_noise=0.05).of(films)
+        loose = GoldAnswers(processor, "qwen2.5-vl", box_margin=0.1, box_noise=0.05).of(films)
         outwards = []
         for film, answered in zip(films, loose, strict=True):
             gt = np.array(film["boxes"]).reshape(-1, 4)
@@ -118,19 +118,19 @@ class TestAnswers:
 
     def test_answers_in_the_format_of_the_row(self, processor):
         films = synthetic_dataset("train", 2).add_column("box_format", ["answer-list", "qwen3-vl"])
-        texts = [row["completion"][0]["content"] for row in Answers(processor).of(films)]
+        texts = [row["completion"][0]["content"] for row in GoldAnswers(processor).of(films)]
         assert ["<answer>" in text for text in texts] == [True, False]
 
     def test_sizes_of_the_image_where_no_column_has_them(self, processor):
         films = synthetic_dataset("train", 2)
         bare = films.remove_columns(["width", "height"])
-        with_sizes, without = (list(Answers(processor, "qwen2.5-vl").of(one)) for one in (films, bare))
+        with_sizes, without = (list(GoldAnswers(processor, "qwen2.5-vl").of(one)) for one in (films, bare))
         assert [row["completion"] for row in with_sizes] == [row["completion"] for row in without]
 
     def test_same_seed_same_augmentation(self, processor):
         films = synthetic_dataset("train", 4)
         runs = [
-            [film["image"].tobytes() for film in Answers(processor, "qwen2.5-vl", crop=0.2, seed=seed).of(films)]
+            [film["image"].tobytes() for film in GoldAnswers(processor, "qwen2.5-vl", crop=0.2, seed=seed).of(films)]
             for seed in (3, 3, 4)
         ]
         assert runs[0] == runs[1]
@@ -146,7 +146,7 @@ class TestEpochs:
 
     @pytest.mark.parametrize("workers", [0, 2])
     def test_each_has_its_own_augmentation(self, processor, workers):
-        films, answers = synthetic_dataset("train", 6, size=224), Answers(processor, "qwen2.5-vl", crop=0.3)
+        films, answers = synthetic_dataset("train", 6, size=224), GoldAnswers(processor, "qwen2.5-vl", crop=0.3)
         epochs = []
         for epoch in range(3):
             answers.start_epoch(epoch)
@@ -159,12 +159,12 @@ class TestEpochs:
         films = synthetic_dataset("train", 6, size=224)
         runs = []
         for workers in (0, 2):
-            answers = Answers(processor, "qwen2.5-vl", crop=0.3)
+            answers = GoldAnswers(processor, "qwen2.5-vl", crop=0.3)
             answers.start_epoch(4)
             runs.append(self.read(answers, films, workers))
         assert runs[0] == runs[1]
 
     def test_the_order_of_the_films_changes_nothing(self, processor):
-        films = Answers(processor, "qwen2.5-vl", crop=0.3).of(synthetic_dataset("train", 6, size=224))
+        films = GoldAnswers(processor, "qwen2.5-vl", crop=0.3).of(synthetic_dataset("train", 6, size=224))
         forwards = [films[k]["image"].tobytes() for k in range(6)]
         assert [films[k]["image"].tobytes() for k in reversed(range(6))] == forwards[::-1]

@@ -1,4 +1,4 @@
-"""Legal values of the options of a training run, declared once: `--help` of TRL names the options, not their ranges."""
+"""Legal values of the options of a training run: `--help` of TRL names the options, not their ranges."""
 
 from __future__ import annotations
 
@@ -14,6 +14,19 @@ from grounding_rewards.legal import SHARE, SOME_SHARE, Interval
 _POSITIVE = Interval(above=True)
 _COUNT = Interval(1)
 _NOT_NEGATIVE = Interval()
+
+#: Of both commands, beside those of TRL.
+FILM_NUMBERS: Mapping[str, Interval] = {
+    "train_films": _COUNT,
+    "eval_films": _COUNT,
+    "max_image_pixels": _COUNT,
+    "early_stopping_patience": _COUNT,
+}
+
+#: How a cold start changes films; see `grounding_rewards.training.gold_answers.GoldAnswers`.
+AUGMENTATION: Mapping[str, Interval] = dict.fromkeys(
+    ("crop", "contrast", "box_margin", "box_noise"), Interval(0, 0.5, below=True)
+)
 
 #: Of transformers' TrainingArguments, which GRPOConfig and SFTConfig extend.
 TRAINING_NUMBERS: Mapping[str, Interval] = {
@@ -94,11 +107,11 @@ def check_choices(owner: Any, choices: Mapping[str, Iterable[object]]) -> None:
     """Refuse fields of a dataclass that are none of the legal words; None counts as left out.
 
     Args:
-        owner: The dataclass.
-        choices: The legal values of each field by name.
+        owner: the dataclass.
+        choices: the legal values of each field by name.
 
     Raises:
-        ValueError: A field has another value; the message lists the legal ones.
+        ValueError: a field has another value; the message lists the legal ones.
     """
     for name, legal in choices.items():
         value = getattr(owner, name)
@@ -111,11 +124,11 @@ def check_numbers(owner: Any, numbers: Mapping[str, Interval]) -> None:
     """Refuse fields of a dataclass that are out of range, and numbers that are not finite; None counts as left out.
 
     Args:
-        owner: The dataclass.
-        numbers: The legal values of each field by name; a field that it does not have is passed over.
+        owner: the dataclass.
+        numbers: the legal values of each field by name; a field that it does not have is passed over.
 
     Raises:
-        ValueError: A field has another value; the message says which are legal.
+        ValueError: a field has another value; the message says which are legal.
     """
     for one in fields(owner):
         value = getattr(owner, one.name)
@@ -132,11 +145,11 @@ def check_types(owner: Any, but: Container[str] = ()) -> None:
     Only int, float, bool, str, lists of these and unions are compared; an int passes for a float.
 
     Args:
-        owner: The dataclass.
-        but: Names of fields to pass over.
+        owner: the dataclass.
+        but: names of fields to pass over.
 
     Raises:
-        ValueError: The first field that does not fit.
+        ValueError: the first field that does not fit.
     """
     hints = typing.get_type_hints(type(owner))
     for one in fields(owner):

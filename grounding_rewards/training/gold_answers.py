@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 _ROW = "row_number"
 
 
-class Answers:
+class GoldAnswers:
     """Augments every film of a dataset when it is read, and writes the right answer to it.
 
     Args:
-        processor: The model's; decides the resized size that boxes in resized pixels refer to.
-        box_format: How the model writes boxes: a name, or what else `get_box_format` takes; None takes the column.
-        crop: Cut up to this fraction off each side at random.
-        contrast: Scale contrast and mean brightness by a random factor from 1 - contrast to 1 + contrast.
-        box_margin: Widen boxes on each side by this fraction of their width or height.
-        box_noise: Move each side by a normal error of this fraction of the box's width or height.
-        seed: Of the augmentation.
+        processor: the model's; decides the resized size that boxes in resized pixels refer to.
+        box_format: how the model writes boxes: a name, or what else `get_box_format` takes; None takes the column.
+        crop: cut up to this fraction off each side at random.
+        contrast: scale contrast and mean brightness by a random factor from 1 - contrast to 1 + contrast.
+        box_margin: widen boxes on each side by this fraction of their width or height.
+        box_noise: move each side by a normal error of this fraction of the box's width or height.
+        seed: of the augmentation.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Answers:
         """The films with their answers, as TRL's SFTTrainer expects them.
 
         Args:
-            dataset: Columns prompt, image, boxes and labels; width and height, or those of the image.
+            dataset: columns prompt, image, boxes and labels; width and height, or those of the image.
 
         Returns:
             Rows with prompt, image and completion, made when they are read.
