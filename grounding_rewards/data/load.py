@@ -74,10 +74,11 @@ def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
 
 
 def _load_folder(folder: Path, split: str) -> Dataset:
-    from datasets import DatasetDict, load_from_disk
+    from datasets import Dataset, DatasetDict, load_from_disk
 
     if (folder / MANIFEST).is_file():
-        return _load_prepared(folder, split)
+        # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
+        return Dataset.from_parquet(split_files(folder, split))
     if (folder / ANNOTATIONS).is_file():
         return load_films(folder, split)
     try:
@@ -107,13 +108,6 @@ def _only_split(dataset: Dataset, folder: Path, split: str) -> Dataset:
             'in one of them: DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'
         )
     return dataset
-
-
-def _load_prepared(folder: Path, split: str) -> Dataset:
-    from datasets import Dataset
-
-    # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
-    return Dataset.from_parquet(split_files(folder, split))
 
 
 def _load_from_hub(name: str, split: str) -> Dataset:

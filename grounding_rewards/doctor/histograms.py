@@ -72,7 +72,7 @@ class Figures:
         self.boxes += sum(counts)
         self.negatives += not any(counts)
         self.per_film[min(max(counts), MOST_BOXES)] += 1
-        labels = [label for drawing in row.answers for label in drawing.labels or () if isinstance(label, str)]
+        labels = [label for drawing in row.answers for label in drawing.labels if isinstance(label, str)]
         for label in labels:
             if label in self.labels or len(self.labels) < _MOST_LABELS:
                 self.labels[label] += 1

@@ -79,7 +79,7 @@ class LabelExaminer(Examiner):
         if wrong := list(label_count_problems(row.columns)):
             yield Problem("label-count", "; ".join(wrong))
         for drawing in row.drawings:
-            for index, label in enumerate(drawing.labels or ()):
+            for index, label in enumerate(drawing.labels):
                 if is_blank(label):
                     yield Problem("blank-label", f"{drawing.prefix}label {index} is {label!r:.40}", drawing.name)
 

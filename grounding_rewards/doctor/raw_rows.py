@@ -37,12 +37,12 @@ class Drawing(NamedTuple):
 
     name: empty for the column `boxes`; `reader 0` and so on for `reader_boxes`; :data:`IGNORED` for `ignore_boxes`.
     boxes: as they are given.
-    labels: as they are given; None where there are none.
+    labels: as they are given; empty where there are none.
     """
 
     name: str
     boxes: Sequence[Any]
-    labels: Sequence[Any] | None = None
+    labels: Sequence[Any] = ()
 
     @property
     def prefix(self) -> str:
@@ -51,7 +51,7 @@ class Drawing(NamedTuple):
 
     def label(self, index: int) -> Any:
         """The label of a box; None where it has none."""
-        return self.labels[index] if self.labels is not None and index < len(self.labels) else None
+        return self.labels[index] if index < len(self.labels) else None
 
 
 @dataclass(frozen=True)
@@ -134,27 +134,13 @@ class FilmRow:
         return size if all(map(is_size, size)) else None  # type: ignore[return-value]
 
     @cached_property
-    def boxes(self) -> Sequence[Any]:
-        """The boxes as they are given; empty where the column is no list."""
-        given = self.columns.get("boxes")
-        return given if isinstance(given, list | tuple) else ()
-
-    @cached_property
-    def labels(self) -> Sequence[Any]:
-        """The labels as they are given; empty where the column is no list."""
-        given = self.columns.get("labels")
-        return given if isinstance(given, list | tuple) else ()
-
-    @cached_property
     def readers(self) -> tuple[Drawing, ...]:
         """What each reader drew; empty where the column `reader_boxes` is no list of lists."""
-        boxes, labels = self.columns.get("reader_boxes"), self.columns.get("reader_labels")
-        if not isinstance(boxes, list | tuple):
-            return ()
-        named = labels if isinstance(labels, list | tuple) and len(labels) == len(boxes) else [None] * len(boxes)
+        boxes, labels = self._list("reader_boxes"), self._list("reader_labels")
+        named = labels if len(labels) == len(boxes) else [()] * len(boxes)
         return tuple(
-            Drawing(f"reader {k}", one, named[k] if isinstance(named[k], list | tuple) else None)
-            for k, one in enumerate(boxes)
+            Drawing(f"reader {k}", one, names if isinstance(names, list | tuple) else ())
+            for k, (one, names) in enumerate(zip(boxes, named, strict=True))
             if isinstance(one, list | tuple)
         )
 
@@ -166,13 +152,16 @@ class FilmRow:
     @cached_property
     def drawings(self) -> tuple[Drawing, ...]:
         """All boxes of the row: `boxes`, those of each reader, and regions that are ignored."""
-        ignored = self.columns.get("ignore_boxes")
-        regions = (Drawing(IGNORED, ignored),) if isinstance(ignored, list | tuple) else ()
-        return (self._drawn, *self.readers, *regions)
+        return (self._drawn, *self.readers, Drawing(IGNORED, self._list("ignore_boxes")))
 
     @property
     def _drawn(self) -> Drawing:
-        return Drawing("", self.boxes, self.labels if self.columns.get("labels") is not None else None)
+        return Drawing("", self._list("boxes"), self._list("labels"))
+
+    def _list(self, column: str) -> Sequence[Any]:
+        """A column as it is given; empty where it is no list."""
+        given = self.columns.get(column)
+        return given if isinstance(given, list | tuple) else ()
 
     @cached_property
     def prompt(self) -> str | None:
