@@ -21,9 +21,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.metrics.estimates import Estimate
 
-Array = NDArray[np.float64]
 _Key = TypeVar("_Key")
 
 #: Resamplings of a ratio of sums.

@@ -15,9 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from grounding_rewards.arithmetic import Array
+from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, patients_of
 from grounding_rewards.metrics.areas import SEGMENTATION_FIGURES, segmentation_areas, segmentation_estimates
 from grounding_rewards.metrics.average_precision import (
@@ -44,9 +43,7 @@ from grounding_rewards.metrics.froc import froc_curve
 from grounding_rewards.metrics.ranking import RankedFilms, label_name, rank_boxes
 from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS, RankingFigures, compares_labels
 from grounding_rewards.metrics.robustness import RobustnessPoint
-from grounding_rewards.metrics.sizes import SIZES, check_sizes
-
-Array = NDArray[np.float64]
+from grounding_rewards.metrics.sizes import SIZES
 
 #: The row of the table that has the readers of the dataset.
 READER_AGREEMENT = "readers' agreement"
@@ -89,7 +86,7 @@ class Measures:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_sizes(self.sizes)
+        check_word("sizes", self.sizes, SIZES)
         for iou in self.iou_thresholds:
             if not 0 < iou <= 1:
                 raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from grounding_rewards.arithmetic import Array
 
 
 class Area(NamedTuple):
@@ -61,13 +61,3 @@ SIZES: dict[str, dict[str, Area]] = {
         "large, above 96² pixels": COCO_AREAS["large"],
     },
 }
-
-
-def check_sizes(sizes: str) -> None:
-    """Refuse a word that is no key of :data:`SIZES`.
-
-    Example:
-        >>> check_sizes("film")
-    """
-    if sizes not in SIZES:
-        raise ValueError(f"Expected a known word for `sizes`, got {sizes!r}. Use one of: {', '.join(SIZES)}.")
