@@ -1,4 +1,4 @@
-"""Division and sums whose edge cases are decided once: 0 / 0 is 0, and padding with zeros changes no bit of a sum."""
+"""Division by zero, decided once: 0 in rewards, NaN in figures. Sums that padding with zeros cannot change."""
 
 from __future__ import annotations
 
@@ -19,11 +19,25 @@ def row_sums(values: Array) -> Array:
 
 
 def ratio(part: ArrayLike, whole: ArrayLike) -> Array:
-    """Divide elementwise; 0 / 0 is 0.
+    """Divide elementwise; 0 where the whole is 0.
 
     Example:
         >>> ratio([1, 0], [2, 0])
         array([0.5, 0. ])
     """
+    return _divide(part, whole, 0.0)
+
+
+def ratio_or_nan(part: ArrayLike, whole: ArrayLike) -> Array:
+    """Divide elementwise; NaN, for "nothing to measure", where the whole is 0.
+
+    Example:
+        >>> ratio_or_nan([1, 0], [2, 0])
+        array([0.5, nan])
+    """
+    return _divide(part, whole, np.nan)
+
+
+def _divide(part: ArrayLike, whole: ArrayLike, if_zero: float) -> Array:
     part, whole = np.asarray(part, dtype=np.float64), np.asarray(whole, dtype=np.float64)
-    return np.divide(part, whole, out=np.zeros(np.broadcast(part, whole).shape), where=whole != 0)
+    return np.divide(part, whole, out=np.full(np.broadcast(part, whole).shape, if_zero), where=whole != 0)

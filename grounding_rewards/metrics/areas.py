@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.arithmetic import Array, ratio_or_nan
 from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, drawn_totals, ratios
@@ -129,7 +129,7 @@ def pixel_accuracy(areas: Array) -> Array:
         >>> float(pixel_accuracy(np.array([50.0, 0.0, 50.0, 100.0])))
         0.75
     """
-    return _ratio(*_pixel_accuracy(areas))
+    return ratio_or_nan(*_pixel_accuracy(areas))
 
 
 def foreground_iou(areas: Array) -> Array:
@@ -146,7 +146,7 @@ def foreground_iou(areas: Array) -> Array:
         array([0.5, nan])
     """
     hit, false, missed, _ = _parts(areas)
-    return _ratio(hit, hit + false + missed)
+    return ratio_or_nan(hit, hit + false + missed)
 
 
 def class_mean_iou(areas: Array) -> Array:
@@ -163,8 +163,8 @@ def class_mean_iou(areas: Array) -> Array:
         array([0.5833, 1.    ])
     """
     hit, false, missed, rest = _parts(areas)
-    classes = np.stack([_ratio(hit, hit + false + missed), _ratio(rest, rest + false + missed)])
-    return _ratio(np.nansum(classes, axis=0), np.sum(~np.isnan(classes), axis=0))
+    classes = np.stack([ratio_or_nan(hit, hit + false + missed), ratio_or_nan(rest, rest + false + missed)])
+    return ratio_or_nan(np.nansum(classes, axis=0), np.sum(~np.isnan(classes), axis=0))
 
 
 def dice(areas: Array) -> Array:
@@ -182,7 +182,7 @@ def dice(areas: Array) -> Array:
         >>> round(float(dice(np.array([50.0, 0.0, 50.0, 100.0]))), 4)
         0.6667
     """
-    return _ratio(*_dice(areas))
+    return ratio_or_nan(*_dice(areas))
 
 
 def _dice(areas: Array) -> tuple[Array, Array]:
@@ -254,11 +254,6 @@ def _value_and_count(values: Array) -> Array:
 
 def _parts(areas: Array) -> tuple[Array, Array, Array, Array]:
     return areas[..., 0], areas[..., 1], areas[..., 2], areas[..., 3]
-
-
-def _ratio(part: Array, whole: Array) -> Array:
-    """Divide elementwise; NaN where there is nothing to divide by."""
-    return np.divide(part, whole, out=np.full(np.shape(whole), np.nan), where=np.asarray(whole) > 0)
 
 
 def _inside_film(boxes: ArrayLike, argument: str, width: float, height: float) -> Boxes:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from grounding_rewards.arithmetic import Array, ratio
+from grounding_rewards.arithmetic import Array, ratio, ratio_or_nan
 from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, Resampled, blocks, drawn_groups, percentile_interval
 from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, totals
@@ -246,7 +246,7 @@ def _mean_ap(ranked: Sequence[RankedBoxes], chosen: Sequence[int], weights: Arra
         labels += measured
         for row, t in enumerate(chosen):
             total[row] += np.where(measured, _average_precision(own, t, own_weights, levels), 0.0)
-    return np.divide(total, labels, out=np.full(total.shape, np.nan), where=labels > 0)
+    return ratio_or_nan(total, labels)
 
 
 def _in_its_films(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Array]:

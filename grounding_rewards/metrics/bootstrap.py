@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import Array
+from grounding_rewards.arithmetic import Array, ratio_or_nan
 from grounding_rewards.metrics.estimates import Estimate
 
 _Key = TypeVar("_Key")
@@ -211,9 +211,7 @@ def ratios(sums: Array) -> Any:
         >>> ratios(np.array([[1.0, 4.0], [0.0, 0.0]]))
         array([0.25,  nan])
     """
-    numerator, denominator = sums[..., 0], sums[..., 1]
-    ratio = np.full(np.shape(numerator), np.nan)
-    np.divide(numerator, denominator, out=ratio, where=denominator > 0)
+    ratio = ratio_or_nan(sums[..., 0], sums[..., 1])
     return float(ratio) if ratio.ndim == 0 else ratio
 
 
