@@ -105,7 +105,7 @@ class MatchedFilms:
 
     @cached_property
     def right_labels(self) -> Sums:
-        """Of each film how many boxes are right at IoU 0.5 and bear the label of the finding; how many state one."""
+        """Of the boxes that are right at IoU 0.5: how many have the label of the finding, and how many have any label."""
         matched = self._outcomes_50.matched
         every = np.arange(len(self.films))
         codes = LabelCodes.of(*self._labels, "exact")

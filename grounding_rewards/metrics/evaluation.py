@@ -287,17 +287,17 @@ def _estimates(
     ranked: Mapping[str, RankedFilms],
     groups: Sequence[Any] | None,
 ) -> dict[str, Estimate]:
-    drawn, drawn_anew = _drawn(measures, groups)
+    drawn, drawn_ranked = _resampling(measures, groups)
     areas = segmentation_areas(films)
     found = ratio_estimates(film_sums(films, label_matching=measures.label_matching, areas=areas), **drawn)
-    resampled = by_rank.resampled(ranked, interpolation=measures.interpolation, **drawn_anew)
+    resampled = by_rank.resampled(ranked, interpolation=measures.interpolation, **drawn_ranked)
     found |= {key: one.estimate for key, one in resampled.items()}
     segmentation = segmentation_estimates(areas, **drawn)
     return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
 
 
-def _drawn(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How ratios of sums are resampled, and how figures that are worked out anew on every resampling."""
+def _resampling(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How ratios of sums are resampled, and how figures of a ranking, which take longer."""
     drawn = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
     return drawn, {**drawn, "resamples": min(measures.resamples, RANKED_RESAMPLES)}
 
@@ -321,7 +321,7 @@ def _by_label(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFilms | None, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
-    drawn, drawn_anew = _drawn(measures, groups)
+    drawn, drawn_ranked = _resampling(measures, groups)
     compared = "exact" if ranked is None else ranked.label_matching
     boxes = dict(islice(label_groups(films, compared).items(), _MOST_LABELS))
     if not boxes:
@@ -334,7 +334,7 @@ def _by_label(
             name: detection_sums(films, matching=MATCHING, label_matching=compared, label=name) for name in boxes
         }
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
-        precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_anew)
+        precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_ranked)
     found: dict[str, Figures] = defaultdict(dict)
     for (name, key), estimate in ratio_estimates(sums, **drawn).items():
         found[name][key] = estimate
@@ -347,7 +347,7 @@ def _by_label(
 def _by_size(
     films: Sequence[AnsweredFilm], measures: Measures, ranking: str, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
-    drawn, drawn_anew = _drawn(measures, groups)
+    drawn, drawn_ranked = _resampling(measures, groups)
     for name, area in SIZES[measures.sizes].items():
         sums = detection_sums(films, matching=MATCHING, label_matching=measures.label_matching, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
@@ -355,7 +355,7 @@ def _by_size(
             found = ratio_estimates({key: sums[key] for key in _BY_BOX}, **drawn)
             # COCO's rule for sizes, as in every AP by area.
             ranked = rank_boxes(films, (0.5,), ranking=ranking, area=area)
-            ap = resampled_mean_average_precision(ranked, interpolation=measures.interpolation, **drawn_anew)
+            ap = resampled_mean_average_precision(ranked, interpolation=measures.interpolation, **drawn_ranked)
             yield Group(name, boxes, {**found, "ap_50": ap.estimate})
 
 

@@ -13,8 +13,8 @@ from grounding_rewards.arithmetic import Array
 class Area(NamedTuple):
     """A range of box sizes: ``of`` is `pixels`, or `film` for fractions of the film's area.
 
-    Both ends are within a range in pixels, as COCO has it; ``high`` is not within one in fractions, so that ranges
-    that meet share no box.
+    In pixels both ends belong to the range, as in COCO; in fractions ``high`` does not, so that neighbouring ranges
+    share no box.
     """
 
     low: float
