@@ -105,7 +105,7 @@ class MatchedFilms:
 
     @cached_property
     def right_labels(self) -> Sums:
-        """Of the boxes that are right at IoU 0.5: how many have the label of the finding, and how many have any label."""
+        """Of the boxes of each film that are right at IoU 0.5: how many have the finding's label, and how many any."""
         matched = self._outcomes_50.matched
         every = np.arange(len(self.films))
         codes = LabelCodes.of(*self._labels, "exact")
