@@ -169,16 +169,16 @@ def run(options: argparse.Namespace) -> int:
     """Evaluate, write the folder, and print the tables."""
     _check(options)
     training = _training_films(options)
-    asked = _ask_model(options) if options.model is not None else _read_log(options)
-    if asked is None:
+    subject = _ask_model(options) if options.model is not None else _read_log(options)
+    if subject is None:
         # Not the first process: its share of the answers is generated.
         return 0
     with _step_status() as on_progress:
-        rows, texts = asked.answers.rows, asked.answers.texts
-        films = read_answers(rows, texts, asked.reward, nms_threshold=options.nms)
-        found = _measure(options, asked, films, training, on_progress)
+        rows, texts = subject.answers.rows, subject.answers.texts
+        films = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
+        found = _measure(options, subject, films, training, on_progress)
         on_progress("drawing")
-        _write(options, asked, found, films)
+        _write(options, subject, found, films)
     _print(options, found)
     return 0
 
@@ -211,8 +211,8 @@ def _step_status() -> Iterator[Callable[[str], None]]:
         yield status.update
 
 
-class _Asked(NamedTuple):
-    """Answers to films, the reward that reads them, and what changed films did to the model."""
+class _Subject(NamedTuple):
+    """What is evaluated: answers to films, the reward that reads them, and what changed films did to the model."""
 
     name: str
     answers: Answers
@@ -258,7 +258,7 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError(f"Expected a folder for --out, got the file {str(options.out)!r}. Give another name.")
 
 
-def _ask_model(options: argparse.Namespace) -> _Asked | None:
+def _ask_model(options: argparse.Namespace) -> _Subject | None:
     from grounding_rewards.data.answer_logs import Answers
     from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
     from grounding_rewards.data.model_columns import add_columns
@@ -325,7 +325,7 @@ def _ask_model(options: argparse.Namespace) -> _Asked | None:
     robustness: list[RobustnessPoint] = []
     if options.robustness:
         robustness, facts["robustness"] = _change_films(options, model, processor, shown, reward)
-    return _Asked(name, answers, reward, robustness, facts)
+    return _Subject(name, answers, reward, robustness, facts)
 
 
 def _change_films(
@@ -351,7 +351,7 @@ def _change_films(
     return points, f"the first {films.num_rows} films, {changes}"
 
 
-def _read_log(options: argparse.Namespace) -> _Asked:
+def _read_log(options: argparse.Namespace) -> _Subject:
     from grounding_rewards.data.answer_logs import read_log
     from grounding_rewards.data.load import load_split
 
@@ -364,7 +364,7 @@ def _read_log(options: argparse.Namespace) -> _Asked:
     )
     check_labels(answers.rows, options.label_matching)
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
-    return _Asked(
+    return _Subject(
         name, answers, _reward(options), [], {"completions": ", ".join(path.name for path in options.completions)}
     )
 
@@ -401,7 +401,7 @@ def _measures(options: argparse.Namespace, reward: str) -> Measures:
 
 def _measure(
     options: argparse.Namespace,
-    asked: _Asked,
+    subject: _Subject,
     films: list[AnsweredFilm],
     training: Sequence[Mapping[str, Any]] | None,
     on_progress: Callable[[str], None],
@@ -410,23 +410,23 @@ def _measure(
 
     on_progress("answering without a look at the films")
     return evaluate(
-        {asked.name: films, **baseline_systems(asked.answers.rows, training, asked.reward)},
-        _measures(options, asked.reward.name),
+        {subject.name: films, **baseline_systems(subject.answers.rows, training, subject.reward)},
+        _measures(options, subject.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
-        robustness=asked.robustness,
-        facts=_facts(options, asked),
+        robustness=subject.robustness,
+        facts=_facts(options, subject),
         on_progress=on_progress,
     )
 
 
-def _facts(options: argparse.Namespace, asked: _Asked) -> dict[str, Any]:
-    formats = box_formats_of(asked.reward.box_format, (row.get("box_format") for row in asked.answers.rows))
+def _facts(options: argparse.Namespace, subject: _Subject) -> dict[str, Any]:
+    formats = box_formats_of(subject.reward.box_format, (row.get("box_format") for row in subject.answers.rows))
     versions = {name: found for name, found in package_versions(_PACKAGES).items() if found is not None}
     return {
-        **asked.facts,
+        **subject.facts,
         "dataset": options.dataset or "the log's own films",
         "split": options.split if options.dataset is not None else "",
-        "reward": repr(asked.reward),
+        "reward": repr(subject.reward),
         "box format": ", ".join(fmt.name for fmt in formats),
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
         "baselines": _BASELINES,
@@ -434,17 +434,17 @@ def _facts(options: argparse.Namespace, asked: _Asked) -> dict[str, Any]:
     }
 
 
-def _write(options: argparse.Namespace, asked: _Asked, found: Evaluation, films: list[AnsweredFilm]) -> None:
+def _write(options: argparse.Namespace, subject: _Subject, found: Evaluation, films: list[AnsweredFilm]) -> None:
     from grounding_rewards.report.evaluation_diagrams import write_diagrams
     from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
 
     page = EvaluationPage(
-        title=asked.name if options.dataset is None else f"{asked.name} on {Path(options.dataset).name}",
+        title=subject.name if options.dataset is None else f"{subject.name} on {Path(options.dataset).name}",
         subtitle=_subtitle(found.facts),
         evaluation=found,
         films=films,
-        reward=asked.reward.name,
-        load_image=asked.answers.load_image,
+        reward=subject.reward.name,
+        load_image=subject.answers.load_image,
     )
     options.out.mkdir(parents=True, exist_ok=True)
     write_answered(options.out / "films.jsonl", films)

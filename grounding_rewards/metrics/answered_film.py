@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array
-
-Array = NDArray[np.float64]
 
 #: The label of a reference box that has none.
 UNNAMED = "finding"

@@ -176,7 +176,7 @@ def _prediction(judged: ScoredCompletion) -> dict[str, Any]:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The columns that every row has; one that only some have, such as ignored regions, with None in the others."""
+    """The columns that every row has, and optional ones, such as ignored regions, with None where a row has none."""
     names = dict.fromkeys(name for row in rows for name in row if name not in _PASSED_OVER)
     optional = ("ignore_boxes", "reader_boxes", "reader_labels")
     return {

@@ -34,13 +34,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from grounding_rewards.arithmetic import ratio_or_nan
+from grounding_rewards.arithmetic import Array, ratio_or_nan
 from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, drawn_totals, ratios
 from grounding_rewards.metrics.estimates import Estimate, Figure
-
-Array = NDArray[np.float64]
 
 
 def box_areas(

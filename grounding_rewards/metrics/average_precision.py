@@ -17,16 +17,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import ratio, ratio_or_nan
+from grounding_rewards.arithmetic import Array, ratio, ratio_or_nan
 from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, Resampled, blocks, drawn_groups, percentile_interval
 from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, totals
 from grounding_rewards.metrics.ranking import Indices, RankedBoxes, RankedFilms
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_reached, precision_envelope
-
-Array = NDArray[np.float64]
 
 
 def average_precision(

@@ -9,15 +9,15 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.answers import SIDE_BY_SIDE, read_references
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 
 #: The boxes and labels of one answer; the boxes in pixels of the film.
-BoxAnswer = tuple[NDArray[np.float64], list[str]]
+BoxAnswer = tuple[Array, list[str]]
 
 CONSTANT, CONSTANT_OF_THESE = "constant box", "constant box of these films"
 NOTHING_FOUND, WHOLE_IMAGE, ANOTHER_READER = "nothing found", "whole image", "another reader"
@@ -113,7 +113,7 @@ def other_reader(row: Mapping[str, Any]) -> BoxAnswer:
     return reference, list(row["labels"])
 
 
-def mean_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, NDArray[np.float64]]:
+def mean_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, Array]:
     """The mean training box of every label that at least half of the films carry, else of the most frequent label.
 
     Args:
@@ -128,7 +128,7 @@ def mean_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, NDArray[np.float6
         {'right lung': array([0. , 0. , 0.4, 0.5])}
     """
     films = 0
-    seen: dict[str, list[NDArray[np.float64]]] = defaultdict(list)
+    seen: dict[str, list[Array]] = defaultdict(list)
     carried: dict[str, int] = defaultdict(int)
     for row in rows:
         films += 1
@@ -143,7 +143,7 @@ def mean_boxes(rows: Iterable[Mapping[str, Any]]) -> dict[str, NDArray[np.float6
     return {label: np.mean(seen[label], axis=0) for label in chosen}
 
 
-def constant_answer(boxes: Mapping[str, NDArray[np.float64]], *, width: float, height: float) -> BoxAnswer:
+def constant_answer(boxes: Mapping[str, Array], *, width: float, height: float) -> BoxAnswer:
     """The mean boxes put on one film.
 
     Args:

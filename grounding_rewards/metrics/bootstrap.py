@@ -4,7 +4,7 @@ Most figures of an evaluation are ``Σ numerator / Σ denominator`` over films: 
 a mean over reference boxes has their number, F1 has ``2·TP`` over ``2·TP + FP + FN``. One resampling of the films is
 then one row of counts (how often each film was drawn), and all resamplings of all figures are matrix products.
 
-A figure that is no ratio of sums, such as average precision, is worked out anew on every resampling, from boxes that
+A figure that is no ratio of sums, such as average precision, is computed again on every resampling, from boxes that
 were matched once: a film that is drawn twice weighs twice. Such a figure is :class:`Resampled`. Two runs on the same
 films, with the same seed, see the same resamplings, so that their figures can be subtracted resampling by resampling.
 
@@ -21,15 +21,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import ratio_or_nan
+from grounding_rewards.arithmetic import Array, ratio_or_nan
 from grounding_rewards.metrics.estimates import Estimate
 
-Array = NDArray[np.float64]
 _Key = TypeVar("_Key")
 
 #: Resamplings of a ratio of sums.
 RESAMPLES = 5_000
-#: Resamplings at most of a figure that is worked out anew on each of them.
+#: Resamplings at most of a figure that is computed again on each of them.
 RANKED_RESAMPLES = 2_000
 
 # Counts that are in memory at once: 32 MB of float64.
@@ -56,8 +55,8 @@ def resampling_counts(n: int, *, resamples: int = RESAMPLES, seed: int = 0) -> A
 def resampled_sums(sums: Array, *, resamples: int = RESAMPLES, seed: int = 0) -> Array:
     """The column sums of every resampling; equal to ``resampling_counts(n) @ sums``, in little memory for any n.
 
-    Put the columns of several figures, or of several runs over the same units, side by side: they are then drawn
-    together, and what is made of their sums is paired.
+    Columns side by side, of several figures or of several runs over the same units, see the same resamplings, so that
+    they can be compared resampling by resampling.
 
     Args:
         sums: ``(n, k)``, a row per unit that is drawn.

@@ -21,10 +21,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.pairing import pair_film
-
-Array = NDArray[np.float64]
 
 _BINS = 10
 

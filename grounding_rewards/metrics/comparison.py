@@ -36,9 +36,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import box_area
+from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.bootstrap import (
     RANKED_RESAMPLES,
@@ -52,9 +54,7 @@ from grounding_rewards.metrics.bootstrap import (
 from grounding_rewards.metrics.counts import BoxGroups, film_figures, film_sums, label_groups, reference_sums
 from grounding_rewards.metrics.estimates import Estimate, Figure, finite_or_none, format_interval, format_value
 from grounding_rewards.metrics.ranking_figures import RankingFigures
-from grounding_rewards.metrics.sizes import SIZES, check_sizes
-
-Array = NDArray[np.float64]
+from grounding_rewards.metrics.sizes import SIZES
 
 #: What the verdict is about by default: it sees missed findings and false boxes alike.
 MAIN_FIGURE = "f1_50"
@@ -220,7 +220,7 @@ def compare_runs(
         raise ValueError(f"Expected at least 1 for `resamples`, got {resamples}. {RESAMPLES} is usual.")
     if seed < 0:
         raise ValueError(f"Expected a whole number from 0 up for `seed`, got {seed}. 0 is usual.")
-    check_sizes(sizes)
+    check_word("sizes", sizes, SIZES)
     own_a, own_b = _by_id(a, "A"), _by_id(b, "B")
     pairs = [(film, own_b[name]) for name, film in own_a.items() if name in own_b]
     _check_references(pairs, len(own_a), len(own_b))

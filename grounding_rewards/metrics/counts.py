@@ -24,24 +24,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.box_batch import BoxBatch, pad
 from grounding_rewards.boxes import box_area
 from grounding_rewards.metrics.answered_film import AnsweredFilm, is_read
 from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_FIGURES, segmentation_areas
 from grounding_rewards.metrics.estimates import Figure
-from grounding_rewards.metrics.ranking import label_name, with_broken_boxes
+from grounding_rewards.metrics.ranking import Mask, label_name, with_broken_boxes
 from grounding_rewards.metrics.sizes import Area
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.base import Outcomes
 from grounding_rewards.rewards.label_matching import LabelCodes
 
-Array = NDArray[np.float64]
-Mask = NDArray[np.bool_]
 # Numerators and denominators, (films,) each.
 Sums = tuple[NDArray[Any], NDArray[Any]]
 #: Name → which of the reference boxes of all films, one film after the other, are in the group.
-BoxGroups = dict[str, NDArray[np.bool_]]
+BoxGroups = dict[str, Mask]
 
 #: How the boxes of an evaluation are matched.
 MATCHING = "hungarian"
@@ -106,7 +105,7 @@ class MatchedFilms:
 
     @cached_property
     def right_labels(self) -> Sums:
-        """Of each film how many boxes are right at IoU 0.5 and bear the label of the finding; how many state one."""
+        """Of the boxes of each film that are right at IoU 0.5: how many have the finding's label, and how many any."""
         matched = self._outcomes_50.matched
         every = np.arange(len(self.films))
         codes = LabelCodes.of(*self._labels, "exact")

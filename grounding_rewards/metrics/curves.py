@@ -5,11 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.metrics.ranking import Indices, RankedBoxes
-
-Array = NDArray[np.float64]
 
 
 class Curve(NamedTuple):

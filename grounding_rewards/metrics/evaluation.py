@@ -15,9 +15,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
+from grounding_rewards.arithmetic import Array
+from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, patients_of
 from grounding_rewards.metrics.areas import SEGMENTATION_FIGURES, segmentation_areas, segmentation_estimates
 from grounding_rewards.metrics.average_precision import (
@@ -44,9 +43,7 @@ from grounding_rewards.metrics.froc import froc_curve
 from grounding_rewards.metrics.ranking import RankedFilms, label_name, rank_boxes
 from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS, RankingFigures, compares_labels
 from grounding_rewards.metrics.robustness import RobustnessPoint
-from grounding_rewards.metrics.sizes import SIZES, check_sizes
-
-Array = NDArray[np.float64]
+from grounding_rewards.metrics.sizes import SIZES
 
 #: The row of the table that has the readers of the dataset.
 READER_AGREEMENT = "readers' agreement"
@@ -89,7 +86,7 @@ class Measures:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_sizes(self.sizes)
+        check_word("sizes", self.sizes, SIZES)
         for iou in self.iou_thresholds:
             if not 0 < iou <= 1:
                 raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")
@@ -290,17 +287,17 @@ def _estimates(
     ranked: Mapping[str, RankedFilms],
     groups: Sequence[Any] | None,
 ) -> dict[str, Estimate]:
-    drawn, drawn_anew = _drawn(measures, groups)
+    drawn, drawn_ranked = _resampling(measures, groups)
     areas = segmentation_areas(films)
     found = ratio_estimates(film_sums(films, label_matching=measures.label_matching, areas=areas), **drawn)
-    resampled = by_rank.resampled(ranked, interpolation=measures.interpolation, **drawn_anew)
+    resampled = by_rank.resampled(ranked, interpolation=measures.interpolation, **drawn_ranked)
     found |= {key: one.estimate for key, one in resampled.items()}
     segmentation = segmentation_estimates(areas, **drawn)
     return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
 
 
-def _drawn(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How ratios of sums are resampled, and how figures that are worked out anew on every resampling."""
+def _resampling(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    """How ratios of sums are resampled, and how figures of a ranking, which take longer."""
     drawn = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
     return drawn, {**drawn, "resamples": min(measures.resamples, RANKED_RESAMPLES)}
 
@@ -324,7 +321,7 @@ def _by_label(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFilms | None, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
-    drawn, drawn_anew = _drawn(measures, groups)
+    drawn, drawn_ranked = _resampling(measures, groups)
     compared = "exact" if ranked is None else ranked.label_matching
     boxes = dict(islice(label_groups(films, compared).items(), _MOST_LABELS))
     if not boxes:
@@ -337,7 +334,7 @@ def _by_label(
             name: detection_sums(films, matching=MATCHING, label_matching=compared, label=name) for name in boxes
         }
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
-        precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_anew)
+        precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_ranked)
     found: dict[str, Figures] = defaultdict(dict)
     for (name, key), estimate in ratio_estimates(sums, **drawn).items():
         found[name][key] = estimate
@@ -350,7 +347,7 @@ def _by_label(
 def _by_size(
     films: Sequence[AnsweredFilm], measures: Measures, ranking: str, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
-    drawn, drawn_anew = _drawn(measures, groups)
+    drawn, drawn_ranked = _resampling(measures, groups)
     for name, area in SIZES[measures.sizes].items():
         sums = detection_sums(films, matching=MATCHING, label_matching=measures.label_matching, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
@@ -358,7 +355,7 @@ def _by_size(
             found = ratio_estimates({key: sums[key] for key in _BY_BOX}, **drawn)
             # COCO's rule for sizes, as in every AP by area.
             ranked = rank_boxes(films, (0.5,), ranking=ranking, area=area)
-            ap = resampled_mean_average_precision(ranked, interpolation=measures.interpolation, **drawn_anew)
+            ap = resampled_mean_average_precision(ranked, interpolation=measures.interpolation, **drawn_ranked)
             yield Group(name, boxes, {**found, "ap_50": ap.estimate})
 
 

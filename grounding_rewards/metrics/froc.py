@@ -16,14 +16,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import ratio
+from grounding_rewards.arithmetic import Array, ratio
 from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, Resampled, blocks, drawn_groups, percentile_interval
 from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, totals
 from grounding_rewards.metrics.ranking import Indices, RankedBoxes, RankedFilms
-
-Array = NDArray[np.float64]
 
 #: False boxes per film at which sensitivity is read; the mean of the seven is the FROC score.
 FROC_RATES = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)

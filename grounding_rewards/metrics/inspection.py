@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import to_pixel, valid_boxes
+from grounding_rewards.metrics.estimates import finite_or_none
 from grounding_rewards.parsing import (
     REJECT_REASONS,
     STATUSES,
@@ -176,7 +177,7 @@ class _Log(NamedTuple):
     texts: list[str]
     raws: list[RawBoxes]
     gt: list[Any]
-    sizes: NDArray[np.float64]
+    sizes: Array
 
     def scorable(self, group: _Group) -> _Group:
         members = [k for k in group.members if isinstance(self.gt[k], list)]
@@ -184,7 +185,7 @@ class _Log(NamedTuple):
             members = [k for k in members if np.isfinite(self.sizes[k, :2]).all()]
         return group._replace(members=members)
 
-    def size_columns(self, members: list[int]) -> dict[str, NDArray[np.float64]]:
+    def size_columns(self, members: list[int]) -> dict[str, Array]:
         """The sizes by column, without those that some film lacks."""
         columns = _by_side(self.sizes[members])
         return {side: values for side, values in columns.items() if np.isfinite(values).all()}
@@ -205,7 +206,7 @@ def _formats(rows: Sequence[Mapping[str, Any]], box_format: Any) -> list[BoxForm
     return [made[repr(row["box_format"])] for row in rows]
 
 
-def _known_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | None]) -> NDArray[np.float64]:
+def _known_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | None]) -> Array:
     def number(k: int, side: str) -> float:
         value = rows[k].get(side)
         value = sizes.get(side) if value is None else value
@@ -219,7 +220,7 @@ def _known_sizes(rows: Sequence[Mapping[str, Any]], sizes: Mapping[str, float | 
     return film_sizes(len(rows), *([number(k, side) for k in range(len(rows))] for side in _SIZES))
 
 
-def _by_side(sizes: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+def _by_side(sizes: Array) -> dict[str, Array]:
     return dict(zip(_SIZES, sizes.T, strict=True))
 
 
@@ -294,8 +295,8 @@ def _check_as_json(check: SpaceCheck) -> dict[str, Any]:
     return {
         "declared": check.declared._asdict(),
         "likely": check.likely._asdict() if check.likely is not None else None,
-        "declared_iou": None if math.isnan(check.declared_iou) else check.declared_iou,
-        "likely_iou": None if math.isnan(check.likely_iou) else check.likely_iou,
+        "declared_iou": finite_or_none(check.declared_iou),
+        "likely_iou": finite_or_none(check.likely_iou),
         "films": check.films,
         "boxes": check.boxes,
         "message": check.message,

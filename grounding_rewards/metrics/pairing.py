@@ -14,11 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.counts import MatchedFilms
-
-Array = NDArray[np.float64]
 
 
 class BoxPairs(NamedTuple):

@@ -31,6 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.box_batch import positions
 from grounding_rewards.boxes import Boxes, box_area
 from grounding_rewards.ignore_regions import covered_share, is_ignored
@@ -42,7 +43,6 @@ from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import broken_boxes
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LABEL_RULES, LabelCodes
 
-Array = NDArray[np.float64]
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 

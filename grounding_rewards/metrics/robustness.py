@@ -29,9 +29,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import RESAMPLES, Array, ratio_estimates
+from grounding_rewards.metrics.bootstrap import RESAMPLES, ratio_estimates
 from grounding_rewards.metrics.estimates import Estimate
 from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.parsing import broken_boxes

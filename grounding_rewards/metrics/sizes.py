@@ -7,14 +7,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
+from grounding_rewards.arithmetic import Array
 
 
 class Area(NamedTuple):
     """A range of box sizes: ``of`` is `pixels`, or `film` for fractions of the film's area.
 
-    Both ends are within a range in pixels, as COCO has it; ``high`` is not within one in fractions, so that ranges
-    that meet share no box.
+    In pixels both ends belong to the range, as in COCO; in fractions ``high`` does not, so that neighbouring ranges
+    share no box.
     """
 
     low: float
@@ -61,13 +61,3 @@ SIZES: dict[str, dict[str, Area]] = {
         "large, above 96² pixels": COCO_AREAS["large"],
     },
 }
-
-
-def check_sizes(sizes: str) -> None:
-    """Refuse a word that is no key of :data:`SIZES`.
-
-    Example:
-        >>> check_sizes("film")
-    """
-    if sizes not in SIZES:
-        raise ValueError(f"Expected a known word for `sizes`, got {sizes!r}. Use one of: {', '.join(SIZES)}.")

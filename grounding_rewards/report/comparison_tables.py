@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.metrics.comparison import Change, Group, RunDifference, format_p
-from grounding_rewards.metrics.estimates import NOTHING, Figures, estimate_as_json, format_interval, format_value
+from grounding_rewards.metrics.estimates import NOTHING, Figures, finite_or_none, format_interval, format_value
 from grounding_rewards.report.tables import Row, markdown_table, terminal_table
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Comparison:
         """The comparison and the baselines as plain values."""
         a, b = map(str, self.paths)
         baselines = {
-            name: {key: list(estimate_as_json(one).values()) for key, one in figures.items()}
+            name: {key: list(map(finite_or_none, one)) for key, one in figures.items()}
             for name, figures in self.baselines.items()
         }
         return {"a": a, "b": b, **self.found.as_json(), "baselines": baselines}
