@@ -7,7 +7,6 @@ import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from types import MappingProxyType
 from typing import Any
 
 from grounding_rewards.legal import SHARE, SOME_SHARE, Interval
@@ -105,7 +104,7 @@ GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
 
 
 def check_options(
-    owner: Any, numbers: Mapping[str, Interval], choices: Mapping[str, Iterable[object]] = MappingProxyType({})
+    owner: Any, numbers: Mapping[str, Interval], choices: Mapping[str, Iterable[object]] = types.MappingProxyType({})
 ) -> None:
     """Refuse fields of a dataclass whose value is not legal; None counts as left out.
 
