@@ -53,7 +53,7 @@ def images(doc: Mapping[str, Any]) -> list[Any]:
 
 
 def prompt_text(doc: Mapping[str, Any]) -> str:
-    """What the user says in the prompt of a film."""
+    """The user's text in the prompt of a film."""
     content = doc["prompt"][-1]["content"]
     return content if isinstance(content, str) else "\n".join(part["text"] for part in content if part.get("text"))
 

@@ -82,27 +82,6 @@ def count_columns() -> tuple[ProgressColumn, ...]:
     return TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
 
 
-def parameters_from_option(given: str | None) -> dict[str, Any]:
-    """The parameters of a reward that --reward-kwargs gives.
-
-    Raises:
-        ValueError: it is no JSON object.
-
-    Example:
-        >>> parameters_from_option('{"iou_threshold": 0.4}')
-        {'iou_threshold': 0.4}
-    """
-    try:
-        parameters = json.loads(given or "{}")
-    except json.JSONDecodeError:
-        parameters = None
-    if not isinstance(parameters, dict):
-        raise ValueError(
-            f"Expected a JSON object for --reward-kwargs, got {given!r}. Write it as '{{\"iou_threshold\": 0.4}}'."
-        )
-    return parameters
-
-
 def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
     """Go through the items, with a progress bar where it takes a while.
 
@@ -139,6 +118,27 @@ def stage_progress() -> Iterator[Callable[[str, int, int | None], None]]:
             show()
 
         yield on_progress
+
+
+def parameters_from_option(given: str | None) -> dict[str, Any]:
+    """The parameters of a reward that --reward-kwargs gives.
+
+    Raises:
+        ValueError: it is no JSON object.
+
+    Example:
+        >>> parameters_from_option('{"iou_threshold": 0.4}')
+        {'iou_threshold': 0.4}
+    """
+    try:
+        parameters = json.loads(given or "{}")
+    except json.JSONDecodeError:
+        parameters = None
+    if not isinstance(parameters, dict):
+        raise ValueError(
+            f"Expected a JSON object for --reward-kwargs, got {given!r}. Write it as '{{\"iou_threshold\": 0.4}}'."
+        )
+    return parameters
 
 
 def write_json(path: Path, content: Any) -> None:

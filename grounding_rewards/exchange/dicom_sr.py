@@ -58,7 +58,6 @@ _MAY_BE_EMPTY = (
 _NEEDED = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID", "SOPClassUID", "Modality", "Rows", "Columns")
 # The longest meaning of a code, and the longest series description, that the standard allows.
 _LONGEST = 64
-_MISSING = "Expected highdicom for DICOM SR, got none. Install it with `pip install 'grounding_rewards[dicom]'`."
 # In pixels: the sizes of one film at two scales differ by rounding.
 _ROUNDING = 1.0
 
@@ -117,7 +116,9 @@ def findings_report(film: AnsweredFilm, source: Dataset, *, model: str) -> Compr
         from pydicom.sr.codedict import codes
         from pydicom.uid import ExplicitVRLittleEndian
     except ImportError as error:
-        raise ImportError(_MISSING) from error
+        raise ImportError(
+            "Expected highdicom for DICOM SR, got none. Install it with `pip install 'grounding_rewards[dicom]'`."
+        ) from error
 
     evidence = _completed(source, film.id)
     name = _line(model)
@@ -227,17 +228,16 @@ def _groups(film: AnsweredFilm, source: Dataset, model: str) -> list[Any]:
             graphic_data=_corners(x1, y1, x2, y2),
             source_image=sr.SourceImageForRegion.from_source_image(source),
         )
-        score = float(film.pred_scores[i])
-        stated = (
-            [sr.Measurement(_coded("stated confidence"), score, codes.UCUM.NoUnits)] if math.isfinite(score) else []
-        )
+        score, confidence = float(film.pred_scores[i]), None
+        if math.isfinite(score):
+            confidence = [sr.Measurement(_coded("stated confidence"), score, codes.UCUM.NoUnits)]
         groups.append(
             sr.PlanarROIMeasurementsAndQualitativeEvaluations(
                 sr.TrackingIdentifier(UID(), f"box {i + 1}"),
                 referenced_region=region,
                 finding_type=_coded(film.pred_labels[i] or UNLABELLED),
                 algorithm_id=algorithm,
-                measurements=stated or None,
+                measurements=confidence,
             )
         )
     return groups
@@ -301,11 +301,9 @@ def _source_of(film: AnsweredFilm, files: Mapping[str, Path]) -> Path | None:
 
 
 def _header(path: Path) -> Dataset:
-    try:
-        from pydicom import dcmread
-        from pydicom.errors import InvalidDicomError
-    except ImportError as error:
-        raise ImportError(_MISSING) from error
+    from pydicom import dcmread
+    from pydicom.errors import InvalidDicomError
+
     try:
         return dcmread(path, stop_before_pixels=True)
     except (InvalidDicomError, OSError, EOFError) as error:

@@ -41,8 +41,8 @@ def label_studio_tasks(
         image_root: what goes before the name of an image.
 
     Returns:
-        One task per film. A film without reference boxes has an annotation without regions: in Label Studio somebody
-        looked and found nothing.
+        One task per film. A film without reference boxes has an annotation without regions: in Label Studio this means
+        that somebody looked and found nothing.
 
     Example:
         >>> film = AnsweredFilm("a", 200, 100, gt=[[50, 25, 100, 75]], gt_labels=["mass"], image="a.png")

@@ -1,9 +1,9 @@
 """Generate answers into a file, so that a run that was killed can be continued.
 
 `completions.jsonl` is written once all answers are there. Until then `completions.part-0.jsonl` has those of the first
-process, one a line, and `completions.settings.json` says how they are generated. When the same command is given again,
-a line that was cut off is dropped and the missing batches are generated. Batches and their seeds follow from the
-settings alone, so the answers are those of an uninterrupted run, whatever the number of processes.
+process, one per line, and `completions.settings.json` has how they are generated. When the same command is given
+again, a line that was cut off is dropped and the missing batches are generated. Batches and their seeds follow from
+the settings alone, so the answers are those of an uninterrupted run, whatever the number of processes.
 """
 
 from __future__ import annotations

@@ -27,9 +27,7 @@ from grounding_rewards.training.option_values import (
     GRPO_NUMBERS,
     MODEL_NUMBERS,
     SFT_NUMBERS,
-    check_choices,
-    check_numbers,
-    check_types,
+    check_options,
 )
 from grounding_rewards.training.rewards import build_rewards
 
@@ -137,8 +135,7 @@ class _FilmArguments:
 
     def _check(self) -> None:
         self.box_format = box_format_from_option(self.box_format)
-        check_types(self)
-        check_numbers(self, FILM_NUMBERS)
+        check_options(self, FILM_NUMBERS)
 
 
 @dataclass
@@ -198,8 +195,7 @@ class SupervisedArguments(_FilmArguments):
 
     def __post_init__(self) -> None:
         self._check()
-        check_choices(self, {"save_dtype": _SAVE_DTYPES})
-        check_numbers(self, AUGMENTATION)
+        check_options(self, AUGMENTATION, {"save_dtype": _SAVE_DTYPES})
 
 
 @dataclass
@@ -213,9 +209,7 @@ class GRPOArguments(GRPOConfig):
     )
 
     def __post_init__(self) -> None:
-        check_choices(self, GRPO_CHOICES)
-        check_types(self, but=GRPO_CHOICES)
-        check_numbers(self, GRPO_NUMBERS)
+        check_options(self, GRPO_NUMBERS, GRPO_CHOICES)
         _check_training(self)
         if self.load_best_model_at_end:
             self.metric_for_best_model: str | None = self.metric_for_best_model or "reward"
@@ -235,8 +229,7 @@ class SupervisedConfig(SFTConfig):
     remove_unused_columns: bool = False
 
     def __post_init__(self) -> None:
-        check_types(self)
-        check_numbers(self, SFT_NUMBERS)
+        check_options(self, SFT_NUMBERS)
         _check_training(self)
         if self.remove_unused_columns:
             raise ValueError(
@@ -256,9 +249,8 @@ class ModelArguments(ModelConfig):
         for name in ("lora_target_modules", "lora_target_parameters", "lora_modules_to_save"):
             if isinstance(getattr(self, name), str):
                 setattr(self, name, [getattr(self, name)])
-        check_types(self)
-        check_choices(self, {f.name: f.metadata["choices"] for f in fields(self) if "choices" in f.metadata})
-        check_numbers(self, MODEL_NUMBERS)
+        choices = {one.name: one.metadata["choices"] for one in fields(self) if "choices" in one.metadata}
+        check_options(self, MODEL_NUMBERS, choices)
         if self.model_name_or_path is None:
             raise ValueError(
                 "Expected a folder or a name on the hub for model_name_or_path, got nothing. "
@@ -341,11 +333,8 @@ def _check_training(config: Any) -> None:
             "Expected evaluations for load_best_model_at_end, got eval_strategy no. "
             "Set eval_strategy: steps, and eval_steps."
         )
-    _check_reporters(config.report_to)
-
-
-def _check_reporters(report_to: str | Sequence[str] | None) -> None:
-    for name in [report_to] if isinstance(report_to, str) else report_to or ():
+    reporters = config.report_to
+    for name in [reporters] if isinstance(reporters, str) else reporters or ():
         if name not in ("none", "all", *INTEGRATION_TO_CALLBACK):
             raise ValueError(
                 f"Expected some of none, {', '.join(sorted(INTEGRATION_TO_CALLBACK))} for report_to, got {name!r}. "

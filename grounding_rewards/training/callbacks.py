@@ -24,7 +24,7 @@ class SignalWarning(UserWarning):
 
 
 class LogFile(TrainerCallback):
-    """Writes what the trainer logs to a file at once, one JSON object a line, on the main process."""
+    """Writes what the trainer logs to a file at once, one JSON object per line, on the main process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

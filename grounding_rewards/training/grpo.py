@@ -31,8 +31,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
     Before the model is loaded it
       * builds the reward and settles the box format: the argument, else the reward's own, else the dataset's
         `box_format` column, else the one that models of this `model_type` write;
-      * adds the columns `box_format`, `resized_width` and `resized_height`, the last two as this very
-        processor resizes films;
+      * adds the columns `box_format`, `resized_width` and `resized_height`, the last two as the processor
+        resizes films;
       * checks every row (`grounding_rewards.data.checks.check_dataset`), and that there are films for one step;
       * shrinks films to the limit that the processor carries (`grounding_rewards.data.resize.limit_image_pixels`).
 

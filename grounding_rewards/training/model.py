@@ -26,7 +26,7 @@ def load_processor(model: ModelArguments, *, trust_remote_code: bool = False) ->
 
     Args:
         model: which model.
-        trust_remote_code: as transformers has it.
+        trust_remote_code: as in transformers.
 
     Raises:
         ValueError: there is no processor, or it has no chat template.
@@ -55,18 +55,18 @@ def check_model(model: ModelArguments, *, trust_remote_code: bool = False) -> No
 
     Args:
         model: the model, its attention and its adapter.
-        trust_remote_code: as transformers has it.
+        trust_remote_code: as in transformers.
 
     Raises:
-        ValueError: there is no such model, it does not look at images, it needs a library that is not there, its
-            attention is not known or not installed, no layer fits the adapter, or what lies there is an adapter itself.
+        ValueError: there is no such model, it takes no images, it needs a library that is not there, its
+            attention is not known or not installed, no layer fits the adapter, or the path holds an adapter.
     """
     path = str(model.model_name_or_path)
     check_place(path, "model_name_or_path")
     if adapter_config(path) is not None:
         raise ValueError(
             f"Expected whole weights for model_name_or_path, got the adapter {path!r}. A new adapter on top of it "
-            "would not find its way back: merge it first, as `grounding-rewards sft` does in checkpoint/."
+            "could not be loaded again: merge it first, as `grounding-rewards sft` does in checkpoint/."
         )
     try:
         config = AutoConfig.from_pretrained(path, revision=model.model_revision, trust_remote_code=trust_remote_code)
@@ -97,7 +97,7 @@ def check_installed(config: Any, model: ModelArguments) -> None:
 
     Args:
         config: TRL's configuration.
-        model: the model and the precision in which it lies.
+        model: the model and its precision.
 
     Raises:
         ValueError: a library is missing; says which option needs it.

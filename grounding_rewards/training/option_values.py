@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -103,61 +103,37 @@ GRPO_CHOICES: Mapping[str, tuple[object, ...]] = {
 }
 
 
-def check_choices(owner: Any, choices: Mapping[str, Iterable[object]]) -> None:
-    """Refuse fields of a dataclass that are none of the legal words; None counts as left out.
+def check_options(
+    owner: Any, numbers: Mapping[str, Interval], choices: Mapping[str, Iterable[object]] = types.MappingProxyType({})
+) -> None:
+    """Refuse fields of a dataclass whose value is not legal; None counts as left out.
+
+    Of types only int, float, bool, str, lists of these and unions are compared; an int passes for a float.
 
     Args:
         owner: the dataclass.
-        choices: the legal values of each field by name.
+        numbers: the legal range of each field by name; a field that it does not have is passed over.
+        choices: the legal values of each field by name, whatever its type.
 
     Raises:
-        ValueError: a field has another value; the message lists the legal ones.
+        ValueError: a field has another value or type, or a number that is not finite; the message says what is legal.
     """
-    for name, legal in choices.items():
+    for name, words in choices.items():
         value = getattr(owner, name)
-        if value is not None and value not in legal:
-            words = ", ".join(str(word) for word in legal if isinstance(word, str))
-            raise ValueError(f"Expected one of {words} for {name}, got {value!r}. Choose one of these.")
-
-
-def check_numbers(owner: Any, numbers: Mapping[str, Interval]) -> None:
-    """Refuse fields of a dataclass that are out of range, and numbers that are not finite; None counts as left out.
-
-    Args:
-        owner: the dataclass.
-        numbers: the legal values of each field by name; a field that it does not have is passed over.
-
-    Raises:
-        ValueError: a field has another value; the message says which are legal.
-    """
-    for one in fields(owner):
-        value = getattr(owner, one.name)
-        legal = numbers.get(one.name)
-        if legal is not None and value is not None and value not in legal:
-            raise ValueError(f"Expected {legal} for {one.name}, got {value!r}. Choose one of these.")
-        if any(isinstance(number, float) and not math.isfinite(number) for number in _numbers(value)):
-            raise ValueError(f"Expected finite numbers for {one.name}, got {value!r}. Correct the value.")
-
-
-def check_types(owner: Any, but: Container[str] = ()) -> None:
-    """Refuse fields of a dataclass whose value does not fit their annotation; None counts as left out.
-
-    Only int, float, bool, str, lists of these and unions are compared; an int passes for a float.
-
-    Args:
-        owner: the dataclass.
-        but: names of fields to pass over.
-
-    Raises:
-        ValueError: the first field that does not fit.
-    """
+        if value is not None and value not in words:
+            listed = ", ".join(word for word in words if isinstance(word, str))
+            raise ValueError(f"Expected one of {listed} for {name}, got {value!r}. Choose one of these.")
     hints = typing.get_type_hints(type(owner))
-    for one in fields(owner):
-        value = getattr(owner, one.name)
-        if value is not None and one.name not in but and not _fits(value, hints[one.name]):
-            raise ValueError(
-                f"Expected {_words(hints[one.name])} for {one.name}, got {value!r}. Correct the value's type."
-            )
+    values = {one.name: getattr(owner, one.name) for one in fields(owner)}
+    for name, value in values.items():
+        if value is not None and name not in choices and not _fits(value, hints[name]):
+            raise ValueError(f"Expected {_words(hints[name])} for {name}, got {value!r}. Correct the value's type.")
+    for name, value in values.items():
+        legal = numbers.get(name)
+        if legal is not None and value is not None and value not in legal:
+            raise ValueError(f"Expected {legal} for {name}, got {value!r}. Choose one of these.")
+        if any(isinstance(number, float) and not math.isfinite(number) for number in _numbers(value)):
+            raise ValueError(f"Expected finite numbers for {name}, got {value!r}. Correct the value.")
 
 
 def _numbers(value: object) -> Iterable[object]:

@@ -1,4 +1,4 @@
-"""Train from arguments to a folder with all that is needed to repeat the run: GRPO, and the cold start before it."""
+"""Run a training, GRPO or the cold start before it, and leave a folder from which it can be repeated."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ VERSIONS = "versions.json"
 """Versions of Python and of the packages that a result depends on."""
 
 LOG = "log.jsonl"
-"""What the trainer logged, one JSON object a line."""
+"""What the trainer logged, one JSON object per line."""
 
 CHECKPOINT = "checkpoint"
 """The trained model."""
@@ -60,6 +60,7 @@ _FREE = re.compile(
     r"|(hub|push|log|logging|save|eval|trackio|dataloader|ddp|vllm_server|vllm_gpu)_.*"
 )
 
+# The files of a complete checkpoint; the trainer writes the first one last.
 _WHOLE = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
 
 
@@ -160,7 +161,7 @@ def claim(config: Mapping[str, Any]) -> None:
         for path in _parts(folder):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     folder.mkdir(parents=True, exist_ok=True)
-    # A run that reads this file is a new one.
+    # A run that is started from this file with --config is a new one.
     kept = {name: value for name, value in config.items() if name != "resume_from_checkpoint"}
     kept["overwrite"] = False
     (folder / CONFIG).write_text(yaml.safe_dump(kept, sort_keys=True), encoding="utf-8")
