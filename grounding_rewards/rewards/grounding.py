@@ -311,7 +311,7 @@ class GroundingReward:
             best = _first_best(reward, rows)
             outcomes, reward, gt = outcomes.take(best), reward[best], gt.take(best)
             readers = [references.readers[entry] for entry in best]
-        return _ScoredBatch(raws, pred, outcomes, reward, read.formats, gt, readers, read.columns)
+        return _ScoredBatch(**vars(read), outcomes=outcomes, reward=reward, gt=gt, readers=readers)
 
     def _notice_wrong_space(self, batch: _ScoredBatch) -> None:
         if not self._watcher.wants(batch.formats):
@@ -595,15 +595,11 @@ class _ReadBatch:
 
 
 @dataclass(frozen=True)
-class _ScoredBatch:
-    raws: list[RawBoxes]
-    pred: BoxBatch
+class _ScoredBatch(_ReadBatch):
     outcomes: Outcomes
     reward: NDArray[np.float64]
-    formats: list[BoxFormat]
     gt: BoxBatch
     readers: Sequence[int | None]
-    columns: Mapping[str, Any]
 
     def explanation(self, k: int) -> Explanation:
         made = self.outcomes.explanation(k)
