@@ -20,6 +20,7 @@ class BoxBatch:
 
     @staticmethod
     def of(box_arrays: Sequence[ArrayLike], argument: str) -> BoxBatch:
+        """Join box arrays; ``argument`` is the name in the error for what is not a box array."""
         arrays = [as_box_array(boxes, argument) for boxes in box_arrays]
         counts = np.array([len(array) for array in arrays], dtype=np.int64)
         return BoxBatch(np.concatenate([np.zeros((0, 4)), *arrays]), counts)

@@ -155,18 +155,10 @@ def _match_greedily(iou: Array, iou_threshold: float) -> Indices:
     return matched
 
 
-def _match_optimally(iou: Array, iou_threshold: float) -> Indices:
-    return _assign(iou, iou, iou_threshold)
-
-
-def _match_optimally_above_threshold(iou: Array, iou_threshold: float) -> Indices:
-    return _assign(iou, np.where(iou >= iou_threshold, iou, 0.0), iou_threshold)
-
-
 MATCHERS: dict[str, Callable[[Array, float], Indices]] = {
     "greedy": _match_greedily,
-    "hungarian": _match_optimally,
-    "thresholded_hungarian": _match_optimally_above_threshold,
+    "hungarian": lambda iou, threshold: _assign(iou, iou, threshold),
+    "thresholded_hungarian": lambda iou, threshold: _assign(iou, np.where(iou >= threshold, iou, 0.0), threshold),
 }
 
 

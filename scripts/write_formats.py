@@ -28,16 +28,16 @@ SCOPES = (
 INTRODUCTION = """\
 # Box formats
 
-*Made by `python scripts/write_formats.py` from `grounding_rewards/parsing/formats.py`; a test holds it up to date.*
+*Made by `python scripts/write_formats.py` from `grounding_rewards/parsing/formats.py`; a test keeps it up to date.*
 
 A box format says how one model family writes boxes: the syntax, the order of the four numbers, and what they mean. Name
 it once (`box_format: qwen3-vl`) and boxes come out in pixels of the original film. It is never guessed from the
 numbers; when they contradict it, the reward warns and `grounding-rewards inspect` says which declaration would fit.
 
 All formats are read by the same scanners, so a model may drift: JSON in broken spellings, lists, corner points, tags of
-another family, bare lines of numbers. What is never read as a box: another count than four numbers, points,
-quadrilaterals, 3-D boxes, placeholders, numbers cut off, and what stands under a key of another kind. Each is counted
-under a name (last table).
+another family, bare lines of numbers. Never read as a box are points, quadrilaterals, 3-D boxes, any other count than
+four numbers, placeholders, numbers cut off, and numbers under a key that holds something else. Each is counted under a
+name (last table).
 
 ## Formats
 """

@@ -18,6 +18,7 @@ from grounding_rewards.parsing.numbers import (
     NOTHING,
     are_coordinates,
     box_or_reason,
+    box_or_reject,
     looks_numeric,
     read_number,
     split_numbers,
@@ -366,8 +367,7 @@ def _collect(
     if children:
         return
     if key is None or key in _LIST_KEYS:
-        box = _read_box(value, fmt, found, named=False)
-        if box is not None:
+        for box in _read_box(value, fmt, found, named=False):
             found.add(box)
     elif not value:
         # {"answer": []}, but not {"label": "mass", "attributes": []}
@@ -451,8 +451,7 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[list[floa
             return [in_xyxy(box, fmt.order)]
     if children:
         return [box for child in children for box in _boxes_of(child, fmt, found)]
-    single = _read_box(member, fmt, found, named=True)
-    return [] if single is None else [single]
+    return _read_box(member, fmt, found, named=True)
 
 
 def _boxes_in_string(text: str, fmt: BoxFormat, found: Findings) -> list[list[float]]:
@@ -460,14 +459,8 @@ def _boxes_in_string(text: str, fmt: BoxFormat, found: Findings) -> list[list[fl
     if content.strip(" .").casefold() in NOTHING:
         found.stated_empty = True
         return []
-    boxes = []
-    for tokens in split_numbers(content):
-        box = box_or_reason(tokens)
-        if isinstance(box, str):
-            found.reject(box)
-        else:
-            boxes.append(in_xyxy(box, fmt.order))
-    return boxes
+    boxes = [box for tokens in split_numbers(content) for box in box_or_reject(tokens, found)]
+    return [in_xyxy(box, fmt.order) for box in boxes]
 
 
 _BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
@@ -484,29 +477,21 @@ def _corner_box(value: _Object, found: Findings) -> list[list[float]]:
     """The box of an object that names its corners."""
     given = {key.casefold(): member for key, member in value.members if key is not None}
     corners = next(names for names in _CORNER_KEYS if given.keys() >= set(names))
-    box = box_or_reason([_token(given[name]) for name in corners])
-    if isinstance(box, str):
-        found.reject(box)
-        return []
-    return [box]
+    return box_or_reject([_token(given[name]) for name in corners], found)
 
 
-def _read_box(values: _List, fmt: BoxFormat, found: Findings, *, named: bool) -> list[float] | None:
+def _read_box(values: _List, fmt: BoxFormat, found: Findings, *, named: bool) -> list[list[float]]:
     """The box in a list of scalars; a list that begins with a word is prose unless it is `named` by a box key."""
-    if not values:
-        found.stated_empty |= values.closed
-        return None
     tokens = _tokens(values)
-    if not named and not looks_numeric(tokens[0]):
-        return None
+    if tokens and not named and not looks_numeric(tokens[0]):
+        return []
     if all(token.casefold() in NOTHING for token in tokens):
         found.stated_empty |= values.closed
-        return None
-    box = box_or_reason(tokens) if values.closed else "unclosed"
-    if isinstance(box, str):
-        found.reject(box)
-        return None
-    return in_xyxy(box, fmt.order)
+        return []
+    if not values.closed:
+        found.reject("unclosed")
+        return []
+    return [in_xyxy(box, fmt.order) for box in box_or_reject(tokens, found)]
 
 
 def _tokens(values: _List) -> list[str]:

@@ -100,6 +100,21 @@ def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
     return "not_finite" if any(map(_is_not_finite, tokens)) else "not_a_number"
 
 
+def box_or_reject(tokens: Sequence[str], found: Findings) -> list[list[float]]:
+    """The box in these tokens as a list of one; an empty list, and the reason in `found`, where there is none.
+
+    Example:
+        >>> found = Findings()
+        >>> box_or_reject(["1", "2", "3", "4"], found), box_or_reject(["1", "2"], found), found.rejected
+        ([[1.0, 2.0, 3.0, 4.0]], [], {'point': 1})
+    """
+    box = box_or_reason(tokens)
+    if isinstance(box, str):
+        found.reject(box)
+        return []
+    return [box]
+
+
 def take_box(
     tokens: Sequence[str], order: str, found: Findings, label: str | None = None, score: float | None = None
 ) -> None:
@@ -112,10 +127,7 @@ def take_box(
         >>> found.coords, found.labels, found.rejected
         ([2.0, 1.0, 4.0, 3.0], ['mass'], {'point': 1})
     """
-    box = box_or_reason(tokens)
-    if isinstance(box, str):
-        found.reject(box)
-    else:
+    for box in box_or_reject(tokens, found):
         found.add(in_xyxy(box, order), label, score)
 
 

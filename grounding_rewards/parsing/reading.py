@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from grounding_rewards.boxes import as_box_array, from_pixel, to_pixel
+from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.bracket_syntax import scan_brackets, scan_html, scan_lines
 from grounding_rewards.parsing.formats import get_box_format
@@ -63,14 +63,8 @@ def parse_boxes(
     if not isinstance(text, str):
         raise ValueError(f"Expected a string for `text`, got {text!r:.200}. Of a message list give the last content.")
     raw = read_boxes(text, fmt)
-    boxes = to_pixel(
-        np.array(raw.coords, dtype=np.float64).reshape(-1, 4),
-        fmt.space,
-        width=width,
-        height=height,
-        resized_width=resized_width,
-        resized_height=resized_height,
-    )
+    frame = space_frame(fmt.space, width, height, resized_width, resized_height)
+    boxes = frame_to_pixel(np.array(raw.coords, dtype=np.float64).reshape(-1, 4), frame)
     return ParsedBoxes(boxes, tuple(raw.labels), tuple(raw.scores), raw.status, raw.rejected)
 
 
@@ -123,14 +117,7 @@ def format_boxes(
         raise ValueError(
             f"Expected words or None for `labels`, got {list(labels)!r:.200}. Give the finding's name, not its number."
         )
-    in_space = from_pixel(
-        array,
-        fmt.space,
-        width=width,
-        height=height,
-        resized_width=resized_width,
-        resized_height=resized_height,
-    )
+    in_space = pixel_to_frame(array, space_frame(fmt.space, width, height, resized_width, resized_height))
     return write_answer(in_space.tolist(), [None] * len(array) if labels is None else labels, fmt)
 
 

@@ -58,12 +58,24 @@ class Explanation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Counted:
-    """The counts of many completions: ``n`` predictions (ignored ones left out), ``m`` references, ``tp`` matches."""
+class _Matched:
+    """Matched completions, side by side; the first dimension of every array is the completion.
+
+    ``n`` predictions count (ignored ones do not), ``m`` are the references, ``tp`` the matches, (b,) each. ``matched``
+    is (b, n) with the index of the ground truth or -1, ``iou`` (b, n) the IoU of the match or 0, ``ignored`` (b, n) the
+    predictions that do not count. ``gt_labels`` (b, m) are codes of the labels and ``pred_labels`` (b, n) those for
+    which the predictions count, see :class:`grounding_rewards.rewards.label_matching.LabelCounts`; NaN without a label,
+    None where labels play no part.
+    """
 
     n: NDArray[np.int64]
     m: NDArray[np.int64]
     tp: NDArray[np.int64]
+    matched: NDArray[np.int64]
+    iou: Array
+    ignored: NDArray[np.bool_]
+    pred_labels: Array | None = None
+    gt_labels: Array | None = None
 
     @property
     def precision(self) -> Array:
@@ -75,26 +87,17 @@ class _Counted:
 
 
 @dataclass(frozen=True)
-class MatchedBatch(_Counted):
-    """Matched completions, side by side; the first dimension of every array is the completion.
+class MatchedBatch(_Matched):
+    """What a reward is made of.
 
-    ``matched`` is (b, n) with the index of the ground truth or -1, ``iou`` (b, n) the IoU of the match or 0,
-    ``best_iou`` (b, n) the best IoU with any ground truth, ``scores`` (b, n) the stated confidences or NaN,
-    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) the boxes. ``ignored`` (b, n) marks predictions that do not count.
-    ``gt_labels`` (b, m) are codes of the labels and ``pred_labels`` (b, n) those for which the predictions count, see
-    :class:`grounding_rewards.rewards.label_matching.LabelCounts`; NaN without a label, None where labels play no part.
-    Boxes whose labels do not agree have IoU 0.
+    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) are the boxes, ``best_iou`` (b, n) the best IoU with any ground truth, 0 for
+    boxes whose labels do not agree, ``scores`` (b, n) the stated confidences or NaN.
     """
 
     pred: Boxes
     gt: Boxes
-    matched: NDArray[np.int64]
-    iou: Array
     best_iou: Array
     scores: Array
-    ignored: NDArray[np.bool_]
-    pred_labels: Array | None = None
-    gt_labels: Array | None = None
 
     @property
     def hit(self) -> NDArray[np.bool_]:
@@ -106,17 +109,12 @@ class MatchedBatch(_Counted):
 
 
 @dataclass(frozen=True)
-class Outcomes(_Counted):
-    """The rewards of many completions and what they are made of; the first dimension is the completion."""
+class Outcomes(_Matched):
+    """The rewards of many completions and their parts, (b,) each."""
 
     reward: Array
     f_beta: Array
     quality: Array
-    matched: NDArray[np.int64]
-    iou: Array
-    ignored: NDArray[np.bool_]
-    pred_labels: Array | None = None
-    gt_labels: Array | None = None
     label_names: tuple[str, ...] = ()
 
     @property

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -281,7 +282,8 @@ class GroundingReward:
         texts = self._texts(completions, formats, columns)
         raws = [read_boxes(text, fmt) for text, fmt in zip(texts, formats, strict=True)]
         if self.on_truncated == "zero":
-            raws = [_without_boxes(raw) if raw.status == "truncated" else raw for raw in raws]
+            nothing: dict[str, Any] = {"coords": [], "labels": [], "scores": []}
+            raws = [raw._replace(**nothing) if raw.status == "truncated" else raw for raw in raws]
         return _ReadBatch(raws, _predicted_boxes(raws, formats, columns), formats, references, ignore, columns)
 
     def _judge(self, read: _ReadBatch) -> _ScoredBatch:
@@ -309,7 +311,7 @@ class GroundingReward:
             best = _first_best(reward, rows)
             outcomes, reward, gt = outcomes.take(best), reward[best], gt.take(best)
             readers = [references.readers[entry] for entry in best]
-        return _ScoredBatch(raws, pred, outcomes, reward, read.formats, gt, readers, read.columns)
+        return _ScoredBatch(**vars(read), outcomes=outcomes, reward=reward, gt=gt, readers=readers)
 
     def _notice_wrong_space(self, batch: _ScoredBatch) -> None:
         if not self._watcher.wants(batch.formats):
@@ -593,15 +595,11 @@ class _ReadBatch:
 
 
 @dataclass(frozen=True)
-class _ScoredBatch:
-    raws: list[RawBoxes]
-    pred: BoxBatch
+class _ScoredBatch(_ReadBatch):
     outcomes: Outcomes
     reward: NDArray[np.float64]
-    formats: list[BoxFormat]
     gt: BoxBatch
     readers: Sequence[int | None]
-    columns: Mapping[str, Any]
 
     def explanation(self, k: int) -> Explanation:
         made = self.outcomes.explanation(k)
@@ -716,19 +714,11 @@ def _predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], columns
     return BoxBatch(frame_to_pixel(flat, Frame(*frames)), counts)
 
 
-def _without_boxes(raw: RawBoxes) -> RawBoxes:
-    return raw._replace(coords=[], labels=[], scores=[])
-
-
 _Metric = Callable[[_ScoredBatch], float]
 
 
 def _mean(values: Callable[[_ScoredBatch], NDArray[Any]]) -> _Metric:
     return lambda batch: float(values(batch).sum()) / max(len(batch.raws), 1)
-
-
-def _part(name: str) -> _Metric:
-    return _mean(lambda batch: getattr(batch.outcomes, name))
 
 
 def _with_status(status: str) -> _Metric:
@@ -750,7 +740,7 @@ def _hallucination_rate(batch: _ScoredBatch) -> float:
 
 #: What every call logs, and how it is computed: another metric is one line here.
 _METRICS: dict[str, _Metric] = {
-    **{part: _part(part) for part in _PARTS},
+    **{part: _mean(attrgetter(f"outcomes.{part}")) for part in _PARTS},
     "boxes": _mean(lambda batch: batch.pred.counts),
     **{f"status/{status}": _with_status(status) for status in STATUSES},
     **{f"rejected/{reason}": _with_rejected(reason) for reason in REJECT_REASONS},
