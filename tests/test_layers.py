@@ -90,6 +90,11 @@ def test_imports_point_downwards(path):
         assert other == room or FLOOR.get(other, len(FLOORS)) < FLOOR[room], f"{room} imports {name}"
 
 
+def test_pages_are_made_for_commands_alone():
+    asking = {room_of(dotted(path)) for path in modules() if any(room_of(name) == "report" for name in imports(path))}
+    assert asking == {"commands", "report"}
+
+
 def test_no_module_needs_itself():
     graph = {dotted(path): imports(path) for path in modules()}
     cycles = []

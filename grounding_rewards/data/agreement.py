@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import ratio_or_nan
 from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.matching import hungarian_match
@@ -183,7 +184,7 @@ def _figures(sums: Array) -> Array:
     """The mean IoU and F1 at every threshold from sums as in `_pair_sums`, ``(..., 3 + t)`` to ``(..., 1 + t)``."""
     numerator = np.concatenate([sums[..., 1:2], 2 * sums[..., 3:]], axis=-1)
     denominator = np.concatenate([sums[..., 2:3], np.broadcast_to(sums[..., :1], sums[..., 3:].shape)], axis=-1)
-    return np.divide(numerator, denominator, out=np.full(numerator.shape, np.nan), where=denominator > 0)
+    return ratio_or_nan(numerator, denominator)
 
 
 def _as_thresholds(given: Sequence[float]) -> tuple[float, ...]:
