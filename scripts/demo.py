@@ -68,7 +68,7 @@ def main() -> None:
         *("--dataset", arguments.dataset, "--split", options.split, "--train-split", arguments.train_split),
         *("--films", options.films, "--reward", arguments.reward[0], "--reward-kwargs", json.dumps(kwargs)),
         *("--samples", options.samples, "--temperature", training.temperature, "--batch-size", 256),
-        *("--max-new-tokens", training.max_completion_length, "--resamples", 5000),
+        *("--max-new-tokens", training.max_completion_length),
     ]
     if (given := arguments.box_format) is not None:
         measured += ["--box-format", given if isinstance(given, str) else json.dumps(given)]
