@@ -97,7 +97,7 @@ TRAIN = [
     # films
     ({"dataset": "no/such/folder/at/all"}, "no/such/folder/at/all"),
     ({"dataset": "{root}/empty"}, "Expected annotations.jsonl, a prepared or a saved dataset"),
-    ({"train_split": "trane"}, "Expected one of train, validation, test for split, got 'trane'"),
+    ({"train_split": "trane"}, "Expected a known word for `split`, got 'trane'. Use one of: train, validation, test"),
     ({"dataset": "{root}/saved"}, "got a single one without a name"),
     ({"dataset": "{root}/unsplit", "train_split": "test"}, "Expected one of train for split, got 'test'"),
     ({"dataset": "{root}/unsplit", **{"eval_strategy": "steps"}}, "Expected one of train for split, got 'validation'"),
