@@ -11,7 +11,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import output_console, write_json
+from grounding_rewards.commands.console import add_reader_option, output_console, write_json
 from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_agreement
 from grounding_rewards.data.readers import get_reader
 from grounding_rewards.data.readers.options import reader_options
@@ -29,13 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dataset", help="name of a reader, such as vindr-cxr")
     parser.add_argument("--root", required=True, metavar="FOLDER", help="folder of the dataset")
     parser.add_argument("--split", metavar="NAME", help="one split; default: all")
-    parser.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the reader, may be repeated; a wrong name lists the right ones",
-    )
+    add_reader_option(parser)
     parser.add_argument(
         "--iou",
         type=float,

@@ -146,6 +146,17 @@ def write_json(path: Path, content: Any) -> None:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
+def add_reader_option(parser: argparse._ActionsContainer) -> None:
+    """Add `--option`, for what a dataset's reader takes beside its folder and split."""
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="an option of the reader, may be repeated; a wrong name lists the right ones",
+    )
+
+
 def add_sizes(parser: argparse._ActionsContainer, *, resized: bool = False) -> None:
     """Add the options `--width` and `--height`, in pixels, for films that state none.
 

@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import stage_progress
+from grounding_rewards.commands.console import add_reader_option, stage_progress
 from grounding_rewards.data.policies import POLICIES
 from grounding_rewards.data.prepare.manifest import verify_films
 from grounding_rewards.data.prepare.pipeline import prepare_films
@@ -59,13 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     films = parser.add_argument_group("which films")
     films.add_argument("--root", type=Path, metavar="FOLDER", help="the dataset as it was downloaded")
     films.add_argument("--split", metavar="NAME", help="only this split of the dataset's own")
-    films.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="an option of the reader, may be repeated; a wrong name lists the right ones",
-    )
+    add_reader_option(films)
     films.add_argument(
         "--readers",
         choices=list(POLICIES),
