@@ -12,9 +12,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.overlap import pairwise_ioa
-
-Array = NDArray[np.float64]
 
 
 def covered_share(pred: ArrayLike, regions: ArrayLike) -> Array:

@@ -23,6 +23,7 @@ from grounding_rewards.exchange.dicom_sr import write_dicom_sr
 from grounding_rewards.exchange.label_studio import LOCAL_FILES, write_label_studio
 from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
+from grounding_rewards.metrics.evaluation import evaluation_file
 
 EXAMPLES = """\
 examples:
@@ -122,7 +123,7 @@ def _check_new(out: Path, taken: bool) -> None:
 
 def _evaluation(run: Path, *, required: bool = False) -> Mapping[str, Any]:
     """The content of `evaluation.json`; empty where it is missing and not required."""
-    path = (run if run.is_dir() else run.parent) / "evaluation.json"
+    path = evaluation_file(run)
     if not path.is_file() and not required:
         return {}
     try:

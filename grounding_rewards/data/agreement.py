@@ -22,17 +22,14 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from grounding_rewards.arithmetic import ratio_or_nan
+from grounding_rewards.arithmetic import Array, ratio_or_nan
 from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.matching import hungarian_match
 from grounding_rewards.metrics.bootstrap import percentile_interval, resampled_sums
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none
 from grounding_rewards.overlap import pairwise_iou
-
-Array = NDArray[np.float64]
 
 IOU_THRESHOLDS = (0.4, 0.5)
 # Fewer than for an evaluation: a dataset has tens of thousands of films.

@@ -20,13 +20,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.legal import SHARE, check_number, check_word
 from grounding_rewards.matching import hungarian_match
 from grounding_rewards.overlap import pairwise_iou
-
-Array = NDArray[np.float64]
 
 
 class Reference(NamedTuple):

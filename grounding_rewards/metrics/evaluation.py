@@ -251,6 +251,16 @@ def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
     (folder / _FILE).write_text(text + "\n", encoding="utf-8")
 
 
+def evaluation_file(run: Path) -> Path:
+    """Where the figures of a run are, given the folder of its evaluation or a file in it.
+
+    Example:
+        >>> evaluation_file(Path("runs/r4/films.jsonl")).as_posix()
+        'runs/r4/evaluation.json'
+    """
+    return (run if run.is_dir() else run.parent) / _FILE
+
+
 def read_evaluation(run: Path) -> StoredEvaluation:
     """Read the `evaluation.json` of a run.
 
@@ -260,7 +270,7 @@ def read_evaluation(run: Path) -> StoredEvaluation:
     Raises:
         ValueError: the file is not one that :func:`write_evaluation` wrote.
     """
-    file = (run if run.is_dir() else run.parent) / _FILE
+    file = evaluation_file(run)
     if not file.is_file():
         return StoredEvaluation()
     try:
