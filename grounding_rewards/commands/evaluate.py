@@ -261,7 +261,7 @@ def _check(options: argparse.Namespace) -> None:
 def _ask_model(options: argparse.Namespace) -> _Subject | None:
     from grounding_rewards.data.answer_logs import Answers
     from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
-    from grounding_rewards.data.model_columns import add_columns
+    from grounding_rewards.data.model_columns import add_columns, add_prompts
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.models.generate import Sampling, reads_special_tokens
     from grounding_rewards.models.load import choose_backend, load_model, process_state
@@ -278,7 +278,7 @@ def _ask_model(options: argparse.Namespace) -> _Subject | None:
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model.config.model_type)
-    dataset = add_columns(dataset, processor, box_format)
+    dataset = add_prompts(add_columns(dataset, processor, box_format), reward.box_format)
     image_size = largest_image(dataset, processor)
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
