@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.data.images import open_film
 from grounding_rewards.data.prompts import prompt_messages, prompt_order
 from grounding_rewards.data.readers.documents import json_lines
 from grounding_rewards.data.readers.jsonl import ANNOTATIONS
@@ -89,15 +90,15 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
     Raises:
         ValueError: as `load_films`.
     """
-    from PIL import Image
+    from PIL.Image import Resampling
 
     output = Path(output)
     lines = []
     for row in _read(Path(root)):
         file = Path("images", *Path(row["file"]).with_suffix(".png").parts)
         (output / file).parent.mkdir(parents=True, exist_ok=True)
-        with Image.open(Path(root) / row["file"]) as image:
-            image.convert("L").resize((size, size), Image.Resampling.BICUBIC, reducing_gap=3.0).save(output / file)
+        image = open_film(Path(root) / row["file"]).convert("L")
+        image.resize((size, size), Resampling.BICUBIC, reducing_gap=3.0).save(output / file)
         boxes = [scaled_box(box, size / row["width"], size / row["height"]) for box in row["boxes"]]
         lines.append(json.dumps({**row, "file": file.as_posix(), "width": size, "height": size, "boxes": boxes}))
     (output / ANNOTATIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")

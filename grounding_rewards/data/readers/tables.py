@@ -351,7 +351,7 @@ def header_size(path: str | Path) -> Size:
             facts = dicom_facts(path)
             return facts.columns, facts.rows
         return image_size({"bytes": None, "path": path})
-    except (OSError, AttributeError) as error:
+    except ValueError as error:
         raise ValueError(
             f"Expected an image at {path}, whose size is needed, got {error}. Download the image."
         ) from error
