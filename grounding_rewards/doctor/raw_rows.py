@@ -260,7 +260,7 @@ def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
 
 def _jsonl_rows(path: Path) -> Iterator[FilmRow]:
     numbers: dict[str, int] = {}
-    for line, content, no_object in json_lines(path, errors="replace"):
+    for line, content, no_object in json_lines(path):
         columns = {} if no_object else content
         split = split_of(columns)
         number = numbers[split] = numbers.get(split, -1) + 1
