@@ -322,7 +322,7 @@ def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
     for row, image in zip(rows, stored_images(dataset), strict=True):
         try:
             size = None if image is None else image_size(image)
-        except (OSError, SyntaxError, ValueError) as error:
+        except ValueError as error:
             size, row["image_error"] = None, " ".join(str(error).split())
         row["image_size"] = size
         if row.get("width") is None and row.get("height") is None and size is not None:
