@@ -50,6 +50,7 @@ from grounding_rewards.report.tables import evaluation_table, robustness_rows, t
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 from grounding_rewards.versions import package_versions
+from grounding_rewards.whole_files import whole_folder, write_whole
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -446,11 +447,11 @@ def _write(options: argparse.Namespace, subject: _Subject, found: Evaluation, fi
         reward=subject.reward.name,
         load_image=subject.answers.load_image,
     )
-    options.out.mkdir(parents=True, exist_ok=True)
-    write_answered(options.out / "films.jsonl", films)
-    write_evaluation(options.out, found)
-    write_diagrams(found, options.out / "figures")
-    (options.out / "report.html").write_text(render_evaluation_page(page), encoding="utf-8")
+    with whole_folder(options.out) as unfinished:
+        write_answered(unfinished / "films.jsonl", films)
+        write_evaluation(unfinished, found)
+        write_diagrams(found, unfinished / "figures")
+        write_whole(unfinished / "report.html", render_evaluation_page(page))
 
 
 def _subtitle(facts: Mapping[str, Any]) -> str:

@@ -44,6 +44,7 @@ from grounding_rewards.metrics.ranking import RankedFilms, label_name, rank_boxe
 from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS, RankingFigures, compares_labels
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.metrics.sizes import SIZES
+from grounding_rewards.whole_files import write_whole
 
 #: The row of the table that has the readers of the dataset.
 READER_AGREEMENT = "readers' agreement"
@@ -248,7 +249,7 @@ def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
         ('R3', 0.8)
     """
     text = json.dumps(evaluation.as_json(), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / _FILE).write_text(text + "\n", encoding="utf-8")
+    write_whole(folder / _FILE, text + "\n")
 
 
 def evaluation_file(run: Path) -> Path:
