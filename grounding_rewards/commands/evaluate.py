@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -264,7 +265,7 @@ def _ask_model(options: argparse.Namespace) -> _Subject | None:
     from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
     from grounding_rewards.data.model_columns import add_columns, add_prompts
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
-    from grounding_rewards.models.generate import Sampling, reads_special_tokens
+    from grounding_rewards.models.generate import Sampling, completion_begins_in_thinking, reads_special_tokens
     from grounding_rewards.models.load import choose_backend, load_model, process_state
     from grounding_rewards.models.resumable import generate_to_file
     from grounding_rewards.models.robustness import corrupt
@@ -285,6 +286,8 @@ def _ask_model(options: argparse.Namespace) -> _Subject | None:
         print(*notes, image_size, sep="\n", file=sys.stderr)
     with state.main_process_first():
         shown = fit_images(dataset, processor)
+    if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
+        reward = replace(reward, prompt_opens_thinking=True)
     light = light_rows(dataset)
     check_labels(light, options.label_matching)
     if "corruptions" in (options.robustness or ()):
@@ -292,7 +295,7 @@ def _ask_model(options: argparse.Namespace) -> _Subject | None:
         corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
-    skip_special_tokens = not reads_special_tokens(dataset, reward)
+    skip_special_tokens = not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor))
     share = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
 
     def generate(file: str, title: str, samples: int = 1, temperature: float = 0.0) -> list[list[str]]:
