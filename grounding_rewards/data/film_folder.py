@@ -7,12 +7,14 @@ Whatever a line says becomes a column; a film without a prompt is asked about wh
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.carried_columns import CarriedColumns
+from grounding_rewards.data.held_out import ALL, assign_splits, check_known
 from grounding_rewards.data.images import image_size, open_film
 from grounding_rewards.data.policies import film_readers
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_messages, prompt_order
@@ -35,7 +37,8 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
 
     Args:
         root: the folder that holds `annotations.jsonl`.
-        split: only films of this split; None takes all.
+        split: only films of this split; None and `all` take every film. A film without a split is one of its patient's,
+            else of `train`; where no film is held out, patients are drawn (`data.held_out`), which a warning says.
 
     Returns:
         Columns image, boxes (xyxy pixels), labels, width, height, id and split; where any film has them patient_id,
@@ -51,17 +54,12 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
 
     root = Path(root)
     rows = list(_read(root))
-    kept = [number for number, row in enumerate(rows) if split in (None, split_of(row))]
-    if not kept:
-        known = ", ".join(sorted(set(map(split_of, rows))))
-        raise ValueError(
-            f"Expected one of {known} for split, got {split!r}. Choose a split of {root}, or give its films one in "
-            f'{ANNOTATIONS}: "split": "{split}", the films of a patient on one side.'
-        )
+    splits = _splits(rows, root, split)
+    kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
     carried = CarriedColumns()
     for row in rows:
         carried.add(_unknown(row))
-    columns: dict[str, list[Any]] = {"image": [str(root / row["file"]) for row in rows]}
+    columns: dict[str, list[Any]] = {"image": [str(root / row["file"]) for row in rows], "split": splits}
     if not all(row.get("prompt") for row in rows):
         vocabulary = _vocabulary(rows, root)
         columns[LOOKED_FOR] = [None if row.get("prompt") else vocabulary for row in rows]
@@ -74,6 +72,16 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
     features |= carried.features()
     dataset = Dataset.from_dict({name: columns[name] for name in features}, Features(features))
     return dataset if len(kept) == len(rows) else dataset.select(kept)
+
+
+def _splits(rows: list[dict[str, Any]], root: Path, split: str | None) -> list[str]:
+    assigned = assign_splits([(row["split"], row["patient_id"], row["id"]) for row in rows], str(root))
+    remedy = f'To choose yourself, give every film in {ANNOTATIONS} its "split", the films of a patient on one side.'
+    if split not in (None, ALL):
+        check_known(split, assigned.names, str(root), remedy)
+        if assigned.said:
+            warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every film.", stacklevel=3)
+    return assigned.splits
 
 
 def _features() -> dict[str, Any]:
@@ -198,16 +206,3 @@ def _with_values(row: dict[str, Any], root: Path) -> dict[str, Any]:
     if row.get("prompt") is not None:
         values["prompt"] = conversation(row["prompt"])
     return {**row, **values}
-
-
-def split_of(row: Mapping[str, Any]) -> str:
-    """The split of a film; one without a split belongs to `train`.
-
-    Args:
-        row: a line of `annotations.jsonl`.
-
-    Example:
-        >>> split_of({"split": "test"}), split_of({"split": None}), split_of({})
-        ('test', 'train', 'train')
-    """
-    return str(row.get("split") or "train")
