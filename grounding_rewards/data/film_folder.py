@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.images import open_film
 from grounding_rewards.data.prompts import prompt_messages, prompt_order
 from grounding_rewards.data.readers.documents import json_lines
@@ -28,7 +29,7 @@ _REQUIRED: Mapping[str, type | tuple[type, ...]] = {
 }
 
 
-def load_films(root: str | Path, split: str | None = None) -> Dataset:
+def load_films(root: str | Path, split: str | None = None, *, allow_outside: bool = False) -> Dataset:
     """Load the films of a folder with the columns that every part of the package uses.
 
     The prompt names the labels of all films in the folder, of every split, in alphabetical order: so the prompt of a
@@ -37,6 +38,7 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
     Args:
         root: the folder that holds `annotations.jsonl`.
         split: only films of this split; None takes all.
+        allow_outside: whether images may lie outside the folder.
 
     Returns:
         Columns prompt, image, boxes (xyxy pixels), labels, width, height, id, and patient_id where a film has one.
@@ -48,7 +50,7 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
     from datasets import Dataset, Image
 
     root = Path(root)
-    rows = list(_read(root))
+    rows = list(_read(root, allow_outside))
     vocabulary = prompt_order(label for row in rows for label in row["labels"])
     if not vocabulary:
         raise ValueError(
@@ -104,7 +106,7 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
     (output / ANNOTATIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _read(root: Path) -> Iterator[dict[str, Any]]:
+def _read(root: Path, allow_outside: bool = False) -> Iterator[dict[str, Any]]:
     path = root / ANNOTATIONS
     if not path.is_file():
         raise ValueError(
@@ -113,7 +115,7 @@ def _read(root: Path) -> Iterator[dict[str, Any]]:
         )
     problems = []
     for number, row, no_object in json_lines(path):
-        if problem := no_object or _problem(row, root):
+        if problem := no_object or _problem(row, root, allow_outside):
             problems.append(f"line {number}: {problem}")
         else:
             yield row
@@ -136,13 +138,17 @@ def split_of(row: Mapping[str, Any]) -> str:
     return str(row.get("split") or "train")
 
 
-def _problem(row: Mapping[str, Any], root: Path) -> str | None:
+def _problem(row: Mapping[str, Any], root: Path, allow_outside: bool) -> str | None:
     """What is wrong with a line; its geometry is checked before training."""
     for key, kind in _REQUIRED.items():
         if not isinstance(row.get(key), kind):
             return f"{key} is {row.get(key)!r}"
     if any(not isinstance(box, Sequence) or len(box) != 4 for box in row["boxes"]):
         return f"boxes is {row['boxes']!r}, not lists of four numbers"
-    if not (root / row["file"]).is_file():
+    try:
+        path = film_path(root, row["file"], allow_outside=allow_outside)
+    except ValueError as error:
+        return str(error)
+    if not path.is_file():
         return f"no such image: {row['file']}"
     return None

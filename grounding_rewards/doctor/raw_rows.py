@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.film_folder import split_of
+from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.images import has_shape, image_size, load_image, small_film
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.data.readers.documents import json_lines
@@ -65,6 +66,7 @@ class FilmRow:
         image: an encoded image as `datasets` stores it, `{"bytes": ..., "path": ...}`; None where the row has none.
         damage: why the row could not be read at all; empty where it could.
         expects_image: whether other rows of the dataset have images.
+        outside: why the image that the row names may not be opened; empty where it may.
     """
 
     split: str
@@ -73,6 +75,7 @@ class FilmRow:
     image: Mapping[str, Any] | None = None
     damage: str = ""
     expects_image: bool = False
+    outside: str = ""
 
     @property
     def id(self) -> str:
@@ -201,13 +204,14 @@ class RowSource:
     unfinished: str = ""
 
 
-def open_rows(dataset: str, splits: Sequence[str] = ()) -> RowSource:
+def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool = False) -> RowSource:
     """Find a dataset; its rows are read one by one when the source is opened.
 
     Args:
         dataset: a folder with `annotations.jsonl`; a folder written by `save_to_disk`; a folder of parquet files whose
             names begin with their split, such as `train-00000.parquet`; a parquet file; or a dataset on the hub.
         splits: only these; all without.
+        allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
 
     Raises:
         ValueError: the dataset cannot be found, has no such split, or has no column `boxes`.
@@ -223,7 +227,7 @@ def open_rows(dataset: str, splits: Sequence[str] = ()) -> RowSource:
     """
     path = Path(dataset)
     if (path / ANNOTATIONS).is_file():
-        return _jsonl_source(path, splits)
+        return _jsonl_source(path, splits, allow_outside)
     shards = _shards(path)
     if shards:
         return replace(_parquet_source(dataset, shards, splits), unfinished=_why_unfinished(path))
@@ -242,10 +246,10 @@ def _texts(given: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
+def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> RowSource:
     path = root / ANNOTATIONS
     known: dict[str, int] = {}
-    for row in _jsonl_rows(path):
+    for row in _jsonl_rows(path, allow_outside):
         known[row.split] = known.get(row.split, 0) + 1
     _check_splits(splits, list(known), str(root))
     chosen = splits or _in_usual_order(known)
@@ -253,20 +257,27 @@ def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
     def rows() -> Iterator[FilmRow]:
         # The file may mix splits; as with shards, one split is finished before the next.
         for split in chosen:
-            yield from (row for row in _jsonl_rows(path) if row.split == split)
+            yield from (row for row in _jsonl_rows(path, allow_outside) if row.split == split)
 
     return RowSource(str(root), rows, sum(known[split] for split in chosen), has_prompts=False)
 
 
-def _jsonl_rows(path: Path) -> Iterator[FilmRow]:
+def _jsonl_rows(path: Path, allow_outside: bool) -> Iterator[FilmRow]:
     numbers: dict[str, int] = {}
     for line, content, no_object in json_lines(path):
         columns = {} if no_object else content
         split = split_of(columns)
         number = numbers[split] = numbers.get(split, -1) + 1
         file = columns.get("file")
-        image = {"bytes": None, "path": str(path.parent / file)} if isinstance(file, str) else None
-        yield FilmRow(split, number, columns, image, no_object and f"line {line} is {no_object}", expects_image=True)
+        image, outside = None, ""
+        if isinstance(file, str):
+            try:
+                found = film_path(path.parent, file, allow_outside=allow_outside)
+                image = {"bytes": None, "path": str(found)}
+            except ValueError as error:
+                outside = str(error)
+        damage = no_object and f"line {line} is {no_object}"
+        yield FilmRow(split, number, columns, image, damage, expects_image=True, outside=outside)
 
 
 def _shards(path: Path) -> dict[str, list[Path]]:
