@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.commands.console import (
+    add_allow_outside,
     add_sizes,
     count_columns,
     late_progress,
@@ -95,6 +96,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     films.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
     add_sizes(films)
+    add_allow_outside(films)
     measures = parser.add_argument_group("how it is measured")
     measures.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
     measures.add_argument("--box-format", metavar="FORMAT", help="how the model writes boxes; default: derived from it")
@@ -276,7 +278,7 @@ def _ask_model(options: argparse.Namespace) -> _Subject | None:
     model, processor = load_model(options.model, backend=backend)
     notes = set_image_size(processor, options.max_image_pixels)
     reward = _reward(options)
-    dataset = load_split(options.dataset, options.split, films=options.films)
+    dataset = load_split(options.dataset, options.split, films=options.films, allow_outside=options.allow_outside)
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model.config.model_type)
@@ -359,12 +361,15 @@ def _read_log(options: argparse.Namespace) -> _Subject:
     from grounding_rewards.data.answer_logs import read_log
     from grounding_rewards.data.load import load_split
 
-    dataset = None if options.dataset is None else load_split(options.dataset, options.split, films=options.films)
+    dataset = None
+    if options.dataset is not None:
+        dataset = load_split(options.dataset, options.split, films=options.films, allow_outside=options.allow_outside)
     answers = read_log(
         options.completions,
         dataset=dataset,
         text_column=options.text_column,
         sizes={"width": options.width, "height": options.height},
+        allow_outside=options.allow_outside,
     )
     check_labels(answers.rows, options.label_matching)
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
@@ -386,7 +391,7 @@ def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
     if options.dataset is None or options.train_split == _NO_SPLIT:
         return None
     try:
-        return light_rows(load_split(options.dataset, options.train_split))
+        return light_rows(load_split(options.dataset, options.train_split, allow_outside=options.allow_outside))
     except ValueError as error:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.completion_logs import read_completions
+from grounding_rewards.data.film_paths import is_below
 from grounding_rewards.data.images import open_film
 from grounding_rewards.data.load import light_rows, load_dataset_image
 
@@ -41,6 +42,7 @@ def read_log(
     dataset: Dataset | None = None,
     text_column: str | None = None,
     sizes: Mapping[str, float | None] | None = None,
+    allow_outside: bool = False,
 ) -> Answers:
     """Read a log of completions together with the films that they answer.
 
@@ -51,6 +53,7 @@ def read_log(
             together by `id`, or, where the log has none, by their order.
         text_column: the column with the completions.
         sizes: sizes for films that have none, by column.
+        allow_outside: whether images that the log names may lie outside the folders of its files.
 
     Raises:
         ValueError: a file is broken, or films and completions do not fit each other.
@@ -68,10 +71,10 @@ def read_log(
             _refuse_other_film(row, first.setdefault(str(row["id"]), row))
         if dataset is not None:
             return _by_name(texts, first, dataset, known)
-        return _films_of_rows(list(first.values()), list(texts.values()), paths, known)
+        return _films_of_rows(list(first.values()), list(texts.values()), paths, known, allow_outside)
     single = [[text] for text in completions]
     if dataset is None:
-        return _films_of_rows(rows, single, paths, known)
+        return _films_of_rows(rows, single, paths, known, allow_outside)
     if len(single) != dataset.num_rows:
         raise ValueError(
             f"Expected a column `id` in the log, or as many completions as films, got {len(single)} completions for "
@@ -125,22 +128,28 @@ def _with_formats(films: list[dict[str, Any]], logged: Sequence[Mapping[str, Any
 
 
 def _films_of_rows(
-    rows: Sequence[Mapping[str, Any]], texts: list[list[Any]], paths: Sequence[Path], sizes: Mapping[str, float]
+    rows: Sequence[Mapping[str, Any]],
+    texts: list[list[Any]],
+    paths: Sequence[Path],
+    sizes: Mapping[str, float],
+    allow_outside: bool,
 ) -> Answers:
     folders = [path if path.is_dir() else path.parent for path in paths]
     films = []
     for row in rows:
-        found = _find_image(row, folders)
-        films.append({**sizes, **row, **({} if found is None else {"image_path": str(found)})})
+        found = _find_image(row, folders, allow_outside)
+        # A path that the row brought along and that was not found, or may not be opened, does not stay.
+        films.append({**sizes, **row, "image_path": None if found is None else str(found)})
     return Answers(films, texts, partial(_open_listed, [film.get("image_path") for film in films]))
 
 
-def _find_image(row: Mapping[str, Any], folders: Sequence[Path]) -> Path | None:
+def _find_image(row: Mapping[str, Any], folders: Sequence[Path], allow_outside: bool) -> Path | None:
     given = next((row[name] for name in _IMAGE_COLUMNS if isinstance(row.get(name), str)), None)
     if given is None:
         return None
     # An absolute path stays as it is when joined to a folder.
-    return next((folder / given for folder in folders if (folder / given).is_file()), None)
+    there = (folder / given for folder in folders if (folder / given).is_file())
+    return next((path for path in there if allow_outside or is_below(folders, path)), None)
 
 
 def _open_listed(paths: Sequence[str | None], k: int) -> Image | None:
