@@ -17,7 +17,7 @@ FLOORS = (
     ("box_batch", "matching", "overlap"),
     ("ignore_regions",),
     ("parsing",),
-    ("space_check",),
+    ("space_check", "thinking_check"),
     ("columns",),
     ("rewards",),
     ("metrics",),

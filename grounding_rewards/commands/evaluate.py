@@ -25,6 +25,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -302,9 +303,9 @@ def _command(options: argparse.Namespace) -> str:
 def _ask_model(options: argparse.Namespace, reward: GroundingReward) -> _Subject | None:
     from grounding_rewards.data.answer_logs import Answers, check_films, dataset_places
     from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
-    from grounding_rewards.data.model_columns import add_columns
+    from grounding_rewards.data.model_columns import add_columns, add_prompts
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
-    from grounding_rewards.models.generate import Sampling, reads_special_tokens
+    from grounding_rewards.models.generate import Sampling, completion_begins_in_thinking, reads_special_tokens
     from grounding_rewards.models.load import choose_backend, load_model, model_type_of, process_state
     from grounding_rewards.models.resumable import generate_to_file
     from grounding_rewards.models.robustness import corrupt
@@ -323,12 +324,14 @@ def _ask_model(options: argparse.Namespace, reward: GroundingReward) -> _Subject
     state = process_state()
     model, processor = load_model(options.model, backend=backend)
     notes = set_image_size(processor, options.max_image_pixels)
-    dataset = add_columns(dataset, processor, box_format)
+    dataset = add_prompts(add_columns(dataset, processor, box_format), reward.box_format)
     image_size = largest_image(dataset, processor)
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
     with state.main_process_first():
         shown = fit_images(dataset, processor)
+    if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
+        reward = replace(reward, prompt_opens_thinking=True)
     light = light_rows(dataset)
     check_films(light, places, reward)
     if "corruptions" in (options.robustness or ()):
@@ -336,7 +339,7 @@ def _ask_model(options: argparse.Namespace, reward: GroundingReward) -> _Subject
         corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
-    skip_special_tokens = not reads_special_tokens(dataset, reward)
+    skip_special_tokens = not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor))
     share = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
 
     def generate(file: str, title: str, samples: int = 1, temperature: float = 0.0) -> list[list[str]]:

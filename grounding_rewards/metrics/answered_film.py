@@ -181,7 +181,7 @@ def _read_lines(file: Path) -> Iterator[AnsweredFilm]:
         for number, line in enumerate(lines, start=1):
             try:
                 yield AnsweredFilm.of_json(json.loads(line))
-            except (ValueError, TypeError, AttributeError) as error:
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 raise ValueError(
                     f"Expected a film in line {number} of {str(file)!r}, got {line[:80]!r} ({error}). "
                     "Make the file anew with `grounding-rewards evaluate`."

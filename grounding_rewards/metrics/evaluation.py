@@ -29,7 +29,6 @@ from grounding_rewards.metrics.calibration import Calibration, calibration
 from grounding_rewards.metrics.confusion import Confusion, confusion
 from grounding_rewards.metrics.counts import (
     DETECTION_FIGURES,
-    MATCHING,
     detection_sums,
     film_figures,
     film_sums,
@@ -363,9 +362,7 @@ def _by_label(
         sums = reference_sums(films, boxes, label_matching=measures.label_matching)
         precisions = {}
     else:
-        by_label = {
-            name: detection_sums(films, matching=MATCHING, label_matching=compared, label=name) for name in boxes
-        }
+        by_label = {name: detection_sums(films, label_matching=compared, label=name) for name in boxes}
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_ranked)
     found: dict[str, Figures] = defaultdict(dict)
@@ -382,7 +379,7 @@ def _by_size(
 ) -> Iterator[Group]:
     drawn, drawn_ranked = _resampling(measures, groups)
     for name, area in SIZES[measures.sizes].items():
-        sums = detection_sums(films, matching=MATCHING, label_matching=measures.label_matching, area=area)
+        sums = detection_sums(films, label_matching=measures.label_matching, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
             found = ratio_estimates({key: sums[key] for key in _BY_BOX}, **drawn)

@@ -21,6 +21,7 @@ from grounding_rewards.data.prepare.shards import (
 )
 from grounding_rewards.data.prepare.survey import Survey
 from grounding_rewards.data.readers import source_of
+from grounding_rewards.data.texts import parse_json, read_text
 from grounding_rewards.versions import package_versions
 from grounding_rewards.whole_files import UNFINISHED, write_whole
 
@@ -113,8 +114,8 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     """
     path = Path(folder) / MANIFEST
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return parse_json(read_text(path))
+    except ValueError as error:
         raise ValueError(
             f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} ({error}). "
             "Point to what `grounding-rewards prepare` wrote."
