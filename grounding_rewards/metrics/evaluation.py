@@ -118,6 +118,7 @@ class Evaluation:
         confusion: between labels.
         robustness: answers to changed films.
         facts: what someone needs who wants the same figures again.
+        command: what was asked for, as one line; empty where no command asked.
     """
 
     systems: Mapping[str, Figures]
@@ -131,6 +132,7 @@ class Evaluation:
     confusion: Confusion | None
     robustness: tuple[RobustnessPoint, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
 
     @property
     def headings(self) -> dict[str, str]:
@@ -154,6 +156,7 @@ class Evaluation:
             "headings": self.headings,
             "definitions": {key: figure.definition for key, figure in self.figures.items()},
             "facts": dict(self.facts),
+            "command": self.command,
         }
 
 
@@ -164,6 +167,7 @@ def evaluate(
     agreement: Mapping[str, Any] | None = None,
     robustness: Sequence[RobustnessPoint] = (),
     facts: Mapping[str, Any] | None = None,
+    command: str = "",
     on_progress: Callable[[str], None] = lambda step: None,
 ) -> Evaluation:
     """Measure what was answered, beside its baselines.
@@ -175,6 +179,7 @@ def evaluate(
             row of the table.
         robustness: from :func:`grounding_rewards.models.robustness.run.robustness`.
         facts: what else someone needs who wants the same figures again, beside the films and the measures.
+        command: what was asked for, as one line.
         on_progress: called with the name of each step before it is taken.
 
     Raises:
@@ -217,6 +222,7 @@ def evaluate(
         confusion=confusion(films, synonyms=measures.label_matching == "synonyms") if compares_labels(films) else None,
         robustness=tuple(robustness),
         facts={**(facts or {}), **_facts(films, measures)},
+        command=command,
     )
 
 
@@ -228,11 +234,20 @@ class StoredEvaluation:
         facts: how the run was measured.
         systems: by name the figures of the run, which comes first, and of its baselines.
         reward: name of the reward that the evaluation is about.
+        headings: of the figures, by key.
+        command: what was asked for; None where the file does not say.
     """
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     systems: Mapping[str, Figures] = field(default_factory=dict)
     reward: str = "R4"
+    headings: Mapping[str, str] = field(default_factory=dict)
+    command: str | None = None
+
+    @property
+    def label_matching(self) -> str | None:
+        """How labels were compared; None where the file does not say."""
+        return self.facts.get("label matching")
 
 
 def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
@@ -261,17 +276,23 @@ def evaluation_file(run: Path) -> Path:
     return (run if run.is_dir() else run.parent) / _FILE
 
 
-def read_evaluation(run: Path) -> StoredEvaluation:
+def read_evaluation(run: Path, *, required: bool = False) -> StoredEvaluation:
     """Read the `evaluation.json` of a run.
 
     Args:
         run: folder of the evaluation, or a file in it.
+        required: whether to refuse a run without that file, which is read as an empty one otherwise.
 
     Raises:
-        ValueError: the file is not one that :func:`write_evaluation` wrote.
+        ValueError: the file is not one that :func:`write_evaluation` wrote, or it is required and not there.
     """
     file = evaluation_file(run)
     if not file.is_file():
+        if required:
+            raise ValueError(
+                f"Expected evaluation.json in the folder of an evaluation, got {str(run)!r} without it. "
+                "Make it with `grounding-rewards evaluate`."
+            )
         return StoredEvaluation()
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
@@ -280,9 +301,10 @@ def read_evaluation(run: Path) -> StoredEvaluation:
             for name, figures in content.get("systems", {}).items()
         }
         # The first figure of an evaluation is the reward that it is about.
-        first = next(iter(content.get("headings", {})), "")
+        headings = dict(content.get("headings", {}))
+        first = next(iter(headings), "")
         reward = first.removeprefix(_REWARD) if first.startswith(_REWARD) else StoredEvaluation.reward
-        return StoredEvaluation(dict(content["facts"]), systems, reward)
+        return StoredEvaluation(dict(content["facts"]), systems, reward, headings, content.get("command"))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
             f"Expected an object with `facts` in {str(file)!r}, got {type(error).__name__} ({error}). "

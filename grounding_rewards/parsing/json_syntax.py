@@ -33,7 +33,8 @@ _LABEL_KEYS = (
     *("disease", "abnormality", "object", "phrase", "description", "text", "type"),
 )
 _NESTED_LABEL_KEYS = ("en", "english", "name", "label")
-_SCORE_KEYS = ("confidence", "score", "conf", "probability")
+#: The members of an object that are read as the confidence of its box.
+SCORE_KEYS = ("confidence", "score", "conf", "probability")
 #: Keys that name the corners state the order themselves, whatever the order of the format.
 _CORNER_KEYS = (
     ("x1", "y1", "x2", "y2"),
@@ -526,6 +527,6 @@ def _label(member: _Value) -> str | None:
 
 def _score_of(members: _Members) -> float | None:
     for key, member in members:
-        if key in _SCORE_KEYS and isinstance(member, str):
+        if key in SCORE_KEYS and isinstance(member, str):
             return read_number(member.strip())
     return None
