@@ -4,9 +4,11 @@ Definitions:
 
 * Films are matched by id; those that only one run has play no part and are counted. Both runs must have the same
   reference boxes, labels and ignored regions on every film that they share.
+* The intervals of each run's figures are those of an evaluation.
 * The difference of a figure is B - A, each over all shared films. Its 95 % interval is a paired percentile bootstrap
   over patients, or over films where no patient is known: both runs are resampled together, so that what makes a film
-  hard for both cancels. A film without a patient among films with one counts as a patient of its own.
+  hard for both cancels. A film without a patient among films with one counts as a patient of its own. Of a share that
+  is the same on all of n units it is the exact interval of 0 of n, to both sides.
 * p is of a permutation test over the same units: how often is the difference as large if the two runs change places on
   units drawn at random? See :mod:`grounding_rewards.metrics.swap_test`.
 * Beside it stands on how many units the figure is better, worse and the same in B. A unit on which either run has
@@ -54,6 +56,7 @@ from grounding_rewards.metrics.bootstrap import (
 from grounding_rewards.metrics.counts import BoxGroups, film_figures, film_sums, label_groups, reference_sums
 from grounding_rewards.metrics.estimates import Estimate, Figure, finite_or_none, format_interval, format_value
 from grounding_rewards.metrics.ranking_figures import RankingFigures
+from grounding_rewards.metrics.shares import share_estimate
 from grounding_rewards.metrics.sizes import SIZES
 from grounding_rewards.metrics.swap_test import swap_p_values
 
@@ -327,7 +330,8 @@ def _changes(table: _Table, sums: Array, drawn: Array, p_values: Sequence[float]
         one, other = _of_figure(k)
         a, b = (Resampled(ratios(total[part]), ratios(drawn[:, part])) for part in (one, other))
         by_unit = ratios(sums[:, other]) - ratios(sums[:, one])
-        found[key] = _change(figure, a, b, _units_of(by_unit, bool(figure.lower_is_better)), p_values[k])
+        change = _change(figure, a, b, _units_of(by_unit, bool(figure.lower_is_better)), p_values[k])
+        found[key] = _of_share(change, sums[:, one], sums[:, other]) if figure.is_share else change
     adjusted = holm(p_values)
     return {key: change._replace(holm=p) for (key, change), p in zip(found.items(), adjusted, strict=True)}
 
@@ -352,6 +356,16 @@ def _units_of(differences: Array, lower_is_better: bool) -> Units:
 def _change(figure: Figure, a: Resampled, b: Resampled, units: Units, p: float) -> Change:
     """The change of a figure, Holm's p still to come."""
     return Change(figure, a.estimate, b.estimate, resampled_difference(a, b).estimate, units, p, math.nan)
+
+
+def _of_share(change: Change, a: Array, b: Array) -> Change:
+    """The change with the intervals of shares; two runs that are the same on every unit need not be so on others."""
+    change = change._replace(a=share_estimate(a), b=share_estimate(b))
+    if not np.array_equal(a, b):
+        return change
+    # What differs on no unit differs on this share of others at most.
+    most = share_estimate(np.column_stack([np.zeros(len(a)), a[:, 1]])).high
+    return change._replace(difference=Estimate(change.difference.value, -most, most))
 
 
 def _size_groups(films: Sequence[AnsweredFilm], sizes: str) -> BoxGroups:

@@ -138,7 +138,7 @@ def print_figures(comparison: Comparison, console: Console) -> None:
         *(Row(name, figures) for name, figures in comparison.baselines.items()),
     ]
     headings = {key: change.figure.heading for key, change in changes.items()}
-    title = f"{comparison.found.films} films, 95 % bootstrap intervals"
+    title = f"{comparison.found.films} films, 95 % intervals"
     console.print(terminal_table(rows, headings, title=title))
     console.print(Text(comparison.verdict, style="bold"))
 
