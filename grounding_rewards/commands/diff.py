@@ -2,8 +2,8 @@
 which labels and sizes of findings. Films are matched by id; runs with different reference boxes are refused.
 
 Every figure of both runs has a 95 % bootstrap interval, and so has their difference, B - A, with the same patients
-drawn for both (or the same films, where no patient is known). Beside it a sign test says whether B is better on more
-patients than it is worse, and Holm's p takes into account how many tests the table has. The verdict is about one
+drawn for both (or the same films, where no patient is known). Beside it a permutation test says how often a difference
+comes by chance that is as large, and Holm's p takes into account how many tests the table has. The verdict is about one
 figure: choose it before you look.
 
 The baselines that `evaluate` measured with B stand beside both runs. The page that --html writes shows films and what
@@ -79,9 +79,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sizes of reference boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
     )
     parser.add_argument(
-        "--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap; default: %(default)s"
+        "--resamples",
+        type=int,
+        default=RESAMPLES,
+        metavar="N",
+        help="of the bootstrap and the permutation test; default: %(default)s",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the bootstrap; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of both; default: %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the verdict and the tables as Markdown")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with figures, curves and films")
