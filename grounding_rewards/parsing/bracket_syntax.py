@@ -126,7 +126,7 @@ def _plain_item(layout: Layout, in_tokens: bool) -> tuple[re.Pattern[str], list[
 
 
 #: What tags mean, whatever the family: fine-tuned models and servers mix them.
-_ROLES = {
+TAG_ROLES = {
     **dict.fromkeys(("<ref>", "<|ref|>", "<|object_ref_start|>", "<phrase>", "<obj>"), "label"),
     **dict.fromkeys(("</ref>", "<|/ref|>", "<|object_ref_end|>", "</phrase>", "</obj>"), "label_end"),
     **dict.fromkeys(("<box>", "<|box|>", "<|box_start|>", "<|det|>", "<object>", "<|begin_of_box|>"), "box"),
@@ -184,25 +184,26 @@ def scan_brackets(text: str, fmt: BoxFormat, found: Findings) -> None:
         >>> found.coords, found.labels
         ([1.0, 2.0, 3.0, 4.0], ['A mass'])
     """
-    marks = list(itertools.islice(_read_marks(text, fmt), MAX_GROUPS + 1))
-    labelled = _with_labels(marks[:MAX_GROUPS], text)
+    places = list(itertools.islice(_mark_pattern(fmt.syntax.tokens).finditer(text), MAX_GROUPS + 1))
+    marks = list(_read_marks(places[:MAX_GROUPS]))
+    labelled = _with_labels(marks, text)
     # "<ref>no": a label that the text breaks off in is no statement.
-    found.cut_off |= bool(labelled) and labelled[-1].kind == "open_label" and len(marks) <= MAX_GROUPS
+    found.cut_off |= bool(labelled) and labelled[-1].kind == "open_label" and len(places) <= MAX_GROUPS
     _Scan(text, fmt, found).walk(labelled)
     if found.met_nothing and len(labelled) < len(marks):
         # Only labels held anything like numbers: read those.
-        _Scan(text, fmt, found).walk([mark for mark in marks[:MAX_GROUPS] if mark.kind in _NUMBERS])
-    if len(marks) > MAX_GROUPS:
+        _Scan(text, fmt, found).walk([mark for mark in marks if mark.kind in _NUMBERS])
+    if len(places) > MAX_GROUPS:
         found.reject("too_long")
 
 
 #: Numbers, placeholders (x1) and NaN hold one of these; brackets without any of them hold words.
-_MAY_BE_NUMBERS = re.compile(r"[\dxyn]", re.IGNORECASE)
+_MAY_BE_NUMBERS = re.compile(r"[\dxyXY]|nan|inf", re.IGNORECASE)
 _SEPARATORS = " \t\r\n,，、;；"
 
 
-def _read_marks(text: str, fmt: BoxFormat) -> Iterator[_Mark]:
-    for match in _mark_pattern(fmt.syntax.tokens).finditer(text):
+def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
+    for match in places:
         start, end = match.span()
         kind = match.lastgroup
         whole = match[0]
@@ -223,7 +224,7 @@ def _read_marks(text: str, fmt: BoxFormat) -> Iterator[_Mark]:
         elif whole.startswith("<point") and "=" in whole:
             yield _Mark("shape", start, end, "<point>")
         else:
-            yield _Mark(_ROLES.get(whole.casefold(), "other"), start, end, whole)
+            yield _Mark(TAG_ROLES.get(whole.casefold(), "other"), start, end, whole)
 
 
 def _is_attempt(tokens: list[str], opening: str) -> bool:
@@ -498,7 +499,7 @@ def _label_after(text: str, start: int, end: int) -> str | None:
 #: "nodules [..] and [..]", "\\boxed{[..]}"
 _JOINING = re.compile(r"^(?:(?:and|or|with)(?:\s|$)|\\?boxed\{?)")
 _LABEL_END = re.compile(r"[;\n]")
-_TAG_STARTS = frozenset(tag[:length] for tag in _ROLES for length in range(2, len(tag)))
+_TAG_STARTS = frozenset(tag[:length] for tag in TAG_ROLES for length in range(2, len(tag)))
 _LONGEST_TAG = 40
 
 
@@ -552,6 +553,8 @@ def scan_corners(text: str, fmt: BoxFormat, found: Findings) -> None:
         >>> found.coords
         [100.0, 200.0, 300.0, 400.0]
     """
+    if sum(map(text.count, "=:：")) < 3:
+        return
     given: dict[str, str] = {}
     end = 0
     for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS):

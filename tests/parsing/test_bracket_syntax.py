@@ -4,7 +4,7 @@ import pytest
 
 from grounding_rewards.parsing import get_box_format, read_boxes
 from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
-from grounding_rewards.parsing.results import MAX_BOXES
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS
 
 A = [0.1, 0.2, 0.3, 0.4]
 B = [0.5, 0.6, 0.7, 0.8]
@@ -253,6 +253,8 @@ REJECTS = [
     ("glm-4v", '<points x1="700" y1="300"></points>', [], {"point": 1}),
     ("chexagent", "<ref>Label</ref><box>(x1,y1),(x2,y2)</box>", [], {"placeholder": 1}),
     ("minicpm-v", "<box>1 2 3</box>", [], {"wrong_count": 1}),
+    # brackets are looked at up to a number, whatever is in them
+    ("radvlm", "[words] " * (MAX_GROUPS + 1), [], {"too_long": 1}),
 ]
 
 TRUNCATED = [
