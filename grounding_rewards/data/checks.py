@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
@@ -322,7 +323,7 @@ def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
     for row, image in zip(rows, stored_images(dataset), strict=True):
         try:
             size = None if image is None else image_size(image)
-        except (OSError, SyntaxError, ValueError) as error:
+        except ValueError as error:
             size, row["image_error"] = None, " ".join(str(error).split())
         row["image_size"] = size
         if row.get("width") is None and row.get("height") is None and size is not None:
@@ -414,7 +415,9 @@ def _score_gold(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> l
     if not rows:
         return []
     columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(chain(*rows)) if key not in _OF_IMAGES}
-    return reward.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
+    # The answer alone: what the template makes of it is not judged here.
+    reader = replace(reward, prompt_opens_thinking=False)
+    return reader.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
 
 
 def _gold_problems(row: Mapping[str, Any], scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:

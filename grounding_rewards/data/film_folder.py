@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.held_out import ALL, assign_splits, check_known
-from grounding_rewards.data.images import image_size
+from grounding_rewards.data.images import image_size, open_film
 from grounding_rewards.data.policies import film_readers
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_messages, prompt_order
 from grounding_rewards.data.readers.documents import json_lines
@@ -135,7 +135,7 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
     Raises:
         ValueError: as `load_films`.
     """
-    from PIL import Image
+    from PIL.Image import Resampling
 
     output = Path(output)
     rows = list(_read(Path(root)))
@@ -144,8 +144,8 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
     for row in rows:
         file = Path("images", *Path(row["file"]).with_suffix(".png").parts)
         (output / file).parent.mkdir(parents=True, exist_ok=True)
-        with Image.open(Path(root) / row["file"]) as image:
-            image.convert("L").resize((size, size), Image.Resampling.BICUBIC, reducing_gap=3.0).save(output / file)
+        image = open_film(Path(root) / row["file"]).convert("L")
+        image.resize((size, size), Resampling.BICUBIC, reducing_gap=3.0).save(output / file)
         scale_x, scale_y = size / row["width"], size / row["height"]
         moved: dict[str, Any] = {
             name: [scaled_box(box, scale_x, scale_y) for box in row[name]]

@@ -12,7 +12,7 @@ from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Problem
-from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, CHARACTERS_PER_TOKEN
+from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS
 from grounding_rewards.doctor.prompt_claims import prompt_contradictions
 from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
 from grounding_rewards.parsing import BoxFormat
@@ -164,7 +164,7 @@ class GoldExaminer(Examiner):
         long, lost = [], []
         for drawing in row.answers:
             columns = _gold_columns(row, drawing, model.seen_size(row))
-            tokens = model.tokens(gold_answer(columns, box_format))
+            tokens = model.tokens(gold_answer(columns, box_format), box_format)
             self.case.figures.longest_gold = max(self.case.figures.longest_gold, tokens)
             if tokens > model.max_completion_length:
                 long.append(f"{drawing.prefix}{tokens} tokens, max_completion_length is {model.max_completion_length}")
@@ -188,7 +188,7 @@ class GoldExaminer(Examiner):
 
     def assumptions(self) -> Iterator[str]:
         if self.case.figures.longest_gold and not self.case.model.counts_tokens:
-            yield f"A token is {CHARACTERS_PER_TOKEN:g} characters of an answer; give --model for the real number."
+            yield ("Every digit of an answer is a token of its own, as in Qwen or Gemma; give --model to count them.")
 
 
 def _gold_columns(row: FilmRow, drawing: Drawing, seen: tuple[float, float]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.held_out import TRAIN, assign_splits, in_usual_order
-from grounding_rewards.data.images import has_shape, image_size, small_film
+from grounding_rewards.data.images import has_shape, image_size, load_image, small_film
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.data.readers.documents import json_lines
 from grounding_rewards.data.readers.jsonl import ANNOTATIONS, film_row
@@ -104,7 +104,7 @@ class FilmRow:
             return None
         try:
             return image_size({"bytes": self.image_bytes, "path": None})
-        except (OSError, SyntaxError, ValueError):
+        except ValueError:
             return None
 
     @cached_property
@@ -171,17 +171,12 @@ class FilmRow:
 
     def thumbnail(self, side: int) -> bytes:
         """A small copy of the film as JPEG, its longer side at most `side` pixels; empty where it can't be read."""
-        from PIL import Image, ImageOps
-
-        if self.image_bytes is None:
+        if self.image is None:
             return b""
         buffer = BytesIO()
         try:
-            with Image.open(BytesIO(self.image_bytes)) as opened:
-                opened.draft("RGB", (side, side))
-                film = ImageOps.exif_transpose(opened)
-                small_film(film, side).save(buffer, format="JPEG", quality=80)
-        except (OSError, SyntaxError, ValueError):
+            small_film(load_image(self.image, draft=side), side).save(buffer, format="JPEG", quality=80)
+        except ValueError:
             return b""
         return buffer.getvalue()
 
@@ -264,7 +259,7 @@ def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any], str]]:
-    for line, content, no_object in json_lines(path, errors="replace"):
+    for line, content, no_object in json_lines(path):
         yield line, {} if no_object else film_row(content), no_object
 
 

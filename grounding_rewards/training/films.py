@@ -12,6 +12,7 @@ from PIL import Image
 from trl.data_utils import prepare_multimodal_messages
 
 from grounding_rewards.data.checks import check_dataset, check_films, rows_with_sizes
+from grounding_rewards.data.film_column import with_film_column
 from grounding_rewards.data.images import image_sizes
 from grounding_rewards.data.model_columns import add_columns, add_prompts
 from grounding_rewards.data.prompts import gold_answer
@@ -50,6 +51,7 @@ def prepare_films(
             f"Expected a map-style datasets.Dataset for {name}, got {type(dataset).__name__}. A stream "
             "cannot be checked before the first step; load it, or use the reward with TRL's GRPOTrainer."
         )
+    dataset = with_film_column(dataset)
     named = box_format if isinstance(box_format, str) else None
     ours = [one for one in rewards if isinstance(one, GroundingReward)]
     if "box_format" not in dataset.column_names and any(one.box_format is None for one in ours):

@@ -437,7 +437,7 @@ def test_no_usable_film_at_all_is_an_error(make_films, tmp_path):
 def test_sentences_end_once(make_films, tmp_path):
     root, records = make_films(2)
     records[1] = records[1]._replace(file="gone.png")
-    with pytest.raises(ValueError, match=r"skip the film\. Correct it") as caught:
+    with pytest.raises(ValueError, match=r"leave the film out\. Correct it") as caught:
         prepare_films(lambda: records, root, tmp_path / "out", options())
     assert ".." not in str(caught.value).replace("...", "")
 
