@@ -5,8 +5,8 @@
 `boxes` are xyxy in pixels of the image; `width` and `height` may both be left out, the image has them. Optional: `id`
 (else the file), `split`, `patient_id` (else a film is its own patient), `prompt` (text or messages), `box_format`,
 `resized_width` and `resized_height`, `ignore_boxes`, `phrases` (one per box). What several people drew stands in
-`reader_boxes` and `reader_labels`, a list per reader; or side by side in `boxes`, with `readers` (who drew each) and
-`read_by` (everybody who read the film, those who drew nothing included). Any other key is carried along.
+`reader_boxes` and `reader_labels`, a list per reader; or side by side in `boxes`, with `readers` (who drew each box)
+and `read_by` (everybody who read the film, those who drew nothing included). Any other key is carried along.
 Negative: a film whose boxes are an empty list.
 """
 
