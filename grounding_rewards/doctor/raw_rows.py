@@ -55,6 +55,23 @@ class Drawing(NamedTuple):
         return self.labels[index] if index < len(self.labels) else None
 
 
+class Pixels(NamedTuple):
+    """What the decoded image of a row says.
+
+    digest: of the file, 8 bytes.
+    problem: why it cannot be decoded; empty where it can.
+    deep: of films of more than 8 bits, the mode and values, and the share of pixels beyond 255; else None.
+    grey: the grey of a film that has only one, else None.
+    signature: from :func:`grounding_rewards.data.copies.film_signature`.
+    """
+
+    digest: bytes
+    problem: str = ""
+    deep: tuple[str, float] | None = None
+    grey: int | None = None
+    signature: bytes | None = None
+
+
 @dataclass(frozen=True)
 class FilmRow:
     """One row of a dataset.
@@ -67,6 +84,7 @@ class FilmRow:
         damage: why the row could not be read at all; empty where it could.
         expects_image: whether other rows of the dataset have images.
         outside: why the image that the row names may not be opened; empty where it may.
+        pixels: what its decoded image says; None where it was not decoded, or is missing.
     """
 
     split: str
@@ -76,6 +94,7 @@ class FilmRow:
     damage: str = ""
     expects_image: bool = False
     outside: str = ""
+    pixels: Pixels | None = None
 
     @property
     def id(self) -> str:
@@ -103,16 +122,18 @@ class FilmRow:
     @cached_property
     def image_size(self) -> tuple[int, int] | None:
         """Width and height out of the image's header, upright; None where there is no image or it cannot be read."""
-        if self.image_bytes is None:
+        if self.image is None:
             return None
         try:
-            return image_size({"bytes": self.image_bytes, "path": None})
+            return image_size(self.image)
         except ValueError:
             return None
 
     @cached_property
     def image_hash(self) -> bytes | None:
         """A hash of the image's file, 8 bytes; None without one. The same film encoded again has another hash."""
+        if self.pixels is not None:
+            return self.pixels.digest
         return None if self.image_bytes is None else hashlib.blake2b(self.image_bytes, digest_size=8).digest()
 
     @cached_property
