@@ -103,6 +103,12 @@ class FilmRow:
         return "-" if given is None else str(given)
 
     @property
+    def file(self) -> str:
+        """The name of the row's image, as its table gives it; empty where it has none."""
+        given = self.columns.get("file", (self.image or {}).get("path"))
+        return given if isinstance(given, str) else ""
+
+    @property
     def patient_id(self) -> str | None:
         """The row's patient; None where it has none."""
         return patient_of(self.columns)

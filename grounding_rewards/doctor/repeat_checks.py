@@ -9,6 +9,7 @@ import numpy as np
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.copies import find_copies
+from grounding_rewards.data.patients import patient_in_name
 from grounding_rewards.doctor.box_checks import shown
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import QUICK, Case, Examiner
@@ -99,13 +100,23 @@ class RepeatExaminer(Examiner):
             "Split by patient: `grounding-rewards prepare` does so wherever the source names patients.",
             unit="patients",
         ),
+        Check(
+            "patient-name-leak",
+            "Patients in several splits, by the names of their files",
+            "Names such as patient00003_study1.png tell the patient of rows without patient_id; such a leak is as bad.",
+            "Add patient_id to the rows, and split by it; `grounding-rewards prepare` goes by such names too.",
+            severity="warning",
+            unit="patients",
+        ),
     )
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         self._by_id: dict[str, _Seen] = {}
         self._by_image: dict[bytes, _Seen] = {}
-        self._split_of_patient: dict[str, str] = {}
+        # The first split of each patient, and how it is spelt there.
+        self._of_patient: dict[str, tuple[str, str]] = {}
+        self._of_name: dict[str, tuple[str, str]] = {}
         self._leaked: set[str] = set()
         self._first: list[Example] = []
         self._signatures: list[bytes | None] = []
@@ -134,14 +145,21 @@ class RepeatExaminer(Examiner):
             if before.prompt == this.prompt:
                 yield Problem("repeated-film" if how == "image" else "repeated-id", where)
                 break
-        patient = row.patient_id
+        patient, known = row.patient_id, self._of_patient
+        if patient is None:
+            patient, known = patient_in_name(row.file), self._of_name
         if patient is None:
             return
-        split = self._split_of_patient.setdefault(patient, row.split)
-        self.case.totals["patients"] = len(self._split_of_patient)
+        spelling = str(row.columns.get("patient_id") or row.file)
+        split, other = known.setdefault(patient, (row.split, spelling))
+        self.case.totals["patients"] = len(self._of_patient) + len(self._of_name)
         if split != row.split and not is_leak and patient not in self._leaked:
             self._leaked.add(patient)
-            yield Problem("patient-leak", f"patient {patient} is also in {split}")
+            also = f"is also in {split}" + (f", as {other}" if other != spelling else "")
+            if known is self._of_name:
+                yield Problem("patient-name-leak", f"{spelling} is by its name of patient {patient}, who {also}")
+            else:
+                yield Problem("patient-leak", f"patient {spelling} {also}")
 
     def defects(self) -> Iterator[Defect]:
         yield from super().defects()
@@ -160,8 +178,9 @@ class RepeatExaminer(Examiner):
     def unchecked(self) -> dict[str, str]:
         unchecked = dict.fromkeys((_COPY.name, _COPY_LEAK.name), QUICK) if self.case.is_quick else {}
         if len(self.case.figures.films) < 2:
-            return unchecked | dict.fromkeys(("film-leak", "copy-leak", "patient-leak"), "there is one split only")
-        return unchecked | ({} if self._split_of_patient else {"patient-leak": "no column patient_id"})
+            leaks = ("film-leak", "copy-leak", "patient-leak", "patient-name-leak")
+            return unchecked | dict.fromkeys(leaks, "there is one split only")
+        return unchecked | ({} if self._of_patient else {"patient-leak": "no column patient_id"})
 
 
 def find_duplicates(drawing: Drawing) -> Iterator[Problem]:

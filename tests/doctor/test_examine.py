@@ -220,6 +220,12 @@ def leaked_film(films):
     films.append({**films[11], "id": "copy", "split": "test"})
 
 
+def patient_leaked_in_another_spelling(films):
+    for film, spelling in ((films[3], "0003"), (films[45], 3)):
+        film["patient_id"] = spelling
+    return 1
+
+
 def leaked_patient(films):
     films[45]["patient_id"] = "p3"
 
@@ -307,6 +313,7 @@ PLANTED = [
     (same_film, "repeated-film"),
     (leaked_film, "film-leak"),
     (leaked_patient, "patient-leak"),
+    (patient_leaked_in_another_spelling, "patient-leak"),
     (too_few_labels, "label-count"),
     (blank, "blank-label"),
     (another_case, "label-spelling"),
@@ -955,6 +962,7 @@ def test_every_check_says_what_to_do():
         "image-scale",
         "unfinished-folder",
         # test_pixels.py
+        "patient-name-leak",
         "broken-image",
         "deep-image",
         "one-grey",

@@ -100,3 +100,17 @@ def test_the_command_takes_both_options(folder, capsys):
     assert "broken-image" in capsys.readouterr().out
     assert main(["doctor", str(folder), "--quick"]) == 0
     assert "reads the headers of images" in " ".join(capsys.readouterr().out.split())
+
+
+def test_patients_are_known_by_the_names_of_files(folder):
+    lines = [json.loads(line) for line in (folder / "annotations.jsonl").read_text().splitlines()]
+    for k, line in enumerate(lines):
+        name = f"patient{3 if k == 10 else k:05d}_study{k}.png"
+        (folder / line["file"]).rename(folder / name)
+        line["file"] = name
+    (folder / "annotations.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (leak,) = [one for one in examine(open_rows(str(folder))).defects if "leak" in one.name]
+    assert (leak.name, leak.count, leak.of) == ("patient-name-leak", 1, 11)
+    assert leak.examples[0].detail == (
+        "patient00003_study10.png is by its name of patient 3, who is also in train, as patient00003_study3.png"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 
+from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.prepare.settings import check_split_name
 from grounding_rewards.data.readers.base import FilmRecord
 
@@ -47,14 +48,15 @@ def film_split(
 ) -> str:
     """The split of a film: its own, else its patient's, else drawn as by `hashed_split`, by the patient or the film.
 
-    The dataset's own splits of films and patients (from `PatientSplits`) count only if `own`.
+    The dataset's own splits of films and patients (from `PatientSplits`) count only if `own`. Patients are told apart
+    by `patient_of_film`.
     """
     if own and record.split is not None:
         return record.split
-    name = record.id if record.patient_id is None else record.patient_id
-    if own and record.patient_id in patient_splits:
-        return patient_splits[name]
-    return hashed_split(name, shares, seed)
+    patient = patient_of_film(record)
+    if own and patient is not None and patient in patient_splits:
+        return patient_splits[patient]
+    return hashed_split(record.id if patient is None else patient, shares, seed)
 
 
 class PatientSplits:
@@ -79,10 +81,11 @@ anew with splits_from="hash" (--splits-from hash).
         if record.split is None:
             return
         check_split_name(record.split)
-        if record.patient_id is not None:
-            first = self.known.setdefault(record.patient_id, record.split)
+        patient = patient_of_film(record)
+        if patient is not None:
+            first = self.known.setdefault(patient, record.split)
             if first != record.split:
-                self._several.setdefault(record.patient_id, {first: None})[record.split] = None
+                self._several.setdefault(patient, {first: None})[record.split] = None
 
     def check(self) -> None:
         """Raise an error that names patients in several splits."""
