@@ -17,6 +17,7 @@ from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.held_out import ALL, assign_splits, check_known
 from grounding_rewards.data.images import image_size, open_film
+from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.policies import film_readers
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_messages, prompt_order
 from grounding_rewards.data.readers.documents import json_lines
@@ -77,7 +78,7 @@ def load_films(root: str | Path, split: str | None = None, *, allow_outside: boo
 
 
 def _splits(rows: list[dict[str, Any]], root: Path, split: str | None) -> list[str]:
-    assigned = assign_splits([(row["split"], row["patient_id"], row["id"]) for row in rows], str(root))
+    assigned = assign_splits([(row["split"], patient_of_row(row), row["id"]) for row in rows], str(root))
     remedy = f'To choose yourself, give every film in {ANNOTATIONS} its "split", the films of a patient on one side.'
     if split not in (None, ALL):
         check_known(split, assigned.names, str(root), remedy)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.columns import stated_name
+from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.data.film_folder import load_films
 from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_known, in_usual_order
 from grounding_rewards.data.images import rows_without_images, stored_images
@@ -136,8 +136,11 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
     patients, ids = (
         plain[column][:] if column in films.column_names else [None] * films.num_rows for column in ("patient_id", "id")
     )
-    named = zip(map(stated_name, patients), map(stated_name, ids), strict=True)
-    assigned = assign_splits(((own, patient, film or str(row)) for row, (patient, film) in enumerate(named)), name)
+    named = zip((patient_of({"patient_id": patient}) for patient in patients), map(stated_name, ids), strict=True)
+    assigned = assign_splits(
+        ((own, patient, film or str(row)) for row, (patient, film) in enumerate(named)),
+        name,
+    )
     check_known(split, assigned.names, name, remedy)
     if not assigned.drawn:
         return films

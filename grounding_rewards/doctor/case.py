@@ -14,6 +14,9 @@ from grounding_rewards.doctor.histograms import Figures
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, FilmRow, RowSource
 
+#: Why what needs pixels was not looked for.
+QUICK = "--quick reads the headers of images, not their pixels"
+
 
 @dataclass
 class Case:
@@ -23,6 +26,7 @@ class Case:
         source: the rows.
         model: what is known of the model.
         thumbnails: longer side in pixels of the films in examples; 0 keeps no films.
+        is_quick: whether only the headers of images are read.
         totals: how many films, boxes and patients there are.
         figures: counts over all films.
         fits: how the boxes of each :func:`group` fit on their films.
@@ -31,6 +35,7 @@ class Case:
     source: RowSource
     model: Model
     thumbnails: int = 0
+    is_quick: bool = False
     totals: Counter[str] = field(default_factory=Counter)
     figures: Figures = field(default_factory=Figures)
     fits: dict[str, BoxFit] = field(default_factory=dict)

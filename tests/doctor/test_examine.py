@@ -220,6 +220,12 @@ def leaked_film(films):
     films.append({**films[11], "id": "copy", "split": "test"})
 
 
+def patient_leaked_in_another_spelling(films):
+    for film, spelling in ((films[3], "0003"), (films[45], 3)):
+        film["patient_id"] = spelling
+    return 1
+
+
 def leaked_patient(films):
     films[45]["patient_id"] = "p3"
 
@@ -307,6 +313,7 @@ PLANTED = [
     (same_film, "repeated-film"),
     (leaked_film, "film-leak"),
     (leaked_patient, "patient-leak"),
+    (patient_leaked_in_another_spelling, "patient-leak"),
     (too_few_labels, "label-count"),
     (blank, "blank-label"),
     (another_case, "label-spelling"),
@@ -556,7 +563,7 @@ def test_a_size_of_the_same_shape_that_is_not_the_image_s(folder, scales, count)
 def test_a_border_is_no_scale(tmp_path):
     films = []
     for k in range(3):
-        Image.new("L", (640, 512), k).save(tmp_path / f"{k}.png")
+        Image.linear_gradient("L").rotate(90 * k).resize((640, 512)).save(tmp_path / f"{k}.png")
         films.append({"file": f"{k}.png", "width": 648, "height": 520, "boxes": [], "labels": []})
     (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, films)))
     (defect,) = examine(open_rows(str(tmp_path))).defects
@@ -682,7 +689,7 @@ def test_two_films_of_one_size_are_two_films(folder, images, tmp_path):
     films = clean_films()
     films[1] = {**films[0], "file": "other.png"}
     root = folder(films)
-    Image.new("L", (films[0]["width"], films[0]["height"]), 200).save(tmp_path / "other.png")
+    Image.linear_gradient("L").resize((films[0]["width"], films[0]["height"])).save(tmp_path / "other.png")
     assert found(examine(open_rows(root))) == []
 
 
@@ -956,4 +963,11 @@ def test_every_check_says_what_to_do():
         "one-corner",
         "image-scale",
         "unfinished-folder",
+        # test_pixels.py
+        "patient-name-leak",
+        "broken-image",
+        "deep-image",
+        "one-grey",
+        "film-copy",
+        "copy-leak",
     }

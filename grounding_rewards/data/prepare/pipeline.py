@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.held_out import film_split
+from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.prepare.film_images import ImageOptions, StoredImage, store_image
 from grounding_rewards.data.prepare.manifest import begin_folder, find_finished, finish_folder
 from grounding_rewards.data.prepare.rows import dataset_features, film_rows
@@ -157,7 +158,7 @@ def _open_jobs(
     settings = survey.plan.settings
     finished: dict[str, int] = {}
     for record in films:
-        patient = record.patient_id
+        patient = patient_of_film(record)
         own = None if patient is None else survey.patient_splits.get(patient)
         split = film_split(record.split, patient or record.id, own, survey.rule, settings.seed)
         rows = list(task_rows(record, survey.plan))
