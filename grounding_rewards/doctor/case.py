@@ -26,6 +26,7 @@ class Case:
         totals: how many films, boxes and patients there are.
         figures: counts over all films.
         fits: how the boxes of each :func:`group` fit on their films.
+        unmerged: groups that hold the boxes of several readers as one; known after the last row.
     """
 
     source: RowSource
@@ -34,6 +35,7 @@ class Case:
     totals: Counter[str] = field(default_factory=Counter)
     figures: Figures = field(default_factory=Figures)
     fits: dict[str, BoxFit] = field(default_factory=dict)
+    unmerged: set[str] = field(default_factory=set)
 
     @cached_property
     def diagnoses(self) -> dict[tuple[str, ...], Diagnosis]:
@@ -52,12 +54,12 @@ class Case:
         return found
 
     def is_explained(self, check: Check, name: str) -> bool:
-        """Whether problems of this group follow from a mistake that all its boxes share."""
+        """Whether problems of this group follow from a mistake that its boxes share."""
+        if name in self.unmerged and check.name in ("duplicate-boxes", "near-duplicate-boxes"):
+            return True
         for names, diagnosis in self.diagnoses.items():
             if name in names:
-                if diagnosis.whole:
-                    return check.follows
-                return diagnosis.name == "box-order" and check.name in ("swapped-corners", "no-area")
+                return check.follows if diagnosis.whole else check.name in diagnosis.explains
         return False
 
     def example(self, row: FilmRow, detail: str) -> Example:

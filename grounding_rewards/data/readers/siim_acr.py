@@ -7,8 +7,8 @@ Folder::
 
 A mask is a list of run lengths, column by column: pixels to skip after the last run, pixels to take, and so on. A film
 can have several rows. Each connected part of their union (also connected by corners) gets a box, after a closing with a
-square of 5 x 5 pixels: parts of one pneumothorax that a gap of up to four pixels divides are one. Specks that a hand left
-farther away stay boxes of their own: about one box in seven has a side below 10 pixels.
+square of 5 x 5 pixels: parts of one pneumothorax that a gap of up to four pixels divides are one. Specks that a hand
+left farther away stay boxes of their own: about one box in seven has a side below 10 pixels.
 
 The films come from NIH ChestX-ray14, under other names and without a patient: never train on one and test on the other.
 
