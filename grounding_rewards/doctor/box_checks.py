@@ -155,13 +155,14 @@ class BoxExaminer(Examiner):
                 severity="warning" if is_doubtful else check.severity,
             )
         for defect in super().defects():
-            yield replace(defect, **self._details(defect.name))
+            found, fix = self._details(defect.name)
+            yield replace(defect, found=found or defect.found, fix=fix or defect.fix)
         yield from self._constant()
 
-    def _details(self, name: str) -> dict[str, str]:
-        """What all boxes with a defect show together."""
+    def _details(self, name: str) -> tuple[str, str]:
+        """What all boxes with a defect show together, and what to do then; both may be empty."""
         if name == "normalised-boxes" and (order := self._normalised.other_order()):
-            return {"found": order.found, "fix": f"{order.fix} Then to pixels: {_TO_PIXELS}."}
+            return order.found, f"{order.fix} Then to pixels: {_TO_PIXELS}."
         fit = sum(self.case.fits.values(), BoxFit())
         if name == "swapped-corners" and fit.turned == fit.turned_y >= _FEWEST_TURNED:
             found = f"In all {fit.turned} only y2 < y1: do their y count from the lower edge?"
@@ -170,8 +171,8 @@ class BoxExaminer(Examiner):
                 "for x1, "
                 "y1, x2, y2 in boxes]; if the corners are only given in another order, take min and max of y1 and y2."
             )
-            return {"found": found, "fix": fix}
-        return {}
+            return found, fix
+        return "", ""
 
     def _constant(self) -> Iterator[Defect]:
         films = sum(self.case.figures.with_boxes.values())

@@ -296,13 +296,13 @@ class BoxFit:
         if parts.max() - 1 > _FAR_OVER and parts.min() >= 0 and not turned.any():
             self.far_films += 1
             self.far_within += within.all(axis=0)
-            self.far_filling += (within.all(axis=0)[:, None] & filling.any(axis=0)).astype(np.int64)
+            self.far_filling += np.where(within.all(axis=0, keepdims=True).T, filling.any(axis=0), False)
         elif not turned.any():
             near, far = parts[:, :2].min(axis=0), parts[:, 2:].max(axis=0)
             start, end = far <= 1.002 * frames, near >= 1 - 1.002 * frames
             # Upper left; upper right, lower left, lower right.
             kept = np.stack([start.all(1), end[:, 0] & start[:, 1], start[:, 0] & end[:, 1], end.all(1)], axis=1)
-            kept &= (frames <= _SMALLER).all(axis=1)[:, None]
+            kept[(frames > _SMALLER).any(axis=1)] = False
             self.kept += kept
             self.kept_boxes += kept[:, 0] * len(parts)
             self.kept_filling += kept[:, :1] & (far >= _FILLED * frames)

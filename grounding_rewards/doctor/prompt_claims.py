@@ -114,8 +114,9 @@ def told_box(
         for order in ORDERS:
             written = from_xyxy(parts * np.array([*frame, *frame]), order)
             near = (np.abs(windows[:, None] - written) <= 1.001 * slacks[:, None]) & fine[:, None]
-            if near.all(axis=-1).any():
-                first = int(near.all(axis=-1).any(axis=1).argmax())
+            told = np.argwhere(near.all(axis=-1))
+            if len(told):
+                first = int(told[0, 0])
                 return ", ".join(one[0] for one in found[first : first + 4])
     return ""
 
