@@ -138,9 +138,11 @@ class BoxExaminer(Examiner):
             self._count_films(row, size)
 
     def defects(self) -> Iterator[Defect]:
+        constant = list(self._constant())
         for check in self.checks:
             here = {groups: one for groups, one in self.case.diagnoses.items() if one.name == check.name}
-            if not here:
+            # A box that is everywhere the same lies in some corner.
+            if not here or (check.name == "one-corner" and constant):
                 continue
             found = " ".join(
                 one.found if len(groups) == len(self.case.fits) else f"{' and '.join(groups)}: {one.found}"
@@ -157,7 +159,7 @@ class BoxExaminer(Examiner):
         for defect in super().defects():
             found, fix = self._details(defect.name)
             yield replace(defect, found=found or defect.found, fix=fix or defect.fix)
-        yield from self._constant()
+        yield from constant
 
     def _details(self, name: str) -> tuple[str, str]:
         """What all boxes with a defect show together, and what to do then; both may be empty."""
@@ -198,9 +200,9 @@ class BoxExaminer(Examiner):
 
     def _fit(self, row: FilmRow, drawing: Drawing, size: tuple[float, float]) -> None:
         defects = [_defect(drawing, k, size) for k in range(len(drawing.boxes))]
-        self._normalised.add(
-            [box for box, defect in zip(drawing.boxes, defects, strict=True) if defect == "normalised-boxes"], (1, 1)
-        )
+        if "normalised-boxes" in defects:
+            parts = [drawing.boxes[k] for k, one in enumerate(defects) if one == "normalised-boxes"]
+            self._normalised.add(parts, (1, 1))
         plain = [k for k, one in enumerate(defects) if one not in ("normalised-boxes", "negative-placeholder")]
         if not plain:
             return

@@ -220,7 +220,7 @@ class BoxFit:
     far_within: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 1, dtype=np.int64))
     far_filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 1, 2), dtype=np.int64))
     # Films that keep to each frame in the upper left and, in the other columns, to its mirror images; the last frame is
-    # a quarter of the film. Films that fill the frame to the right and below.
+    # a quarter of the film. Films that also reach its edge on their shorter and on their longer side.
     kept: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 2, 4), dtype=np.int64))
     kept_boxes: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 2, dtype=np.int64))
     kept_filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 2, 2), dtype=np.int64))
@@ -246,7 +246,7 @@ class BoxFit:
         corner = np.array([*size, *size])
         fit = _on_film(array, corner)
         turned = (array[:, 0] > array[:, 2]) | (array[:, 1] > array[:, 3])
-        others = np.array([_on_film(order.to_xyxy(array), corner) for order in OTHER_ORDERS])
+        others = _on_film(np.stack([order.to_xyxy(array) for order in OTHER_ORDERS]), corner)
         self.boxes += len(array)
         self.films += 1
         if len(self.labels) < _CERTAIN_LABELS:
@@ -263,32 +263,36 @@ class BoxFit:
         sides = np.array([[side, side] for side in _SIDES] + [resized or (math.nan, math.nan)])
         parts = array[:, None, 2:] / sides
         within = (parts <= 1.002).all(axis=-1)
-        filling = within[..., None] & (parts >= _FILLED)
+        # The shorter side of the film first: a plain copy does not fill the shorter side of a square.
+        filling = within[..., None] & (parts >= _FILLED)[..., :: 1 if size[0] <= size[1] else -1]
         self.within += within.sum(axis=0)
         self.filling += filling.sum(axis=0)
-        self._add_film(
-            array / corner, turned, others, within, filling, np.concatenate([sides / corner[:2], [[0.5, 0.5]]])
-        )
+        self._add_film(array, size, sides, turned, others, within, filling)
 
     def _add_film(
         self,
-        parts: Boxes,
+        boxes: Boxes,
+        size: tuple[float, float],
+        sides: np.ndarray,
         turned: np.ndarray,
         others: np.ndarray,
         within: np.ndarray,
         filling: np.ndarray,
-        frames: np.ndarray,
     ) -> None:
         """Count what the boxes of a film show together.
 
         Args:
-            parts: boxes in parts of the film, (n, 4).
-            turned: which have x2 < x1 or y2 < y1, (n,).
+            boxes: xyxy in pixels, (n, 4).
+            size: width and height of the film.
+            sides: width and height of the usual frames and of the resized film, (frames, 2).
+            turned: which boxes have x2 < x1 or y2 < y1, (n,).
             others: which fit in each of :data:`OTHER_ORDERS`, (orders, n).
-            within: which end within each of the usual sides and of the resized film, (n, sides).
-            filling: which of these reach the right and the lower edge, (n, sides, 2).
-            frames: width and height of these sides and of a quarter, in parts of the film, (sides + 1, 2).
+            within: which end within each frame, (n, frames).
+            filling: which of these reach its edge on the film's shorter and its longer side, (n, frames, 2).
         """
+        parts = boxes / np.array([*size, *size])
+        # With a quarter of the film as the last.
+        frames = np.concatenate([sides / np.array(size), [[0.5, 0.5]]])
         over = max(-parts.min(), parts.max() - 1)
         if turned.any() or over > _OVER:
             self.unfit_films += 1
@@ -305,7 +309,8 @@ class BoxFit:
             kept[(frames > _SMALLER).any(axis=1)] = False
             self.kept += kept
             self.kept_boxes += kept[:, 0] * len(parts)
-            self.kept_filling += kept[:, :1] & (far >= _FILLED * frames)
+            shorter_first = 1 if size[0] <= size[1] else -1
+            self.kept_filling += kept[:, :1] & (far >= _FILLED * frames)[:, ::shorter_first]
 
     def __add__(self, other: BoxFit) -> BoxFit:
         """The counts of both."""
@@ -317,10 +322,15 @@ class BoxFit:
         place = int(np.searchsorted(np.cumsum(self.reaches), 0.9 * self.boxes))
         return float(_REACHES[min(place, len(_REACHES) - 1)])
 
-    def diagnose(self, *, corners: bool = True) -> Diagnosis | None:
-        """The mistake that the boxes share, or None; `corners` says whether boxes in one corner count as one."""
+    def diagnose(self, *, corners: bool = True, parts: bool = True) -> Diagnosis | None:
+        """The mistake that the boxes share, or None.
+
+        Args:
+            corners: whether boxes in one corner count as one.
+            parts: whether a mistake in a part of the films counts.
+        """
         whole = self.other_order() or self._other_frame(corners)
-        if whole is not None and (whole.whole or whole.certain):
+        if not parts or (whole is not None and (whole.whole or whole.certain)):
             return whole
         part = self._part_in_other_order() or self._part_far_over()
         return part or whole or (self._part_in_frame() if corners else None)
@@ -373,16 +383,17 @@ class BoxFit:
         """Films whose boxes keep to a corner that is a usual frame, while hardly any keep to the other corners."""
         counts, mirrored = self.kept[:, 0], self.kept[:, 1:].max(axis=1)
         excess = counts - _TIMES_MIRRORED * (mirrored + 1)
-        few = (counts < max(_FEWEST_IN_FRAME, _LEAST_IN_FRAME * self.films)) | (excess < 0)
-        few |= (self.kept_filling < np.maximum(2, 0.02 * counts)[:, None]).any(axis=1)
-        excess = np.where(few, -1, excess)
-        quarter = len(_SIDES) + 1
-        # The size that the model sees is the likeliest, and any named frame before the quarter.
-        k = max((len(_SIDES), *range(len(_SIDES))), key=lambda k: excess[k])
-        if excess[k] < 0:
-            k = quarter
-        if excess[k] < 0:
+        enough = (counts >= max(_FEWEST_IN_FRAME, _LEAST_IN_FRAME * self.films)) & (excess >= 0)
+        if not enough.any():
             return None
+        filled = (self.kept_filling >= np.maximum(2, 0.02 * counts)[:, None]).all(axis=1)
+        quarter = len(_SIDES) + 1
+        fits = enough & filled & (excess >= (1 - _MOST_UNEXPLAINED) * excess[enough].max())
+        k = _smallest_side(fits[:quarter], counts)
+        if k is None:
+            if not enough[quarter]:
+                return None
+            k = quarter
         where = "the upper left quarter" if k == quarter else f"{_frame_name(k)} in the upper left"
         found = (
             f"The boxes of {counts[k]} of {self.films} films keep to {where}; at most {mirrored[k]} keep to another "
@@ -431,13 +442,18 @@ class BoxFit:
 def _best_side(within: np.ndarray, filling: np.ndarray, of: int) -> int | None:
     """The usual side, or the resized film, that holds nearly all and whose edges some reach; None where none does."""
     fits = (within >= (1 - _MOST_UNEXPLAINED) * of) & (filling.min(axis=1) >= max(2, 0.01 * of))
+    return _smallest_side(fits, within)
+
+
+def _smallest_side(fits: np.ndarray, held: np.ndarray) -> int | None:
+    """The smallest frame that fits; of two sides close to each other, the one that holds more; None where none fits."""
     if fits[len(_SIDES)]:
         # The size that the model sees is the likeliest.
         return len(_SIDES)
     for k, side in enumerate(_SIDES):
         if fits[k]:
             close = k + 1 < len(_SIDES) and _SIDES[k + 1] <= _NEXT_SIDE * side
-            return k + 1 if close and within[k + 1] > within[k] else k
+            return k + 1 if close and held[k + 1] > held[k] else k
     return None
 
 
@@ -464,6 +480,6 @@ def _in_quarters(parts: Boxes) -> np.ndarray:
 
 
 def _on_film(boxes: Boxes, corner: np.ndarray) -> np.ndarray:
-    """Which boxes are valid and on the film, with a tolerance of 1 %."""
+    """Which boxes, (..., n, 4), are valid and on the film, with a tolerance of 1 %."""
     parts = boxes / corner
-    return valid_boxes(boxes) & (parts[:, :2].min(axis=1) >= -0.01) & (parts[:, 2:].max(axis=1) <= 1.01)
+    return valid_boxes(boxes) & (parts[..., :2].min(axis=-1) >= -0.01) & (parts[..., 2:].max(axis=-1) <= 1.01)

@@ -44,10 +44,11 @@ class Case:
         # Regions to ignore may all be in one corner, such as side markers.
         ignored = {name for name in self.fits if name.endswith(f", {IGNORED}")}
         for name, fit in self.fits.items():
-            diagnosis = fit.diagnose(corners=name not in ignored)
+            diagnosis = fit.diagnose(corners=name not in ignored, parts=False)
             if diagnosis is not None and (diagnosis.whole or diagnosis.certain):
                 found[name,] = diagnosis
-        # Groups too small to show a mistake by themselves may show it together.
+        # Groups too small to show a mistake by themselves may show it together, and a mistake in a part of the films
+        # shows best over all of them.
         rest = tuple(name for name in self.fits if (name,) not in found and name not in ignored)
         if diagnosis := sum((self.fits[name] for name in rest), BoxFit()).diagnose():
             found[rest] = diagnosis
