@@ -382,12 +382,15 @@ class BoxFit:
     def _part_in_frame(self) -> Diagnosis | None:
         """Films whose boxes keep to a corner that is a usual frame, while hardly any keep to the other corners."""
         counts, mirrored = self.kept[:, 0], self.kept[:, 1:].max(axis=1)
-        excess = counts - _TIMES_MIRRORED * (mirrored + 1)
-        enough = (counts >= max(_FEWEST_IN_FRAME, _LEAST_IN_FRAME * self.films)) & (excess >= 0)
+        enough = counts >= np.maximum(
+            max(_FEWEST_IN_FRAME, _LEAST_IN_FRAME * self.films), _TIMES_MIRRORED * (mirrored + 1)
+        )
         if not enough.any():
             return None
         filled = (self.kept_filling >= np.maximum(2, 0.02 * counts)[:, None]).all(axis=1)
         quarter = len(_SIDES) + 1
+        # As many sound films keep to the upper left as to each of the other corners.
+        excess = counts - self.kept[:, 1:].mean(axis=1)
         fits = enough & filled & (excess >= (1 - _MOST_UNEXPLAINED) * excess[enough].max())
         k = _smallest_side(fits[:quarter], counts)
         if k is None:

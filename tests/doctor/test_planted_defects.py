@@ -717,7 +717,7 @@ def test_a_near_miss_passes(change):
     assert found(examined(rows)) == []
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_sound_boxes_of_any_draw_share_no_mistake(seed):
     rng, fit = np.random.default_rng(seed), BoxFit()
     for _ in range(300):
