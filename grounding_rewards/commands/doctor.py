@@ -1,7 +1,8 @@
 """Say what is wrong with a dataset before training on it: boxes in another order or frame than x1, y1, x2, y2 in
-pixels, corners, edges, duplicates, sizes that are not the image's, labels in several spellings, films or patients in
-several splits, boxes too small to be learned, answers too long to be written, prompts that ask for another format.
-Every defect comes with its extent, three examples, why it matters and what to do.
+pixels, in all films or in some, corners, edges, duplicates, readers that were not merged, boxes that stand for no
+finding, sizes that are not the image's, labels in several spellings, films or patients in several splits, boxes too
+small to be learned, answers too long to be written, prompts that ask for another format or hold the answer. Every
+defect comes with its extent, three examples, why it matters and what to do.
 
 A dataset is a folder with annotations.jsonl, a folder of parquet files such as `grounding-rewards prepare` writes, a
 folder written by save_to_disk, or a dataset on the hub. Its columns: boxes (x1, y1, x2, y2 in pixels of the film),

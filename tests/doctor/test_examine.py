@@ -600,9 +600,9 @@ def test_an_unfinished_folder_is_an_error(images, tmp_path, manifest, words, has
 
 
 def touching_the_edge(films):
-    for film in with_findings(films):
-        film["boxes"][0] = [0, 0, 60, 70]
-        film["boxes"][-1] = [film["width"] - 60.0, film["height"] - 70.0, film["width"], film["height"]]
+    for k, film in enumerate(with_findings(films)):
+        film["boxes"][0] = [0, 0, 60, 70 + k]
+        film["boxes"][-1] = [film["width"] - 60.0 - k, film["height"] - 70.0, film["width"], film["height"]]
 
 
 def whole_film(films):
@@ -622,8 +622,8 @@ def two_findings_in_one_place(films):
 
 
 def overlapping_twins(films):
-    # IoU 0.9: two findings, or one drawn twice, which cannot be told
-    for film in with_findings(films):
+    # IoU 0.9: two findings, or one drawn twice, which cannot be told from a few films
+    for film in with_findings(films)[:4]:
         x1, y1, x2, y2 = film["boxes"][0]
         film["boxes"], film["labels"] = [[x1, y1, x2, y2], [x1, y1, x2, y1 + 0.9 * (y2 - y1)]], ["lung nodule"] * 2
 
@@ -970,4 +970,14 @@ def test_every_check_says_what_to_do():
         "one-grey",
         "film-copy",
         "copy-leak",
+        # In test_planted_defects.py.
+        "answer-in-prompt",
+        "constant-box",
+        "ignored-film",
+        "label-not-in-train",
+        "negative-placeholder",
+        "null-label",
+        "split-without-findings",
+        "split-without-negatives",
+        "unmerged-readers",
     }
