@@ -140,6 +140,7 @@ class RunDifference:
         sizes: by size of the reference boxes.
         resamples: of the bootstrap.
         seed: of the bootstrap.
+        label_matching: how labels were compared.
     """
 
     films: int
@@ -153,6 +154,7 @@ class RunDifference:
     sizes: tuple[Group, ...]
     resamples: int
     seed: int
+    label_matching: str = "ignore"
 
     @property
     def verdict(self) -> str:
@@ -179,6 +181,7 @@ class RunDifference:
             "sizes": by_name(self.sizes),
             "resamples": self.resamples,
             "seed": self.seed,
+            "label_matching": self.label_matching,
         }
 
 
@@ -258,6 +261,7 @@ def compare_runs(
         sizes=_as_groups(of_sizes, by_size),
         resamples=resamples,
         seed=seed,
+        label_matching=label_matching,
     )
 
 
