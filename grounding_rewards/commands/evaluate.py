@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.commands.console import (
+    add_allow_outside,
     add_sizes,
     count_columns,
     late_progress,
@@ -103,6 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     films.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
     add_sizes(films)
+    add_allow_outside(films)
     measures = parser.add_argument_group("how it is measured")
     measures.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
     measures.add_argument(
@@ -313,7 +315,7 @@ def _ask_model(options: argparse.Namespace, reward: GroundingReward) -> _Subject
     # Only transformers can be asked about changed films, and both must be asked in the same way.
     backend = "transformers" if options.robustness else choose_backend(options.backend)
     # All that can be wrong is looked at before a large model is loaded.
-    dataset = load_split(options.dataset, options.split, films=options.films)
+    dataset = load_split(options.dataset, options.split, films=options.films, allow_outside=options.allow_outside)
     places = dataset_places(dataset)
     films = light_rows(dataset)
     check_films(films, places, label_matching=options.label_matching)
@@ -405,12 +407,15 @@ def _read_log(options: argparse.Namespace, reward: GroundingReward) -> _Subject:
     from grounding_rewards.data.answer_logs import check_films, read_log
     from grounding_rewards.data.load import load_split
 
-    dataset = None if options.dataset is None else load_split(options.dataset, options.split, films=options.films)
+    dataset = None
+    if options.dataset is not None:
+        dataset = load_split(options.dataset, options.split, films=options.films, allow_outside=options.allow_outside)
     answers = read_log(
         options.completions,
         dataset=dataset,
         text_column=options.text_column,
         sizes={"width": options.width, "height": options.height},
+        allow_outside=options.allow_outside,
     )
     check_films(answers.rows, answers.places, reward, label_matching=options.label_matching)
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
@@ -430,7 +435,7 @@ def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
     if options.dataset is None or options.train_split == _NO_SPLIT:
         return None
     try:
-        return light_rows(load_split(options.dataset, options.train_split))
+        return light_rows(load_split(options.dataset, options.train_split, allow_outside=options.allow_outside))
     except ValueError as error:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 

@@ -14,6 +14,7 @@ import numpy as np
 from grounding_rewards.columns import SIZE_COLUMNS, patient_of
 from grounding_rewards.data.checks import is_blank, row_problems
 from grounding_rewards.data.completion_logs import Log, first_of, read_completions
+from grounding_rewards.data.film_paths import is_below
 from grounding_rewards.data.images import open_film
 from grounding_rewards.data.load import light_rows, load_dataset_image
 
@@ -57,6 +58,7 @@ def read_log(
     dataset: Dataset | None = None,
     text_column: str | None = None,
     sizes: Mapping[str, float | None] | None = None,
+    allow_outside: bool = False,
 ) -> Answers:
     """Read a log of completions together with the films that they answer.
 
@@ -69,6 +71,7 @@ def read_log(
             has to agree with the dataset.
         text_column: the column with the completions.
         sizes: sizes for films that have none, by column.
+        allow_outside: whether images that the log names may lie outside the folders of its files.
 
     Raises:
         ValueError: a file is broken, or films and completions do not fit each other. The message names file and row.
@@ -84,7 +87,7 @@ def read_log(
     for places in members:
         _refuse_other_film(log, places)
     if dataset is None:
-        return _films_of_the_log(log, members, paths, known)
+        return _films_of_the_log(log, members, paths, known, allow_outside)
     films = [{**known, **row} for row in light_rows(dataset)]
     if by_id is not None:
         names = [str(row.get("id", k)) for k, row in enumerate(films)]
@@ -315,7 +318,11 @@ def _with_format(film: dict[str, Any], logged: Mapping[str, Any]) -> dict[str, A
 
 
 def _films_of_the_log(
-    log: Log, members: Sequence[Sequence[int]], paths: Sequence[Path], sizes: Mapping[str, float]
+    log: Log,
+    members: Sequence[Sequence[int]],
+    paths: Sequence[Path],
+    sizes: Mapping[str, float],
+    allow_outside: bool,
 ) -> Answers:
     folders = [path if path.is_dir() else path.parent for path in paths]
     films, missing, outside = [], [], []
@@ -325,7 +332,7 @@ def _films_of_the_log(
         found = None if given is None else _find_image(given, folders)
         if given is not None and found is None:
             missing.append(f"{given!r} in {place}")
-        elif found is not None and not _is_beside(found, folders):
+        elif found is not None and not allow_outside and not is_below(folders, found):
             outside.append(f"{given!r} in {place}")
             found = None
         kept = {name: value for name, value in row.items() if name not in _IMAGE_COLUMNS}
@@ -334,7 +341,7 @@ def _films_of_the_log(
         f"{len(several)} of {len(films)} films are shown without their image, {why}: {first_of(several)}. {remedy}"
         for several, why, remedy in (
             (missing, "which is not there", "Paths start at the folder of the log."),
-            (outside, "which is not beside the log", "Put the log above its images, or name the --dataset."),
+            (outside, "which is not beside the log", "Name the --dataset, or give --allow-outside."),
         )
         if several
     ]
@@ -350,11 +357,6 @@ def _films_of_the_log(
 def _find_image(given: str, folders: Iterable[Path]) -> Path | None:
     # An absolute path stays as it is when joined to a folder.
     return next((folder / given for folder in folders if (folder / given).is_file()), None)
-
-
-def _is_beside(image: Path, folders: Iterable[Path]) -> bool:
-    """Whether an image is in a folder of the log, or below: a log from elsewhere must not show other people's films."""
-    return any(image.resolve().is_relative_to(folder.resolve()) for folder in folders)
 
 
 def _open_listed(paths: Sequence[str | None], k: int) -> Image | None:

@@ -1,7 +1,8 @@
 """An evaluation of answered films: figures with intervals, all together and by label and size, and curves.
 
-Every figure has a 95 % percentile bootstrap interval over patients, or over films where no patient is known. All
-systems and all figures see the same resamplings.
+Every figure has a 95 % interval over patients, or over films where no patient is known: shares the exact one of
+:mod:`grounding_rewards.metrics.shares`, all others that of a percentile bootstrap, in which all systems and all figures
+see the same resamplings.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from grounding_rewards.metrics.calibration import Calibration, calibration
 from grounding_rewards.metrics.confusion import Confusion, confusion
 from grounding_rewards.metrics.counts import (
     DETECTION_FIGURES,
+    SHARES,
     detection_sums,
     film_figures,
     film_sums,
@@ -325,7 +327,8 @@ def _estimates(
 ) -> dict[str, Estimate]:
     drawn, drawn_ranked = _resampling(measures, groups)
     areas = segmentation_areas(films)
-    found = ratio_estimates(film_sums(films, label_matching=measures.label_matching, areas=areas), **drawn)
+    sums = film_sums(films, label_matching=measures.label_matching, areas=areas)
+    found = ratio_estimates(sums, shares=SHARES, **drawn)
     resampled = by_rank.resampled(ranked, interpolation=measures.interpolation, **drawn_ranked)
     found |= {key: one.estimate for key, one in resampled.items()}
     segmentation = segmentation_estimates(areas, **drawn)
@@ -370,7 +373,8 @@ def _by_label(
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_ranked)
     found: dict[str, Figures] = defaultdict(dict)
-    for (name, key), estimate in ratio_estimates(sums, **drawn).items():
+    shares = [(name, key) for name, key in sums if key in SHARES]
+    for (name, key), estimate in ratio_estimates(sums, shares=shares, **drawn).items():
         found[name][key] = estimate
     for name, members in boxes.items():
         precision = precisions.get(label_name(name, compared))
@@ -386,7 +390,7 @@ def _by_size(
         sums = detection_sums(films, label_matching=measures.label_matching, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
-            found = ratio_estimates({key: sums[key] for key in _BY_BOX}, **drawn)
+            found = ratio_estimates({key: sums[key] for key in _BY_BOX}, shares=SHARES, **drawn)
             # COCO's rule for sizes, as in every AP by area.
             ranked = rank_boxes(
                 films, (0.5,), ranking=ranking, label_matching=measures.label_matching, together=True, area=area
@@ -427,8 +431,8 @@ def _facts(films: Sequence[AnsweredFilm], measures: Measures) -> dict[str, Any]:
         "reference boxes": sum(len(film.gt) for film in films),
         "label matching": measures.label_matching,
         "interpolation of average precision": measures.interpolation,
-        "intervals": f"95 % percentile bootstrap over {'patients' if patients else 'films'}, "
-        f"{measures.resamples} resamples, seed {measures.seed}",
+        "intervals": f"95 %, over {'patients' if patients else 'films'}: of shares exact, of others percentile "
+        f"bootstrap, {measures.resamples} resamples, seed {measures.seed}",
     }
 
 
