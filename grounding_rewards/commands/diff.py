@@ -69,8 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label-matching",
         choices=LABEL_MATCHING,
-        default="ignore",
-        help="whether a box is right only under the finding's label, as for `evaluate`; default: %(default)s",
+        help="whether a box is right only under the finding's label; default: as in both evaluations",
     )
     parser.add_argument(
         "--sizes",
@@ -114,22 +113,23 @@ def run(options: argparse.Namespace) -> int:
         OSError: a file cannot be written.
     """
     a, b = read_answered(options.a), read_answered(options.b)
+    evaluation = read_evaluation(options.b)
+    evaluations = read_evaluation(options.a), evaluation
     found = compare_runs(
         a,
         b,
-        label_matching=options.label_matching,
+        label_matching=options.label_matching or _label_matching(evaluations),
         sizes=options.sizes,
         main=options.figure,
         resamples=options.resamples,
         seed=options.seed,
     )
-    evaluation = read_evaluation(options.b)
     comparison = Comparison(
         found=found,
         paths=(options.a, options.b),
         figures=_chosen(options.figures, found),
-        settings=facts_that_differ(read_evaluation(options.a).facts, evaluation.facts),
-        baselines=_baselines(evaluation, found, options.label_matching),
+        settings=facts_that_differ(*(one.facts for one in evaluations)),
+        baselines=_baselines(evaluation, found),
     )
     if options.markdown is not None:
         write_whole(options.markdown, render_markdown(comparison))
@@ -144,6 +144,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _label_matching(evaluations: Sequence[StoredEvaluation]) -> str:
+    """How labels were compared in the evaluations of both runs; a run that does not say is taken to be as the other."""
+    rules = dict.fromkeys(one.label_matching for one in evaluations if one.label_matching is not None)
+    if len(rules) > 1:
+        raise ValueError(
+            f"Expected runs that were evaluated by one --label-matching, got {' and '.join(rules)}. Their figures "
+            "say different things: give --label-matching, by which both are measured here, or evaluate one again."
+        )
+    return next(iter(rules), "ignore")
+
+
 def _chosen(keys: Sequence[str], found: RunDifference) -> Sequence[str]:
     """The figures that are shown; all of them where none was chosen."""
     for key in keys:
@@ -154,9 +165,9 @@ def _chosen(keys: Sequence[str], found: RunDifference) -> Sequence[str]:
     return list(dict.fromkeys(keys)) or list(found.figures)
 
 
-def _baselines(evaluation: StoredEvaluation, found: RunDifference, label_matching: str) -> Mapping[str, Figures]:
+def _baselines(evaluation: StoredEvaluation, found: RunDifference) -> Mapping[str, Figures]:
     """The baselines of B, if they were measured on the films that both runs have, by the same `--label-matching`."""
-    if found.only_b or evaluation.facts.get("label matching") != label_matching:
+    if found.only_b or evaluation.label_matching != found.label_matching:
         return {}
     return dict(list(evaluation.systems.items())[1:])
 

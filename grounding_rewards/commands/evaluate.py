@@ -394,6 +394,7 @@ def _change_films(
             films,
             reward,
             changes,
+            label_matching=options.label_matching,
             max_new_tokens=options.max_new_tokens,
             batch_size=options.batch_size,
             resamples=options.resamples,

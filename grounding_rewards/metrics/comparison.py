@@ -148,6 +148,7 @@ class RunDifference:
         sizes: by size of the reference boxes.
         resamples: of the bootstrap and of the test.
         seed: of both.
+        label_matching: how labels were compared.
     """
 
     films: int
@@ -161,6 +162,7 @@ class RunDifference:
     sizes: tuple[Group, ...]
     resamples: int
     seed: int
+    label_matching: str = "ignore"
 
     @property
     def verdict(self) -> str:
@@ -187,6 +189,7 @@ class RunDifference:
             "sizes": by_name(self.sizes),
             "resamples": self.resamples,
             "seed": self.seed,
+            "label_matching": self.label_matching,
         }
 
 
@@ -272,6 +275,7 @@ def compare_runs(
         sizes=_as_groups(of_sizes, by_size),
         resamples=resamples,
         seed=seed,
+        label_matching=label_matching,
     )
 
 

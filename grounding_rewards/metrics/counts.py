@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
@@ -108,16 +108,25 @@ class MatchedFilms:
 
     @cached_property
     def right_labels(self) -> Sums:
-        """Of the boxes of each film that are right at IoU 0.5: how many have the finding's label, and how many any."""
-        outcomes = self._hits(0.5)
+        """Of the boxes of each film in the right place at IoU 0.5: how many have the finding's label, and how many any.
+
+        Labels play no part in finding these boxes: where they do, all that are right have the finding's label.
+        """
+        outcomes = replace(self, label_matching="ignore", label=None)._hits(0.5)
         matched = outcomes.matched
         every = np.arange(len(self.films))
-        codes = LabelCodes.of(*self._labels, "exact")
+        rule = "synonyms" if self.label_matching == "synonyms" else "exact"
+        codes = LabelCodes.of(*self._labels, rule)
         film, i = np.nonzero(self._chosen(outcomes)[0] & (matched >= 0))
         pred = pad(codes.pred, self._pred.counts, every)[film, i]
         gt = pad(codes.gt, self._gt.counts, every)[film, matched[film, i]]
         stated = ~np.isnan(pred) & ~np.isnan(gt)
-        right, of = (np.bincount(film[chosen], minlength=len(every)) for chosen in (stated & (pred == gt), stated))
+        if self.label is not None:
+            own = label_name(self.label, self.label_matching)
+            named = [k for k, text in enumerate(codes.texts) if label_name(text, self.label_matching) == own]
+            stated &= np.isin(gt, named)
+        agreed = stated & codes.agree(pred, gt)
+        right, of = (np.bincount(film[chosen], minlength=len(every)) for chosen in (agreed, stated))
         return right, of
 
     @cached_property
@@ -378,8 +387,8 @@ DETECTION_FIGURES: dict[str, Figure] = {
     ),
     "label_accuracy": Figure(
         "right label",
-        "share of the boxes right at IoU 0.5, and with a label, whose label is the reference's, up to case and white "
-        "space",
+        "share of the boxes in the right place at IoU 0.5, and with a label, whose label is the reference's: up to "
+        "case and white space, or a synonym where these are compared",
         lambda films: films.right_labels,
         is_share=True,
     ),

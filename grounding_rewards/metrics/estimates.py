@@ -67,7 +67,7 @@ def estimate_from_json(stored: Mapping[str, float | None]) -> Estimate:
         >>> estimate_from_json({"value": 0.5, "low": 0.4, "high": None})
         Estimate(value=0.5, low=0.4, high=nan)
     """
-    ends = (stored[end] for end in Estimate._fields)
+    ends = (stored.get(end) for end in Estimate._fields)
     return Estimate(*(math.nan if end is None else float(end) for end in ends))
 
 

@@ -219,7 +219,7 @@ def evaluate(
         per_size=tuple(_by_size(films, measures, by_rank.ranking, groups)),
         pr_curves=pr_curves,
         froc_curves=froc_curves,
-        calibration=calibration(films),
+        calibration=calibration(films, label_matching=measures.label_matching),
         ious=reference_ious(films, label_matching=measures.label_matching),
         confusion=confusion(films, synonyms=measures.label_matching == "synonyms") if compares_labels(films) else None,
         robustness=tuple(robustness),
@@ -250,6 +250,19 @@ class StoredEvaluation:
     def label_matching(self) -> str | None:
         """How labels were compared; None where the file does not say."""
         return self.facts.get("label matching")
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> StoredEvaluation:
+        """What :meth:`Evaluation.as_json` wrote, read again; `facts` have to be there."""
+        systems = {
+            str(name): {key: estimate_from_json(one) for key, one in figures.items()}
+            for name, figures in content.get("systems", {}).items()
+        }
+        # The first figure of an evaluation is the reward that it is about.
+        headings = dict(content.get("headings", {}))
+        first = next(iter(headings), "")
+        reward = first.removeprefix(_REWARD) if first.startswith(_REWARD) else cls.reward
+        return cls(dict(content["facts"]), systems, reward, headings, content.get("command"))
 
 
 def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
@@ -297,16 +310,7 @@ def read_evaluation(run: Path, *, required: bool = False) -> StoredEvaluation:
             )
         return StoredEvaluation()
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        systems = {
-            str(name): {key: estimate_from_json(one) for key, one in figures.items()}
-            for name, figures in content.get("systems", {}).items()
-        }
-        # The first figure of an evaluation is the reward that it is about.
-        headings = dict(content.get("headings", {}))
-        first = next(iter(headings), "")
-        reward = first.removeprefix(_REWARD) if first.startswith(_REWARD) else StoredEvaluation.reward
-        return StoredEvaluation(dict(content["facts"]), systems, reward, headings, content.get("command"))
+        return StoredEvaluation.of_json(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
             f"Expected an object with `facts` in {str(file)!r}, got {type(error).__name__} ({error}). "
@@ -388,7 +392,9 @@ def _by_size(
         if boxes:
             found = ratio_estimates({key: sums[key] for key in _BY_BOX}, shares=SHARES, **drawn)
             # COCO's rule for sizes, as in every AP by area.
-            ranked = rank_boxes(films, (0.5,), ranking=ranking, area=area)
+            ranked = rank_boxes(
+                films, (0.5,), ranking=ranking, label_matching=measures.label_matching, together=True, area=area
+            )
             ap = resampled_mean_average_precision(ranked, interpolation=measures.interpolation, **drawn_ranked)
             yield Group(name, boxes, {**found, "ap_50": ap.estimate})
 
@@ -404,7 +410,9 @@ def _curves(
     drawn: dict[str, Any] = {"groups": groups, "resamples": min(measures.resamples, _BAND), "seed": measures.seed}
     in_order, order = ranked, ""
     if ranked.ranking == "tied":
-        in_order, order = rank_boxes(films, _CURVE_THRESHOLDS, ranking="emission"), ", as written"
+        rule = measures.label_matching
+        in_order = rank_boxes(films, _CURVE_THRESHOLDS, ranking="emission", label_matching=rule, together=True)
+        order = ", as written"
     return (
         tuple(precision_recall_curve(ranked, iou, name=f"IoU {iou:g}", **drawn) for iou in _CURVE_THRESHOLDS),
         tuple(froc_curve(in_order, iou, name=f"IoU {iou:g}{order}", **drawn) for iou in _CURVE_THRESHOLDS),

@@ -98,7 +98,7 @@ class RankedFilms:
         films: number of films.
         iou_thresholds: at which boxes were matched.
         ranking: how boxes were ranked.
-        label_matching: how labels were compared.
+        label_matching: how boxes were put under labels; ``"ignore"`` where all are together.
     """
 
     by_label: Mapping[str, RankedBoxes]
@@ -161,6 +161,7 @@ def rank_boxes(
     *,
     ranking: str = "score",
     label_matching: str = "ignore",
+    together: bool = False,
     area: Area | None = None,
     max_detections: int = 100,
 ) -> RankedFilms:
@@ -173,6 +174,8 @@ def rank_boxes(
         label_matching: ``"ignore"``, all boxes together; ``"exact"``, by label, up to case and white space;
             ``"synonyms"``, by the names of the shared vocabulary, where left and right of one finding never match.
             Under the last two a predicted box without a label is of no label and does not occur.
+        together: rank the boxes of all labels together, as under ``"ignore"``, each right only under the finding's
+            label by ``label_matching``; a predicted box without a label is a false one.
         area: only reference boxes of this size; predicted boxes that match none of them and have another size, or
             match one of another size, don't count.
         max_detections: the highest-scoring boxes of a film and label that are looked at; under ``"emission"`` and
@@ -191,7 +194,7 @@ def rank_boxes(
     Source: Lin et al., Microsoft COCO, ECCV 2014; https://cocodataset.org/#detection-eval.
     """
     _check(iou_thresholds, ranking, label_matching, max_detections)
-    found = _collect(films, label_matching)
+    found = _collect(films, label_matching, together)
     stated = np.where(np.isnan(found.scores), np.inf, -found.scores)
     order = np.lexsort((stated if ranking == "score" else found.place, found.pred_entry))
     place = _place_within(found.pred_entry[order])
@@ -237,7 +240,8 @@ def rank_boxes(
         )
         for i, name in enumerate(found.labels)
     }
-    return RankedFilms(by_label, len(films), tuple(iou_thresholds), ranking, label_matching)
+    divided_by = "ignore" if together else label_matching
+    return RankedFilms(by_label, len(films), tuple(iou_thresholds), ranking, divided_by)
 
 
 def label_name(label: str | None, label_matching: str) -> str:
@@ -316,11 +320,12 @@ class _Collected(NamedTuple):
     codes: LabelCodes | None
 
 
-def _collect(films: Sequence[AnsweredFilm], label_matching: str) -> _Collected:
+def _collect(films: Sequence[AnsweredFilm], label_matching: str, together: bool) -> _Collected:
     films = [with_broken_boxes(film) for film in films]
-    compared = label_matching != "ignore"
-    gt_names = [label_name(label, label_matching) for film in films for label in film.gt_labels]
-    pred_names = [label_name(label, label_matching) for film in films for label in film.pred_labels]
+    compared = label_matching != "ignore" and not together
+    naming = label_matching if compared else "ignore"
+    gt_names = [label_name(label, naming) for film in films for label in film.gt_labels]
+    pred_names = [label_name(label, naming) for film in films for label in film.pred_labels]
     if compared and not all(gt_names):
         raise ValueError(
             "Expected a label for every reference box for `films`, got a blank one. "
@@ -335,7 +340,7 @@ def _collect(films: Sequence[AnsweredFilm], label_matching: str) -> _Collected:
     label = np.array([number.get(name, -1) for name in pred_names], dtype=np.int64)
     kept = label >= 0
     codes = None
-    if label_matching == "synonyms":
+    if label_matching == "synonyms" or (together and label_matching != "ignore"):
         codes = LabelCodes.of(
             compress(chain.from_iterable(film.pred_labels for film in films), kept),
             chain.from_iterable(film.gt_labels for film in films),

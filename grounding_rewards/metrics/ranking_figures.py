@@ -19,14 +19,21 @@ from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedFilms, labe
 #: At which IoU thresholds average precision is measured, beside COCO's mean over 0.5 to 0.95.
 AP_THRESHOLDS = (0.3, 0.4, 0.5)
 # Beginning of the key → name of the kind of average precision, and over what it is.
-_KINDS = {"ap": ("AP", "all boxes together, whatever their label"), "map": ("mAP", "mean over labels")}
+_KINDS = {"ap": ("AP", "all boxes together"), "map": ("mAP", "mean over labels")}
+# What makes a box right where all are together.
+_RULES = {
+    "ignore": "whatever their label",
+    "exact": "each right only under the finding's label",
+    "synonyms": "each right only under a synonym of the finding's label",
+}
 
 
 class RankingFigures(NamedTuple):
     """The figures that the answers allow.
 
     ranking: of average precision, `score` or `tied`.
-    average_precisions: its kinds: `ap` or `map`, the beginning of the key, and how labels are compared.
+    average_precisions: its kinds: `ap`, of all boxes together, or `map`, the beginning of the key, and how labels are
+        compared.
     iou_thresholds: of average precision, each a figure of its own.
     """
 
@@ -45,7 +52,7 @@ class RankingFigures(NamedTuple):
 
         Args:
             films: answered films, of one run or of several.
-            label_matching: how labels are compared elsewhere; mAP compares them in any case.
+            label_matching: how labels are compared; mAP compares them in any case.
             iou_thresholds: of average precision, each in (0, 1].
 
         Example:
@@ -53,7 +60,7 @@ class RankingFigures(NamedTuple):
             ('tied', (('ap', 'ignore'),))
         """
         stated = any(len(film.pred) for film in films) and states_confidences(films)
-        kinds = [("ap", "ignore")]
+        kinds = [("ap", label_matching)]
         if compares_labels(films):
             kinds.append(("map", "synonyms" if label_matching == "synonyms" else "exact"))
         return cls("score" if stated else "tied", tuple(kinds), tuple(iou_thresholds))
@@ -82,8 +89,10 @@ class RankingFigures(NamedTuple):
             else "not every box has a stated confidence, so all are tied"
         )
         found = {}
+        together = _RULES[dict(self.average_precisions)["ap"]]
         for prefix, _ in self.average_precisions:
             name, over = _KINDS[prefix]
+            over += f", {together}" if prefix == "ap" else ""
             for key, thresholds in self.thresholds.items():
                 shown = f"{thresholds[0]:g}" + (f" to {thresholds[-1]:g}" if len(thresholds) > 1 else "")
                 found[f"{prefix}_{key}"] = Figure(
@@ -91,7 +100,9 @@ class RankingFigures(NamedTuple):
                     f"average precision, {over}; {order}",
                 )
         if by_score:
-            found["froc"] = Figure("FROC score", "mean of the sensitivities at these rates of false boxes")
+            found["froc"] = Figure(
+                "FROC score", f"mean of the sensitivities at these rates of false boxes; all boxes together, {together}"
+            )
             for rate in FROC_RATES:
                 found[f"sensitivity_{rate:g}"] = Figure(
                     f"sensitivity at {rate:g} false boxes per film",
@@ -113,7 +124,9 @@ class RankingFigures(NamedTuple):
         """
         every = sorted({*iou_thresholds, *(one for several in self.thresholds.values() for one in several)})
         return {
-            prefix: rank_boxes(films, every, ranking=self.ranking, label_matching=label_matching)
+            prefix: rank_boxes(
+                films, every, ranking=self.ranking, label_matching=label_matching, together=prefix == "ap"
+            )
             for prefix, label_matching in self.average_precisions
         }
 

@@ -64,6 +64,7 @@ class Comparison:
             *(f"{letter} = {path}" for letter, path in zip(_LETTERS, self.paths, strict=True)),
             f"{found.films} films{drawn} in both; {alone}",
             f"{found.resamples} resamplings of {found.units}, seed {found.seed}",
+            f"labels of boxes: {found.label_matching} (--label-matching)",
             *(f"{name}: A has {one}, B has {other}" for name, (one, other) in self.settings.items()),
         ]
 

@@ -105,6 +105,38 @@ def test_labels_may_be_compared(tmp_path: Path) -> None:
     assert found["figures"]["f1_50"]["b"] == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("rules", "option", "expected"),
+    [
+        # as both reports have it; the answers state no labels
+        (("exact", "exact"), None, ("exact", 0.0)),
+        (("ignore", "ignore"), None, ("ignore", 1.0)),
+        # a run that does not say
+        ((None, "exact"), None, ("exact", 0.0)),
+        ((None, None), None, ("ignore", 1.0)),
+        # asked for
+        (("exact", "ignore"), "ignore", ("ignore", 1.0)),
+        (("exact", "exact"), "ignore", ("ignore", 1.0)),
+    ],
+)
+def test_labels_are_compared_as_in_the_evaluations(
+    tmp_path: Path, rules: tuple[str | None, ...], option: str | None, expected: tuple[str, float], capsys: Any
+) -> None:
+    facts = [None if rule is None else {"label matching": rule} for rule in rules]
+    a, b = write_run(tmp_path / "a", 0.4, facts[0]), write_run(tmp_path / "b", 0.8, facts[1])
+    given = [] if option is None else ["--label-matching", option]
+    assert call(a, b, *given, "--json", tmp_path / "diff.json") == 0
+    found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
+    assert (found["label_matching"], found["figures"]["f1_50"]["b"][0]) == expected
+    assert f"labels of boxes: {expected[0]} (--label-matching)" in capsys.readouterr().out
+
+
+def test_evaluations_by_two_rules_are_refused(tmp_path: Path) -> None:
+    a, b = (write_run(tmp_path / rule, 0.4, {"label matching": rule}) for rule in ("exact", "ignore"))
+    with pytest.raises(ValueError, match="were evaluated by one --label-matching, got exact and ignore"):
+        call(a, b)
+
+
 def with_baselines(folder: Path, **facts: Any) -> None:
     """Add what `evaluate` measured beside the run."""
     estimate = {"value": 0.25, "low": 0.125, "high": None}
