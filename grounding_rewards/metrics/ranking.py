@@ -194,7 +194,7 @@ def rank_boxes(
     found = _collect(films, label_matching)
     stated = np.where(np.isnan(found.scores), np.inf, -found.scores)
     order = np.lexsort((stated if ranking == "score" else found.place, found.pred_entry))
-    place = _place_within(found.pred_entry[order])
+    place = place_within(found.pred_entry[order])
     order, place = order[place < max_detections], place[place < max_detections]
     gt_order = np.argsort(found.gt_entry, kind="stable")
     entries = np.unique(np.concatenate([found.pred_entry, found.gt_entry]))
@@ -345,7 +345,7 @@ def _collect(films: Sequence[AnsweredFilm], label_matching: str) -> _Collected:
         labels=names,
         pred=_joined([film.pred for film in films])[kept],
         pred_entry=(np.repeat(every, n) * len(names) + label)[kept],
-        place=_place_within(np.repeat(every, n))[kept],
+        place=place_within(np.repeat(every, n))[kept],
         scores=np.concatenate([np.zeros(0), *(film.pred_scores for film in films)])[kept],
         gt=_joined([film.gt for film in films]),
         gt_entry=np.repeat(every, m) * len(names) + np.array([number[name] for name in gt_names], dtype=np.int64),
@@ -359,11 +359,12 @@ def _joined(box_arrays: Sequence[Boxes]) -> Boxes:
     return np.concatenate([np.zeros((0, 4)), *box_arrays])
 
 
-def _place_within(entries: Indices) -> Indices:
+def place_within(entries: Indices) -> Indices:
     """How many equal values stand before each value of an array in which equal values stand together.
 
-    >>> _place_within(np.array([3, 3, 7, 7, 7]))
-    array([0, 1, 0, 1, 2])
+    Example:
+        >>> place_within(np.array([3, 3, 7, 7, 7]))
+        array([0, 1, 0, 1, 2])
     """
     starts = np.flatnonzero(np.diff(entries, prepend=-1))
     return np.arange(len(entries)) - np.repeat(starts, np.diff(np.append(starts, len(entries))))
