@@ -99,6 +99,7 @@ class RankedFilms:
         iou_thresholds: at which boxes were matched.
         ranking: how boxes were ranked.
         label_matching: how labels were compared.
+        tied_share: see :func:`tied_share`.
     """
 
     by_label: Mapping[str, RankedBoxes]
@@ -106,6 +107,7 @@ class RankedFilms:
     iou_thresholds: tuple[float, ...]
     ranking: str
     label_matching: str
+    tied_share: float
 
     def of_label(self, label: str | None) -> RankedBoxes:
         """The boxes of one label; without a label, all boxes of a ranking that compared none.
@@ -237,7 +239,7 @@ def rank_boxes(
         )
         for i, name in enumerate(found.labels)
     }
-    return RankedFilms(by_label, len(films), tuple(iou_thresholds), ranking, label_matching)
+    return RankedFilms(by_label, len(films), tuple(iou_thresholds), ranking, label_matching, tied_share(films))
 
 
 def label_name(label: str | None, label_matching: str) -> str:
@@ -295,6 +297,26 @@ def states_confidences(films: Sequence[AnsweredFilm]) -> bool:
         False
     """
     return not any(np.isnan(film.pred_scores).any() for film in films)
+
+
+def tied_share(films: Sequence[AnsweredFilm]) -> float:
+    """The share of the predicted boxes whose stated confidence a box of another film has too; NaN without a box.
+
+    By COCO's rules these boxes are ranked in the order of the films, and so AP depends on that order.
+
+    Example:
+        >>> films = [AnsweredFilm(name, 10, 10, pred=[[0, 0, 5, 5]], pred_scores=[0.9]) for name in "ab"]
+        >>> tied_share(films), tied_share(films[:1])
+        (1.0, 0.0)
+    """
+    scores = np.concatenate([np.zeros(0), *(film.pred_scores for film in films)])
+    number = {name: k for k, name in enumerate(dict.fromkeys(film.id for film in films))}
+    film = np.repeat([number[film.id] for film in films], [len(film.pred) for film in films]).astype(np.int64)
+    _, value = np.unique(scores, return_inverse=True)
+    # Of each confidence the films that state it.
+    stated = np.unique(np.column_stack([value, film]), axis=0)[:, 0]
+    tied = (np.bincount(stated, minlength=len(scores))[value] > 1) & ~np.isnan(scores)
+    return float(tied.mean()) if len(scores) else float("nan")
 
 
 # What a predicted box is matched with: nothing, a reference box, or something that makes it not count.
