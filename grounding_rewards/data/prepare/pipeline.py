@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.data.agreement import measure_agreement
+from grounding_rewards.data.held_out import film_split
 from grounding_rewards.data.prepare.film_images import ImageOptions, StoredImage, store_image
 from grounding_rewards.data.prepare.manifest import begin_folder, find_finished, finish_folder
 from grounding_rewards.data.prepare.rows import dataset_features, film_rows
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.shards import ShardWriter
-from grounding_rewards.data.prepare.splits import film_split
 from grounding_rewards.data.prepare.survey import Survey, survey_films
 from grounding_rewards.data.prepare.tasks import TaskRow, film_of_interest, task_rows
 from grounding_rewards.data.readers.base import FilmRecord
@@ -145,10 +145,11 @@ def _open_jobs(
 ) -> Iterator[_Job]:
     """A job for each film that the task asks about and that is not in a finished shard; adds missing writers."""
     settings = survey.plan.settings
-    own = settings.splits_from == "dataset"
     finished: dict[str, int] = {}
     for record in films:
-        split = film_split(record, survey.patient_splits, dict(settings.shares), settings.seed, own=own)
+        patient = record.patient_id
+        own = None if patient is None else survey.patient_splits.get(patient)
+        split = film_split(record.split, patient or record.id, own, survey.rule, settings.seed)
         rows = list(task_rows(record, survey.plan))
         if not rows:
             continue
