@@ -13,12 +13,11 @@ from typing import NamedTuple
 import numpy as np
 
 from grounding_rewards.arithmetic import Array
-from grounding_rewards.ignore_regions import covered_share, is_ignored
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
+from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.metrics.ranking import label_name
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.rewards.label_matching import LabelCodes
 
 #: Outcomes of a predicted box.
 RIGHT, WRONG_LABEL, WRONG_PLACE, IGNORED = "right", "wrong label", "wrong place", "ignored"
@@ -68,17 +67,12 @@ def box_outcomes(film: AnsweredFilm, label_matching: str = "ignore") -> BoxOutco
         >>> box_outcomes(film)[:2]
         (('right', 'right'), ('found', 'found'))
     """
-    iou = pairwise_iou(film.pred, film.gt)
-    compared = iou
-    if label_matching != "ignore":
-        codes = LabelCodes.of(film.pred_labels, film.gt_labels, label_matching)
-        compared = np.where(codes.agree(codes.pred[:, None], codes.gt), iou, 0.0)
-    right = _hits(compared)
-    # Among what is left over, labels play no part.
-    left = (right < 0)[:, None] & ~np.isin(np.arange(len(film.gt)), right)
-    mislabelled = _hits(np.where(left, iou, 0.0)) if label_matching != "ignore" else np.full(len(film.pred), -1)
-    ignored = is_ignored(covered_share(film.pred, film.ignore), right >= 0, IOU_THRESHOLD)
-    mislabelled = np.where(ignored, -1, mislabelled)
+    pairs, iou = pair_film(film, label_matching), pairwise_iou(film.pred, film.gt)
+    right = pairs.found(IOU_THRESHOLD)
+    ignored = ~pairs.counted(IOU_THRESHOLD)
+    # Of what is left over, boxes that would be right if labels played no part.
+    left = ((right < 0) & ~ignored)[:, None] & ~np.isin(np.arange(len(film.gt)), right)
+    mislabelled = match_batch(np.where(left, iou, 0.0)[None], IOU_THRESHOLD, matching="most_hits")[0]
 
     pred = np.where(right >= 0, RIGHT, np.where(ignored, IGNORED, np.where(mislabelled >= 0, WRONG_LABEL, WRONG_PLACE)))
     gt = np.full(len(film.gt), MISSED, dtype=object)
@@ -104,8 +98,3 @@ def _renamed(film: AnsweredFilm, i: int, place: int) -> str | None:
         return None
     name = film.gt_labels[place]
     return name if label_name(stated, "exact") != label_name(name, "exact") else None
-
-
-def _hits(iou: Array) -> Array:
-    """The reference box that each predicted one is a hit on, (n,), -1 for none."""
-    return match_batch(iou[None], IOU_THRESHOLD, matching="thresholded_hungarian")[0]

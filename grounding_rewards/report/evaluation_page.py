@@ -228,7 +228,7 @@ def _judged(page: EvaluationPage) -> list[_JudgedFilm]:
         _JudgedFilm(
             film,
             box_outcomes(film, page.label_matching),
-            None if film.is_normal else float(np.mean(pair_film(film).ious)),
+            None if film.is_normal else float(np.mean(pair_film(film, page.label_matching).ious)),
             most,
         )
         for film, most in zip(page.films, ceilings, strict=True)
