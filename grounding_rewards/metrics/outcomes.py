@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from grounding_rewards.arithmetic import Array
+from grounding_rewards.ignore_regions import is_ignored
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.pairing import pair_film
@@ -67,12 +68,16 @@ def box_outcomes(film: AnsweredFilm, label_matching: str = "ignore") -> BoxOutco
         >>> box_outcomes(film)[:2]
         (('right', 'right'), ('found', 'found'))
     """
-    pairs, iou = pair_film(film, label_matching), pairwise_iou(film.pred, film.gt)
+    pairs = pair_film(film, label_matching)
     right = pairs.found(IOU_THRESHOLD)
-    ignored = ~pairs.counted(IOU_THRESHOLD)
-    # Of what is left over, boxes that would be right if labels played no part.
-    left = ((right < 0) & ~ignored)[:, None] & ~np.isin(np.arange(len(film.gt)), right)
-    mislabelled = match_batch(np.where(left, iou, 0.0)[None], IOU_THRESHOLD, matching="most_hits")[0]
+    ignored = is_ignored(pairs.covered, right >= 0, IOU_THRESHOLD)
+    if label_matching == "ignore":
+        iou, mislabelled = pairs.overlaps, np.full(len(film.pred), -1)
+    else:
+        # Of what is left over, boxes that would be right if labels played no part.
+        iou = pairwise_iou(film.pred, film.gt)
+        left = ((right < 0) & ~ignored)[:, None] & ~np.isin(np.arange(len(film.gt)), right)
+        mislabelled = match_batch(np.where(left, iou, 0.0)[None], IOU_THRESHOLD, matching="most_hits")[0]
 
     pred = np.where(right >= 0, RIGHT, np.where(ignored, IGNORED, np.where(mislabelled >= 0, WRONG_LABEL, WRONG_PLACE)))
     gt = np.full(len(film.gt), MISSED, dtype=object)

@@ -448,14 +448,7 @@
     act();
   });
 
-  /* Drawn as the boxes are, with dashes and crosses. */
-  const LEGEND = [["predicted", "right", "right"], ["predicted", "wrong label", "wrong label"], ["predicted", "wrong place", "wrong place"], ["reference", "missed", "missed finding"], ["reference", "found", "reference"]];
-  const swatch = (side, outcome) => draw("svg", { viewBox: "0 0 46 28", "aria-hidden": "true" }, outlined([6, 6, 40, 22, null, outcome], side));
-  const region = films.some((film) => film.ignore.length) ? el("li", null, draw("svg", { viewBox: "0 0 46 28", "aria-hidden": "true" }, rectangle([6, 6, 40, 22], "region")), "ignored region") : null;
-  const legend = el("ul", { class: "outcomes", "aria-label": "How boxes are drawn" }, LEGEND.map(([side, outcome, text]) => el("li", null, swatch(side, outcome), text)), region);
-
   root.append(
-    legend,
     filters,
     el("p", { class: "note keys" }, "Keys: ", ["j", "k"].map((key) => el("kbd", null, key)), " next and previous film, ", el("kbd", null, "Enter"), " enlarge, ", el("kbd", null, "Esc"), " close, ", el("kbd", null, "r"), " and ", el("kbd", null, "p"), " hide reference and predicted boxes in the enlarged view, ", el("kbd", null, "/"), " search."),
     gallery,
