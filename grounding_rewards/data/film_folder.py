@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.carried_columns import CarriedColumns
+from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.held_out import ALL, assign_splits, check_known
 from grounding_rewards.data.images import image_size, open_film
 from grounding_rewards.data.policies import film_readers
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _ALWAYS = ("boxes", "labels", "width", "height", "id", "split")
 
 
-def load_films(root: str | Path, split: str | None = None) -> Dataset:
+def load_films(root: str | Path, split: str | None = None, *, allow_outside: bool = False) -> Dataset:
     """Load the films of a folder with the columns that every part of the package uses.
 
     A film without a prompt is asked for the labels of all films in the folder, of every split, in alphabetical order:
@@ -39,6 +40,7 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
         root: the folder that holds `annotations.jsonl`.
         split: only films of this split; None and `all` take every film. A film without a split is one of its patient's,
             else of `train`; where no film is held out, patients are drawn (`data.held_out`), which a warning says.
+        allow_outside: whether images may lie outside the folder.
 
     Returns:
         Columns image, boxes (xyxy pixels), labels, width, height, id and split; where any film has them patient_id,
@@ -53,7 +55,7 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
     from datasets import Dataset, Features
 
     root = Path(root)
-    rows = list(_read(root))
+    rows = list(_read(root, allow_outside))
     splits = _splits(rows, root, split)
     kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
     carried = CarriedColumns()
@@ -161,7 +163,7 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
     (output / ANNOTATIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _read(root: Path) -> Iterator[dict[str, Any]]:
+def _read(root: Path, allow_outside: bool = False) -> Iterator[dict[str, Any]]:
     """The rows of a folder whose images are there."""
     path = root / ANNOTATIONS
     if not path.is_file():
@@ -172,7 +174,7 @@ def _read(root: Path) -> Iterator[dict[str, Any]]:
     problems = []
     for number, content, no_object in json_lines(path):
         row = {} if no_object else film_row(content)
-        if problem := no_object or _problem(row, root):
+        if problem := no_object or _problem(row, root, allow_outside):
             problems.append(f"line {number}: {problem}")
         else:
             yield _with_values(row, root)
@@ -182,11 +184,15 @@ def _read(root: Path) -> Iterator[dict[str, Any]]:
         )
 
 
-def _problem(row: Mapping[str, Any], root: Path) -> str | None:
+def _problem(row: Mapping[str, Any], root: Path, allow_outside: bool) -> str | None:
     """What is wrong with a row; its geometry is checked before training."""
     for expected, got in row_faults(row):
         return f"expected {expected}, got {got!r:.200}"
-    if not (root / row["file"]).is_file():
+    try:
+        path = film_path(root, row["file"], allow_outside=allow_outside)
+    except ValueError as error:
+        return str(error)
+    if not path.is_file():
         return f"no such image: {row['file']}"
     readers = film_readers(film_record(row))
     if len(readers) > 1 and row.get("reader_boxes") is None:

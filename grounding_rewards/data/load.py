@@ -24,7 +24,7 @@ SYNTHETIC = "synthetic"
 _DEFAULT_SYNTHETIC_FILMS = 1024
 
 
-def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset:
+def load_split(dataset: str, split: str, *, films: int | None = None, allow_outside: bool = False) -> Dataset:
     """Load one split with the columns that every part of the package uses.
 
     Args:
@@ -34,6 +34,7 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
         split: name of the split, for example `"train"`; `"all"` is every film. Where a dataset has no splits, or only
             `train`, its patients are drawn (`grounding_rewards.data.held_out`), and a warning says so.
         films: take the first so many films; None takes all (of drawn films, 1024).
+        allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
 
     Returns:
         A map-style dataset.
@@ -53,7 +54,10 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
         return radiograph_dataset(split, count, preset=preset) if preset else synthetic_dataset(split, count)
     from grounding_rewards.data.film_column import with_film_column
 
-    loaded = _load_folder(Path(dataset), split) if Path(dataset).is_dir() else _load_from_hub(dataset, split)
+    if Path(dataset).is_dir():
+        loaded = _load_folder(Path(dataset), split, allow_outside)
+    else:
+        loaded = _load_from_hub(dataset, split)
     loaded = with_film_column(loaded)
     return loaded if films is None else loaded.select(range(min(films, loaded.num_rows)))
 
@@ -81,14 +85,14 @@ def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
     return dataset[k]["image"] if "image" in dataset.column_names else None
 
 
-def _load_folder(folder: Path, split: str) -> Dataset:
+def _load_folder(folder: Path, split: str, allow_outside: bool) -> Dataset:
     from datasets import Dataset, DatasetDict, load_from_disk
 
     if (folder / MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
         return Dataset.from_parquet(split_files(folder, split))
     if (folder / ANNOTATIONS).is_file():
-        return load_films(folder, split)
+        return load_films(folder, split, allow_outside=allow_outside)
     try:
         loaded = load_from_disk(str(folder))
     except FileNotFoundError:

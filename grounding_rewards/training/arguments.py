@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NoReturn
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
+from grounding_rewards.data.film_paths import ALLOW_OUTSIDE_HELP
 from grounding_rewards.data.texts import read_yaml
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
@@ -117,6 +118,7 @@ class _FilmArguments:
     )
     eval_films: int | None = field(default=None, metadata={"help": "Evaluate on the first so many films."})
     box_format: dict | str | None = field(default=None, metadata={"help": BOX_FORMAT_HELP})
+    allow_outside: bool = field(default=False, metadata={"help": ALLOW_OUTSIDE_HELP})
     max_image_pixels: int | None = field(
         default=None,
         metadata={
