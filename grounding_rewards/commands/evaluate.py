@@ -13,8 +13,8 @@ The folder --out then holds
   samples.jsonl      its sampled answers, with --samples
   figures/           the diagrams as PNG and PDF
 
-Baselines stand beside every figure: a constant box, nothing found, the whole image, and another reader where there are
-several. The page shows films and the model's words: guard it like the films.
+Beside every figure stand the ceiling, the reference as answer, and baselines: a constant box, nothing found, the whole
+image, and another reader where there are several. The page shows films and the model's words: guard it like the films.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from grounding_rewards.commands.console import (
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.answered_film import AnsweredFilm, write_answered
 from grounding_rewards.metrics.answers import confidence_notes, read_answers, read_references
-from grounding_rewards.metrics.baselines import baseline_systems
+from grounding_rewards.metrics.baselines import REFERENCE, baseline_systems
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.evaluation import (
     Evaluation,
@@ -80,9 +80,9 @@ examples:
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _TEMPERATURE = 1.0
 _BASELINES = (
-    "constant box: the mean box of each label that at least half of the training films carry, else of the most "
-    "frequent label; whole image: with the most frequent label; another reader: the first who did not draw the "
-    "reference, and the reference itself on films that nobody else read"
+    "reference as answer: what no answer can better; constant box: the mean box of each label that at least half of "
+    "the training films carry, else of the most frequent label; whole image: with the most frequent label; another "
+    "reader: the first who did not draw the reference, and the reference itself on films that nobody else read"
 )
 _NO_SPLIT = "none"
 
@@ -194,9 +194,11 @@ def run(options: argparse.Namespace) -> int:
         films = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
         for note in (*subject.answers.notes, *confidence_notes(films)):
             print(f"warning: {note}", file=sys.stderr)
-        found = _measure(options, subject, films, training, on_progress)
+        on_progress("answering without a look at the films")
+        baselines = baseline_systems(rows, training, subject.reward)
+        found = _measure(options, subject, {subject.name: films, **baselines}, on_progress)
         on_progress("drawing")
-        _write(options, subject, found, films)
+        _write(options, subject, found, films, baselines[REFERENCE])
     _print(options, found)
     return 0
 
@@ -455,15 +457,13 @@ def _measures(options: argparse.Namespace, reward: str) -> Measures:
 def _measure(
     options: argparse.Namespace,
     subject: _Subject,
-    films: list[AnsweredFilm],
-    training: Sequence[Mapping[str, Any]] | None,
+    systems: Mapping[str, Sequence[AnsweredFilm]],
     on_progress: Callable[[str], None],
 ) -> Evaluation:
     from grounding_rewards.data.prepare.manifest import readers_agreement
 
-    on_progress("answering without a look at the films")
     return evaluate(
-        {subject.name: films, **baseline_systems(subject.answers.rows, training, subject.reward)},
+        systems,
         _measures(options, subject.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=subject.robustness,
@@ -488,7 +488,13 @@ def _facts(options: argparse.Namespace, subject: _Subject) -> dict[str, Any]:
     }
 
 
-def _write(options: argparse.Namespace, subject: _Subject, found: Evaluation, films: list[AnsweredFilm]) -> None:
+def _write(
+    options: argparse.Namespace,
+    subject: _Subject,
+    found: Evaluation,
+    films: Sequence[AnsweredFilm],
+    reference: Sequence[AnsweredFilm],
+) -> None:
     from grounding_rewards.report.evaluation_diagrams import write_diagrams
     from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
 
@@ -499,6 +505,8 @@ def _write(options: argparse.Namespace, subject: _Subject, found: Evaluation, fi
         films=films,
         reward=subject.reward.name,
         load_image=subject.answers.load_image,
+        label_matching=options.label_matching,
+        reference=reference,
     )
     with whole_folder(options.out) as unfinished:
         write_answered(unfinished / "films.jsonl", films)
