@@ -29,10 +29,12 @@ FORMATS = list_box_formats()
 LABEL_FORMATS = [
     name
     for name in FORMATS
-    if "{label}" in (item := get_box_format(name).layout.item) and (item.startswith("<") or '"label"' in item)
+    if "{label}" in (item := get_box_format(name).layout.item)
+    and not item.endswith("{label}")
+    and (item.startswith("<") or '"label"' in item)
 ]
 #: formats whose labels are the words around a box
-UNTAGGED_LABEL_FORMATS = ["paligemma", "florence-2", "shikra", "ferret", "brackets"]
+UNTAGGED_LABEL_FORMATS = ["paligemma", "florence-2", "kosmos-2.5", "shikra", "ferret", "brackets"]
 
 
 @pytest.mark.parametrize(
@@ -126,12 +128,13 @@ fractions = st.lists(st.tuples(side, side).map(lambda s: [s[0][0], s[1][0], s[0]
 
 
 def is_bounded(fmt):
-    return fmt.largest is not None or fmt.syntax.patches > 0
+    return fmt.largest is not None or bool(fmt.syntax.tokens)
 
 
 def in_frame(fractions_, fmt):
     """Fractions of the frame as boxes in pixels."""
-    values = np.array(fractions_) * fmt.space.unit - fmt.space.offset
+    unit = SIZES["resized_height"] if fmt.space.frame == "resized" else fmt.space.unit
+    values = np.array(fractions_) * unit - fmt.space.offset
     return to_pixel(values, fmt.space, **SIZES)
 
 
