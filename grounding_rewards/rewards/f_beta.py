@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from grounding_rewards.arithmetic import Array, ratio
 from grounding_rewards.legal import SHARE, Interval
-from grounding_rewards.rewards.base import BoxReward, MatchedBatch
+from grounding_rewards.rewards.base import MatchedBatch, ThresholdReward
 from grounding_rewards.rewards.quality import HermiteSpline, Linear, PiecewiseLinear
 
 
@@ -41,10 +41,10 @@ def f_beta_score(precision: ArrayLike, recall: ArrayLike, beta: float) -> Array:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FBetaReward(BoxReward):
+class FBetaReward(ThresholdReward):
     """F-beta of the matches times a quality of the matched IoUs; the base of R2 to R5.
 
-    It takes the parameters of :class:`BoxReward`, and:
+    It takes the parameters of :class:`ThresholdReward`, and:
 
     Args:
         beta: β of F-beta, in (0, 1000]; 1.5 leans mildly towards recall.
