@@ -34,6 +34,7 @@ from grounding_rewards.report.comparison_tables import (
     render_markdown,
 )
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
+from grounding_rewards.whole_files import whole_folder, write_whole
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -126,7 +127,7 @@ def run(options: argparse.Namespace) -> int:
         baselines=_baselines(evaluation, found, options.label_matching),
     )
     if options.markdown is not None:
-        options.markdown.write_text(render_markdown(comparison), encoding="utf-8")
+        write_whole(options.markdown, render_markdown(comparison))
     if options.html is not None:
         _write_page(options, comparison, a, b, evaluation)
     if options.json is not None:
@@ -181,11 +182,11 @@ def _write_page(
         load_image=load_image,
         curves=curves if curves[0] else None,
     )
-    options.html.parent.mkdir(parents=True, exist_ok=True)
-    options.html.write_text(render_diff_page(page), encoding="utf-8")
-    options.html.with_name("films.png").write_bytes(draw_films(pairs, comparison.names, reward, load_image))
-    if curves[0]:
-        options.html.with_name("curves.png").write_bytes(curves[0])
+    with whole_folder(options.html.parent) as unfinished:
+        write_whole(unfinished / options.html.name, render_diff_page(page))
+        write_whole(unfinished / "films.png", draw_films(pairs, comparison.names, reward, load_image))
+        if curves[0]:
+            write_whole(unfinished / "curves.png", curves[0])
 
 
 def _subtitle(found: RunDifference, facts: Mapping[str, Any]) -> str:

@@ -24,6 +24,7 @@ from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.raw_rows import open_rows
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
+from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,7 +95,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         write_json(arguments.json, checkup.as_json())
     if arguments.out is not None:
-        arguments.out.write_text(render_doctor_page(checkup), encoding="utf-8", errors="replace")
+        write_whole(arguments.out, render_doctor_page(checkup).encode("utf-8", "replace"))
     print_checkup(checkup, output_console(120))
     return int(checkup.count("error") > 0 or (arguments.strict and checkup.count("warning") > 0))
 

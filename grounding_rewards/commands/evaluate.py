@@ -24,6 +24,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -50,6 +51,7 @@ from grounding_rewards.report.tables import evaluation_table, robustness_rows, t
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 from grounding_rewards.versions import package_versions
+from grounding_rewards.whole_files import whole_folder, write_whole
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -261,9 +263,9 @@ def _check(options: argparse.Namespace) -> None:
 def _ask_model(options: argparse.Namespace) -> _Subject | None:
     from grounding_rewards.data.answer_logs import Answers
     from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
-    from grounding_rewards.data.model_columns import add_columns
+    from grounding_rewards.data.model_columns import add_columns, add_prompts
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
-    from grounding_rewards.models.generate import Sampling, reads_special_tokens
+    from grounding_rewards.models.generate import Sampling, completion_begins_in_thinking, reads_special_tokens
     from grounding_rewards.models.load import choose_backend, load_model, process_state
     from grounding_rewards.models.resumable import generate_to_file
     from grounding_rewards.models.robustness import corrupt
@@ -278,12 +280,14 @@ def _ask_model(options: argparse.Namespace) -> _Subject | None:
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model.config.model_type)
-    dataset = add_columns(dataset, processor, box_format)
+    dataset = add_prompts(add_columns(dataset, processor, box_format), reward.box_format)
     image_size = largest_image(dataset, processor)
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
     with state.main_process_first():
         shown = fit_images(dataset, processor)
+    if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
+        reward = replace(reward, prompt_opens_thinking=True)
     light = light_rows(dataset)
     check_labels(light, options.label_matching)
     if "corruptions" in (options.robustness or ()):
@@ -291,7 +295,7 @@ def _ask_model(options: argparse.Namespace) -> _Subject | None:
         corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
-    skip_special_tokens = not reads_special_tokens(dataset, reward)
+    skip_special_tokens = not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor))
     share = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
 
     def generate(file: str, title: str, samples: int = 1, temperature: float = 0.0) -> list[list[str]]:
@@ -446,11 +450,11 @@ def _write(options: argparse.Namespace, subject: _Subject, found: Evaluation, fi
         reward=subject.reward.name,
         load_image=subject.answers.load_image,
     )
-    options.out.mkdir(parents=True, exist_ok=True)
-    write_answered(options.out / "films.jsonl", films)
-    write_evaluation(options.out, found)
-    write_diagrams(found, options.out / "figures")
-    (options.out / "report.html").write_text(render_evaluation_page(page), encoding="utf-8")
+    with whole_folder(options.out) as unfinished:
+        write_answered(unfinished / "films.jsonl", films)
+        write_evaluation(unfinished, found)
+        write_diagrams(found, unfinished / "figures")
+        write_whole(unfinished / "report.html", render_evaluation_page(page))
 
 
 def _subtitle(facts: Mapping[str, Any]) -> str:

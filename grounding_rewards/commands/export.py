@@ -24,6 +24,7 @@ from grounding_rewards.exchange.label_studio import LOCAL_FILES, write_label_stu
 from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
 from grounding_rewards.metrics.evaluation import evaluation_file
+from grounding_rewards.whole_files import whole_folder, write_whole
 
 EXAMPLES = """\
 examples:
@@ -65,24 +66,24 @@ def run(options: argparse.Namespace) -> int:
         evaluation = _evaluation(options.run, required=True)
         block = model_card_block(evaluation, name=options.name, system=options.system)
         _check_new(out, out.exists())
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(block, encoding="utf-8")
+        write_whole(out, block)
         print(f"wrote {out}")
         return 0
     films = read_answered(options.run)
     _check_new(out, out.exists() and (not out.is_dir() or any(out.iterdir())))
-    message = _WRITERS[options.to](films, options)
+    with whole_folder(out) as unfinished:
+        message = _WRITERS[options.to](films, unfinished, options)
     print(f"wrote {len(films)} films to {out}" if message is None else message)
     return 0
 
 
-def _label_studio(films: Sequence[AnsweredFilm], options: argparse.Namespace) -> None:
+def _label_studio(films: Sequence[AnsweredFilm], out: Path, options: argparse.Namespace) -> None:
     root = LOCAL_FILES if options.image_root is None else options.image_root
-    write_label_studio(films, options.out, model=_model(options), image_root=root)
+    write_label_studio(films, out, model=_model(options), image_root=root)
 
 
-def _dicom_sr(films: Sequence[AnsweredFilm], options: argparse.Namespace) -> str:
-    written = write_dicom_sr(films, options.out, model=_model(options), dicom=options.dicom)
+def _dicom_sr(films: Sequence[AnsweredFilm], out: Path, options: argparse.Namespace) -> str:
+    written = write_dicom_sr(films, out, model=_model(options), dicom=options.dicom)
     left_out = [
         f"left out because {why}: {len(ids)}, the first {ids[0]!r}"
         for ids, why in (
@@ -94,10 +95,10 @@ def _dicom_sr(films: Sequence[AnsweredFilm], options: argparse.Namespace) -> str
     return "\n".join([f"{written.reports} of {len(films)} films have a report in {options.out}", *left_out])
 
 
-_WRITERS: Mapping[str, Callable[[Sequence[AnsweredFilm], argparse.Namespace], str | None]] = {
-    "coco": lambda films, options: write_coco(films, options.out),
-    "fiftyone": lambda films, options: write_fiftyone(films, options.out, images=options.images),
-    "cvat": lambda films, options: write_cvat(films, options.out),
+_WRITERS: Mapping[str, Callable[[Sequence[AnsweredFilm], Path, argparse.Namespace], str | None]] = {
+    "coco": lambda films, out, _: write_coco(films, out),
+    "fiftyone": lambda films, out, options: write_fiftyone(films, out, images=options.images),
+    "cvat": lambda films, out, _: write_cvat(films, out),
     "label-studio": _label_studio,
     "dicom-sr": _dicom_sr,
 }

@@ -1,50 +1,189 @@
-"""Images of films: opening, thumbnails and sizes; and the rows of a dataset without them."""
+"""Images of films: the one reader of their files, thumbnails and sizes; and the rows of a dataset without them.
+
+Training, evaluation, `prepare`, the doctor and every page see a film as `open_film` gives it, in 8 bits, upright:
+
+* Of more than 8 bits (`I;16`, `I`, `F`; PNG and TIFF): greys are spread from the smallest value of the film, black, to
+  its largest, white, as those of a DICOM file without a window are. Nothing is cut off; values that are no numbers are
+  black. TIFF files that count from white to black are turned round.
+* Alpha, of any mode: laid on black, which is what surrounds a film.
+* Palettes, CMYK and other colours become RGB; films of one bit grey.
+* EXIF: the film is turned upright.
+"""
 
 from __future__ import annotations
 
 import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.data.dicom import is_dicom, read_dicom
 
 if TYPE_CHECKING:
+    import numpy as np
     from datasets import Dataset
     from PIL.Image import Image
 
+# Of what Pillow reads, no format that runs another program, as EPS does, or fetches other files.
+_FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "WEBP", "GIF", "JPEG2000", "PPM")
+_GREY_MODES = ("1", "L", "LA", "La")
 _EXIF_ORIENTATION = 0x0112
 _TURNED = (5, 6, 7, 8)
+_TIFF_WIDTH, _TIFF_HEIGHT, _TIFF_PHOTOMETRIC, _WHITE_IS_ZERO = 256, 257, 262, 0
 
 
-def open_film(path: str | Path) -> Image:
-    """The image of a file; a DICOM film as the greys that `grounding-rewards prepare` stores.
+def open_film(source: str | Path | Mapping[str, Any]) -> Image:
+    """The image of a film as everything in this package sees it: upright, 8 bits, mode `L` or `RGB`.
+
+    Args:
+        source: a file, of DICOM too; or the `{"bytes": ..., "path": ...}` of an undecoded `datasets.Image`.
 
     Raises:
-        ValueError: the file is missing, or no image.
+        ValueError: the file is missing, truncated, no image, or so large that it may be an attack; it is named.
 
     Example:
         >>> open_film("film.png")
         Traceback (most recent call last):
         ...
         ValueError: Expected an image in 'film.png', got [Errno 2] No such file or directory: 'film.png'. Replace \
-the file, or leave its name out.
+the file, or leave the film out.
     """
+    from PIL.Image import fromarray
+
+    if isinstance(source, str | Path) and is_dicom(source):
+        return fromarray(read_dicom(source).pixels)
+    return shown_film(load_image(source))
+
+
+def load_image(source: str | Path | Mapping[str, Any], draft: int = 0) -> Image:
+    """The image of a file with all its pixels, as it is stored: in its own mode, not turned.
+
+    Args:
+        source: as for `open_film`, DICOM files excepted.
+        draft: pixels of either side that are enough; a JPEG file may then be decoded to a smaller copy. 0 takes all.
+
+    Raises:
+        ValueError: as `open_film`.
+    """
+    with _opened(source) as image:
+        if draft:
+            image.draft(None, (draft, draft))
+        # Raises for a truncated file.
+        image.load()
+    return image
+
+
+@contextmanager
+def _opened(source: str | Path | Mapping[str, Any]) -> Iterator[Image]:
+    """The image of a file, its header read; whatever goes wrong, now or with its pixels, names the file."""
     from PIL import Image
 
-    if is_dicom(path):
-        return Image.fromarray(read_dicom(path).pixels)
+    Image.init()
+    encoded: Mapping[str, Any] = source if isinstance(source, Mapping) else {"bytes": None, "path": source}
     try:
-        return Image.open(path)
-    except OSError as error:
-        raise ValueError(
-            f"Expected an image in {str(path)!r}, got {error}. Replace the file, or leave its name out."
-        ) from error
+        # Opened here: of a name, Pillow may map a TIFF file into memory, and then turns it upright wrongly.
+        with (
+            io.BytesIO(encoded["bytes"]) if encoded["bytes"] is not None else Path(encoded["path"]).open("rb") as data,
+            Image.open(data, formats=[name for name in _FORMATS if name in Image.OPEN]) as image,
+        ):
+            yield image
+    # The decoders raise nearly everything that there is, for files that were damaged or made to do damage.
+    except Exception as error:
+        raise _no_image(source, error) from error
+
+
+def _no_image(source: str | Path | Mapping[str, Any], error: Exception) -> ValueError:
+    name = source.get("path") or "the bytes of a row" if isinstance(source, Mapping) else source
+    # Pillow names the buffer in memory where it has no file.
+    is_unknown = type(error).__name__ == "UnidentifiedImageError"
+    why = "a file that no decoder knows" if is_unknown else str(error).rstrip(".") or type(error).__name__
+    return ValueError(f"Expected an image in {str(name)!r}, got {why}. Replace the file, or leave the film out.")
+
+
+def shown_film(image: Image, window: tuple[float, float] | None = None) -> Image:
+    """A film upright, in 8 bits, `L` or `RGB`, by the rules at the top of this module.
+
+    Args:
+        image: a PIL image of any mode; it stays as it is.
+        window: of films of more than 8 bits, the stored values that become black and white; None takes the smallest and
+            largest of the film.
+
+    Example:
+        >>> import numpy as np
+        >>> from PIL import Image
+        >>> film = shown_film(Image.fromarray(np.uint16([[500, 2500, 4500]])))
+        >>> film.mode, np.asarray(film).tolist()
+        ('L', [[0, 128, 255]])
+    """
+    import numpy as np
+    from PIL import ImageOps
+    from PIL.Image import fromarray
+
+    if image.getexif().get(_EXIF_ORIENTATION, 1) != 1:
+        image = ImageOps.exif_transpose(image)
+    if is_deep(image):
+        values = np.asarray(image)
+        if image.mode.startswith("I") and getattr(image, "tag_v2", {}).get(_TIFF_PHOTOMETRIC) == _WHITE_IS_ZERO:
+            values = values.max() - values
+        return fromarray(spread(values, window))
+    if image.mode in ("L", "RGB") and "transparency" not in image.info:
+        return image
+    grey = image.mode in _GREY_MODES
+    if "transparency" in image.info or image.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
+        from PIL import Image as Images
+
+        film = image.convert("RGBA")
+        image = Images.alpha_composite(Images.new("RGBA", film.size, (0, 0, 0, 255)), film)
+    return image.convert("L" if grey else "RGB")
+
+
+def is_deep(image: Image) -> bool:
+    """Whether an image has more than 8 bits a pixel and channel, which `convert("RGB")` cuts off at 255.
+
+    Example:
+        >>> from PIL import Image
+        >>> is_deep(Image.new("I;16", (4, 4))), is_deep(Image.new("RGB", (4, 4)))
+        (True, False)
+    """
+    return image.mode[0] in "IF"
+
+
+def spread(values: np.ndarray, window: tuple[float, float] | None = None) -> np.ndarray:
+    """Map stored values to 8 bits: black up to the low end of the window, white from the high end on.
+
+    Args:
+        values: (height, width) of any numbers; what is not finite becomes black.
+        window: low and high end; None takes the smallest and largest value. A film of one value is black.
+
+    Returns:
+        (height, width) of uint8.
+
+    Example:
+        >>> import numpy as np
+        >>> spread(np.array([[0, 1000, 3000]]), (1000, 2000)).tolist()
+        [[0, 0, 255]]
+    """
+    import numpy as np
+
+    if values.dtype == np.uint16:
+        # A grey depends on the stored value alone: it is computed once per value and looked up per pixel.
+        low, high = (int(values.min()), int(values.max())) if window is None else window
+        return spread(np.arange(2**16, dtype=np.float64)[None], (low, high))[0][values]
+    values = values.astype(np.float64)
+    known = np.isfinite(values)
+    if window is None:
+        window = (float(values[known].min()), float(values[known].max())) if known.any() else (0.0, 0.0)
+    low, high = window
+    if low == high:
+        return np.zeros(values.shape, dtype=np.uint8)
+    values = np.where(known, values, low)
+    return np.rint(np.clip((values - low) / (high - low), 0.0, 1.0) * 255).astype(np.uint8)
 
 
 def small_film(film: Image, side: int) -> Image:
-    """A thumbnail in 8-bit grey or colour; films of more bits are spread over the whole grey scale.
+    """A thumbnail in 8-bit grey or colour, by the rules of `shown_film`.
 
     Args:
         film: a PIL image of any mode; it stays as it is.
@@ -56,18 +195,10 @@ def small_film(film: Image, side: int) -> Image:
         >>> film.mode, film.size
         ('L', (150, 100))
     """
-    import numpy as np
-    from PIL.Image import fromarray
-
-    if film.mode in ("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"):
-        film = film.convert("L" if film.mode in ("1", "L", "LA") else "RGB")
-        film.thumbnail((side, side))
-        return film
-    pixels = np.asarray(film, dtype=np.float64)
-    low, high = np.percentile(pixels, (0.5, 99.5))
-    film = fromarray(np.uint8(np.clip((pixels - low) / max(high - low, 1e-9), 0, 1) * 255))
-    film.thumbnail((side, side))
-    return film
+    shown = shown_film(film)
+    small = shown.copy() if shown is film else shown
+    small.thumbnail((side, side))
+    return small
 
 
 def image_size(image: Any) -> tuple[int, int]:
@@ -77,7 +208,10 @@ def image_size(image: Any) -> tuple[int, int]:
         image: a PIL image, or the `{"bytes": ..., "path": ...}` of an undecoded `datasets.Image`.
 
     Returns:
-        `(width, height)` after the EXIF rotation that `datasets` applies when it decodes.
+        `(width, height)` after the EXIF rotation of `open_film`.
+
+    Raises:
+        ValueError: there is no such file, or it is no image; it is named.
 
     Example:
         >>> from PIL import Image
@@ -88,12 +222,13 @@ def image_size(image: Any) -> tuple[int, int]:
 
     if isinstance(image, Image.Image):
         return image.size
-    source = image["path"] if image["bytes"] is None else io.BytesIO(image["bytes"])
-    with Image.open(source) as opened:
+    with _opened(image) as opened:
         # `getexif` would decode all pixels of a PNG file without EXIF data in front of them, to look behind them.
         exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}
-        turned = exif.get(_EXIF_ORIENTATION, 1) in _TURNED
-        return (opened.height, opened.width) if turned else opened.size
+        # Of TIFF files, some versions of Pillow give the size as stored, others upright.
+        tags = getattr(opened, "tag_v2", {})
+        width, height = tags.get(_TIFF_WIDTH, opened.width), tags.get(_TIFF_HEIGHT, opened.height)
+        return (height, width) if exif.get(_EXIF_ORIENTATION, 1) in _TURNED else (width, height)
 
 
 def has_shape(image: tuple[float, float], size: tuple[float, float], rounding: float = 1.0) -> bool:

@@ -46,7 +46,10 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
 
         count = films or _DEFAULT_SYNTHETIC_FILMS
         return radiograph_dataset(split, count, preset=preset) if preset else synthetic_dataset(split, count)
+    from grounding_rewards.data.film_column import with_film_column
+
     loaded = _load_folder(Path(dataset), split) if Path(dataset).is_dir() else _load_from_hub(dataset, split)
+    loaded = with_film_column(loaded)
     return loaded if films is None else loaded.select(range(min(films, loaded.num_rows)))
 
 

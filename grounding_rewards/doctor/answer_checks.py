@@ -8,11 +8,11 @@ from functools import lru_cache
 from typing import Any
 
 from grounding_rewards.data.checks import gold_problems
-from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.doctor.box_defects import box_defect
 from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Problem
-from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, CHARACTERS_PER_TOKEN
+from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS
 from grounding_rewards.doctor.prompt_claims import prompt_contradictions
 from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
 from grounding_rewards.parsing import BoxFormat
@@ -51,9 +51,9 @@ class AnswerExaminer(Examiner):
         ),
         Check(
             "prompt-missing",
-            "Rows without a prompt",
-            "The model is asked nothing.",
-            "Add the column prompt: `grounding-rewards prepare` writes one per task.",
+            "Prompts that ask nothing",
+            "Loading stops at such a row; only where a row has no prompt at all, training writes one.",
+            "Write a text or messages into the column prompt, or leave it out.",
             unit="films",
         ),
         Check(
@@ -76,6 +76,7 @@ class AnswerExaminer(Examiner):
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         self._assumed_resize = self._has_format = False
+        self._without_prompt = 0
 
     def look(self, row: FilmRow) -> Iterator[Problem]:
         model = self.case.model
@@ -83,11 +84,11 @@ class AnswerExaminer(Examiner):
         self._has_format |= box_format is not None
         if box_format is None and named is not None:
             yield Problem("box-format", f"box_format is {str(named)!r:.60}")
-        if self.case.source.has_prompts:
-            if not row.prompt:
-                yield Problem("prompt-missing", f"prompt is {row.columns.get('prompt')!r:.60}")
-            elif box_format is not None and (found := list(prompt_contradictions(row.prompt, box_format))):
-                yield Problem("prompt-format", "; ".join(found))
+        self._without_prompt += row.prompt is None
+        if problem := prompt_problem(row.columns.get("prompt")):
+            yield Problem("prompt-missing", problem)
+        elif row.prompt and box_format is not None and (found := list(prompt_contradictions(row.prompt, box_format))):
+            yield Problem("prompt-format", "; ".join(found))
         if row.size is None:
             return
         self._assumed_resize |= model.resized(row) is None
@@ -118,14 +119,17 @@ class AnswerExaminer(Examiner):
                 "--model, or the columns resized_width and resized_height, for the real size."
             )
 
+        if self._without_prompt:
+            yield (
+                f"{self._without_prompt} of {self.case.totals['films']} rows have no prompt: training and evaluation "
+                "ask for every label of the dataset, in the words of `grounding-rewards prepare`."
+            )
+
     def unchecked(self) -> dict[str, str]:
         unchecked: dict[str, str] = {}
         if not self._has_format:
             why = "no box format: give --box-format, or add the column box_format"
             unchecked |= dict.fromkeys(("prompt-format", "gold-length", "gold-reward"), why)
-        if not self.case.source.has_prompts:
-            why = "the rows have no prompts of their own; they get them when they are loaded"
-            unchecked |= dict.fromkeys(("prompt-missing", "prompt-format"), why)
         return unchecked
 
 
@@ -160,7 +164,7 @@ class GoldExaminer(Examiner):
         long, lost = [], []
         for drawing in row.answers:
             columns = _gold_columns(row, drawing, model.seen_size(row))
-            tokens = model.tokens(gold_answer(columns, box_format))
+            tokens = model.tokens(gold_answer(columns, box_format), box_format)
             self.case.figures.longest_gold = max(self.case.figures.longest_gold, tokens)
             if tokens > model.max_completion_length:
                 long.append(f"{drawing.prefix}{tokens} tokens, max_completion_length is {model.max_completion_length}")
@@ -184,7 +188,7 @@ class GoldExaminer(Examiner):
 
     def assumptions(self) -> Iterator[str]:
         if self.case.figures.longest_gold and not self.case.model.counts_tokens:
-            yield f"A token is {CHARACTERS_PER_TOKEN:g} characters of an answer; give --model for the real number."
+            yield ("Every digit of an answer is a token of its own, as in Qwen or Gemma; give --model to count them.")
 
 
 def _gold_columns(row: FilmRow, drawing: Drawing, seen: tuple[float, float]) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.film_folder import split_of
-from grounding_rewards.data.images import has_shape, image_size, small_film
+from grounding_rewards.data.images import has_shape, image_size, load_image, small_film
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.data.readers.documents import json_lines
-from grounding_rewards.data.readers.jsonl import ANNOTATIONS
+from grounding_rewards.data.readers.jsonl import ANNOTATIONS, film_row
 
 #: The split of rows whose dataset has no splits.
 NO_SPLIT = "all"
@@ -104,7 +104,7 @@ class FilmRow:
             return None
         try:
             return image_size({"bytes": self.image_bytes, "path": None})
-        except (OSError, SyntaxError, ValueError):
+        except ValueError:
             return None
 
     @cached_property
@@ -165,23 +165,18 @@ class FilmRow:
 
     @cached_property
     def prompt(self) -> str | None:
-        """The text of the prompt, of all its messages; None where the row has no prompt."""
+        """The text of the prompt, of all its messages; None where the row has no prompt, and training writes one."""
         given = self.columns.get("prompt")
         return None if given is None else " ".join(_texts(given)).strip()
 
     def thumbnail(self, side: int) -> bytes:
         """A small copy of the film as JPEG, its longer side at most `side` pixels; empty where it can't be read."""
-        from PIL import Image, ImageOps
-
-        if self.image_bytes is None:
+        if self.image is None:
             return b""
         buffer = BytesIO()
         try:
-            with Image.open(BytesIO(self.image_bytes)) as opened:
-                opened.draft("RGB", (side, side))
-                film = ImageOps.exif_transpose(opened)
-                small_film(film, side).save(buffer, format="JPEG", quality=80)
-        except (OSError, SyntaxError, ValueError):
+            small_film(load_image(self.image, draft=side), side).save(buffer, format="JPEG", quality=80)
+        except ValueError:
             return b""
         return buffer.getvalue()
 
@@ -194,15 +189,12 @@ class RowSource:
         name: as the user gave it.
         open: starts to go through the rows, split after split.
         total: how many rows there are; None where that is not known beforehand.
-        has_prompts: whether the rows bring their own prompts; a folder with annotations.jsonl gets them when it is
-            loaded.
         unfinished: why a prepared folder is not finished; empty where it is.
     """
 
     name: str
     open: Callable[[], Iterator[FilmRow]]
     total: int | None
-    has_prompts: bool = True
     unfinished: str = ""
 
 
@@ -260,13 +252,13 @@ def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
         for split in chosen:
             yield from (row for row in _jsonl_rows(path) if row.split == split)
 
-    return RowSource(str(root), rows, sum(known[split] for split in chosen), has_prompts=False)
+    return RowSource(str(root), rows, sum(known[split] for split in chosen))
 
 
 def _jsonl_rows(path: Path) -> Iterator[FilmRow]:
     numbers: dict[str, int] = {}
-    for line, content, no_object in json_lines(path, errors="replace"):
-        columns = {} if no_object else content
+    for line, content, no_object in json_lines(path):
+        columns = {} if no_object else film_row(content)
         split = split_of(columns)
         number = numbers[split] = numbers.get(split, -1) + 1
         file = columns.get("file")

@@ -13,6 +13,7 @@ import numpy as np
 
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array
+from grounding_rewards.whole_files import whole_file
 
 #: The label of a reference box that has none.
 UNNAMED = "finding"
@@ -152,7 +153,7 @@ def patients_of(films: Sequence[AnsweredFilm]) -> list[Any] | None:
 
 def write_answered(path: Path, films: Iterable[AnsweredFilm]) -> None:
     """Write one film a line as JSON."""
-    with path.open("w", encoding="utf-8") as file:
+    with whole_file(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
         for film in films:
             file.write(json.dumps(film.as_json(), ensure_ascii=False, allow_nan=True) + "\n")
 
@@ -180,7 +181,7 @@ def _read_lines(file: Path) -> Iterator[AnsweredFilm]:
         for number, line in enumerate(lines, start=1):
             try:
                 yield AnsweredFilm.of_json(json.loads(line))
-            except (ValueError, TypeError, AttributeError) as error:
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 raise ValueError(
                     f"Expected a film in line {number} of {str(file)!r}, got {line[:80]!r} ({error}). "
                     "Make the file anew with `grounding-rewards evaluate`."

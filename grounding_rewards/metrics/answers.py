@@ -192,7 +192,12 @@ def _side_by_side(reward: GroundingReward, texts: Sequence[Any], columns: Mappin
         # The reward that the evaluation is about has given the same warning.
         warnings.simplefilter("ignore", SpaceWarning)
         others = [
-            get_reward(name, box_format=reward.box_format, tokenizer=reward.tokenizer)
+            get_reward(
+                name,
+                box_format=reward.box_format,
+                prompt_opens_thinking=reward.prompt_opens_thinking,
+                tokenizer=reward.tokenizer,
+            )
             for name in SIDE_BY_SIDE
             if name != reward.name
         ]

@@ -1,7 +1,7 @@
 """Are boxes of a stated confidence right that often?
 
-A predicted box is right when its IoU with the reference box that it is paired with reaches the threshold (see
-:mod:`grounding_rewards.metrics.pairing`; labels play no part). Boxes are put in bins of equal width by their
+A predicted box is right when it is a hit from the threshold on (see :mod:`grounding_rewards.metrics.pairing`; labels
+play no part). Boxes are put in bins of equal width by their
 confidence; the expected calibration error is the mean over boxes of the distance between the mean confidence and the
 share of right boxes of their bin:
 
@@ -63,8 +63,7 @@ def calibration(films: Iterable[AnsweredFilm], *, iou_threshold: float = 0.5) ->
     scores, right = [np.zeros(0)], [np.zeros(0, dtype=bool)]
     for film in films:
         pairs = pair_film(film)
-        hit = np.zeros(len(film.pred), dtype=bool)
-        hit[pairs.partners[pairs.hits(iou_threshold)]] = True
+        hit = pairs.found(iou_threshold) >= 0
         kept = pairs.counted(iou_threshold) & (film.pred_scores >= 0) & (film.pred_scores <= 1)
         scores.append(film.pred_scores[kept])
         right.append(hit[kept])

@@ -4,8 +4,11 @@ The figure of a run is ``Σ numerator / Σ denominator`` over its films, which
 :mod:`grounding_rewards.metrics.bootstrap` resamples. Most count boxes; rewards, and the ratios of
 :mod:`grounding_rewards.metrics.areas`, join them in :func:`film_figures`.
 
-Boxes are matched by the code that rewards are made of, :class:`grounding_rewards.rewards.BoxReward`: F-beta over one
-film is the F-beta that the reward explains. Ignored boxes don't count, broken ones count as false, as in the rewards.
+Boxes are matched by the code that rewards are made of, :class:`grounding_rewards.rewards.BoxReward`, so that ignored
+boxes don't count and broken ones count as false. Who is paired with whom is another matter than in R1 … R5: the
+threshold comes before the assignment, and there are as many hits as there can be
+(:func:`grounding_rewards.matching.most_hits_match`), so that a box more never loses a hit. F-beta over one film is the
+F-beta that a reward with ``matching="most_hits"`` explains.
 
 A film is matched once, whatever is asked afterwards: where a label or a size is chosen, a right box counts with its
 reference box, a false one under its own label and size. So the true and false positives and the false negatives of all
@@ -42,8 +45,8 @@ Sums = tuple[NDArray[Any], NDArray[Any]]
 #: Name → which of the reference boxes of all films, one film after the other, are in the group.
 BoxGroups = dict[str, Mask]
 
-#: How the boxes of an evaluation are matched.
-MATCHING = "hungarian"
+# How hits are counted, and how boxes are paired for the mean of their IoUs.
+_FOR_HITS, _FOR_IOU = "most_hits", "hungarian"
 
 # The smallest number above 0: any overlap makes a pair.
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
@@ -62,11 +65,10 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MatchedFilms:
-    """Films whose boxes are matched as the rewards match them.
+    """Films whose boxes are matched, by the rules at the top of this module.
 
     Attributes:
         films: with their answers.
-        matching: a key of :data:`grounding_rewards.matching.MATCHERS`.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box matches a finding of another label.
         label: only this label; None takes all.
         area: only boxes of this size; None takes all.
@@ -82,7 +84,6 @@ class MatchedFilms:
     """
 
     films: Sequence[AnsweredFilm]
-    matching: str = "greedy"
     label_matching: str = "ignore"
     label: str | None = None
     area: Area | None = None
@@ -96,20 +97,23 @@ class MatchedFilms:
 
     def counts(self, iou_threshold: float) -> Counts:
         """Boxes of each film, where a pair is right from this IoU on, in (0, 1]."""
-        return self._count(self._outcomes(iou_threshold, self.matching))
+        outcomes = self._hits(iou_threshold)
+        pred, gt = self._chosen(outcomes)
+        return Counts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
 
     @cached_property
     def counts_50(self) -> Counts:
         """:meth:`counts` at IoU 0.5."""
-        return self._count(self._outcomes_50)
+        return self.counts(0.5)
 
     @cached_property
     def right_labels(self) -> Sums:
         """Of the boxes of each film that are right at IoU 0.5: how many have the finding's label, and how many any."""
-        matched = self._outcomes_50.matched
+        outcomes = self._hits(0.5)
+        matched = outcomes.matched
         every = np.arange(len(self.films))
         codes = LabelCodes.of(*self._labels, "exact")
-        film, i = np.nonzero(self._chosen(self._outcomes_50)[0] & (matched >= 0))
+        film, i = np.nonzero(self._chosen(outcomes)[0] & (matched >= 0))
         pred = pad(codes.pred, self._pred.counts, every)[film, i]
         gt = pad(codes.gt, self._gt.counts, every)[film, matched[film, i]]
         stated = ~np.isnan(pred) & ~np.isnan(gt)
@@ -119,7 +123,16 @@ class MatchedFilms:
     @cached_property
     def pairs(self) -> Outcomes:
         """The boxes paired one to one for the largest sum of IoUs; boxes that do not overlap are no partners."""
-        return self._outcomes(_ANY_OVERLAP, "hungarian")
+        return self._outcomes(_ANY_OVERLAP, _FOR_IOU)
+
+    def found(self, iou_threshold: float) -> tuple[Mask, Mask]:
+        """Which reference boxes a box is right about, ``(films, boxes)``, and which there are."""
+        outcomes = self._hits(iou_threshold)
+        _, there = self._chosen(outcomes)
+        found = np.zeros(there.shape, dtype=bool)
+        film, i = np.nonzero(outcomes.matched >= 0)
+        found[film, outcomes.matched[film, i]] = True
+        return found & there, there
 
     @cached_property
     def best_ious(self) -> tuple[Array, Mask]:
@@ -163,13 +176,8 @@ class MatchedFilms:
         pred = chain.from_iterable(with_broken_boxes(film).pred_labels for film in self.films)
         return list(pred), list(chain.from_iterable(film.gt_labels for film in self.films))
 
-    @cached_property
-    def _outcomes_50(self) -> Outcomes:
-        return self._outcomes(0.5, self.matching)
-
-    def _count(self, outcomes: Outcomes) -> Counts:
-        pred, gt = self._chosen(outcomes)
-        return Counts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
+    def _hits(self, iou_threshold: float) -> Outcomes:
+        return self._outcomes(iou_threshold, _FOR_HITS)
 
     def _outcomes(self, iou_threshold: float, matching: str) -> Outcomes:
         reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
@@ -206,7 +214,6 @@ class MatchedFilms:
 def detection_sums(
     films: Sequence[AnsweredFilm],
     *,
-    matching: str = "greedy",
     label_matching: str = "ignore",
     label: str | None = None,
     area: Area | None = None,
@@ -215,7 +222,6 @@ def detection_sums(
 
     Args:
         films: with their answers.
-        matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
         label_matching: ``"ignore"``, labels play no part in matching; ``"exact"``, a box is right only under the label
             of the finding, up to case and white space; ``"synonyms"``, or under one that
             :func:`grounding_rewards.labels.are_synonyms` agrees with.
@@ -236,7 +242,7 @@ def detection_sums(
         >>> sums["precision_50"].tolist(), sums["f1_50"].tolist(), sums["hallucination_rate"].tolist()
         ([[1.0, 2.0]], [[2.0, 3.0]], [[0.0, 0.0]])
     """
-    matched = MatchedFilms(films, matching, label_matching, label, area)
+    matched = MatchedFilms(films, label_matching, label, area)
     return {
         key: np.column_stack([np.asarray(part, dtype=np.float64) for part in figure.of(matched)]).reshape(-1, 2)
         for key, figure in DETECTION_FIGURES.items()
@@ -394,11 +400,11 @@ _SAMPLED_FIGURES: dict[str, Figure] = {
     ),
 }
 
-# The figures that reference boxes have by themselves, made of their IoUs.
-_OF_IOU: dict[str, Callable[[Array], Array]] = {
-    "mean_iou": lambda ious: ious,
-    "recall_50": lambda ious: (ious >= 0.5).astype(np.float64),
-    "recall_75": lambda ious: (ious >= 0.75).astype(np.float64),
+# The figures that reference boxes have by themselves: what each earns, and which there are, both (films, boxes).
+_OF_REFERENCES: dict[str, Callable[[MatchedFilms], tuple[NDArray[Any], Mask]]] = {
+    "mean_iou": lambda films: films.best_ious,
+    "recall_50": lambda films: films.found(0.5),
+    "recall_75": lambda films: films.found(0.75),
 }
 
 
@@ -420,8 +426,8 @@ def film_sums(
 ) -> dict[str, Array]:
     """The numerators and denominators of every figure of :func:`film_figures`, ``(films, 2)`` each.
 
-    Whatever a reward matches with, boxes are matched for the largest sum of IoUs here, so that models trained with
-    different rewards are measured alike.
+    Whatever a reward matches with, all boxes are matched in one way here, so that models trained with different rewards
+    are measured alike.
 
     Args:
         films: answered films.
@@ -437,7 +443,7 @@ def film_sums(
     areas = segmentation_areas(films) if areas is None else areas
     return {
         **{key: mean_sums([figure.of(film) for film in films]) for key, figure in _reward_figures(films).items()},
-        **detection_sums(films, matching=MATCHING, label_matching=label_matching),
+        **detection_sums(films, label_matching=label_matching),
         **{key: np.column_stack(parts(areas)) for key, parts in AREA_RATIOS.items()},
     }
 
@@ -468,7 +474,7 @@ def reference_ious(films: Sequence[AnsweredFilm], *, label_matching: str = "igno
         >>> reference_ious([film])
         array([0.5, 0. ])
     """
-    ious, there = MatchedFilms(films, MATCHING, label_matching).best_ious
+    ious, there = MatchedFilms(films, label_matching).best_ious
     return ious[there]
 
 
@@ -513,13 +519,14 @@ def reference_sums(
         array([[0.5, 1. ]])
     """
     number = np.repeat(np.arange(len(films)), [len(film.gt) for film in films])
-    ious = reference_ious(films, label_matching=label_matching)
+    matched = MatchedFilms(films, label_matching)
+    earned = {key: values[there] for key, (values, there) in ((key, of(matched)) for key, of in _OF_REFERENCES.items())}
     return {
         (name, key): np.stack(
-            [np.bincount(number[members], weights, len(films)) for weights in (values(ious[members]), None)], axis=1
+            [np.bincount(number[members], weights, len(films)) for weights in (values[members], None)], axis=1
         )
         for name, members in groups.items()
-        for key, values in _OF_IOU.items()
+        for key, values in earned.items()
     }
 
 

@@ -29,7 +29,6 @@ from grounding_rewards.metrics.calibration import Calibration, calibration
 from grounding_rewards.metrics.confusion import Confusion, confusion
 from grounding_rewards.metrics.counts import (
     DETECTION_FIGURES,
-    MATCHING,
     detection_sums,
     film_figures,
     film_sums,
@@ -44,6 +43,7 @@ from grounding_rewards.metrics.ranking import RankedFilms, label_name, rank_boxe
 from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS, RankingFigures, compares_labels
 from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.metrics.sizes import SIZES
+from grounding_rewards.whole_files import write_whole
 
 #: The row of the table that has the readers of the dataset.
 READER_AGREEMENT = "readers' agreement"
@@ -248,7 +248,7 @@ def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
         ('R3', 0.8)
     """
     text = json.dumps(evaluation.as_json(), indent=2, ensure_ascii=False, allow_nan=False)
-    (folder / _FILE).write_text(text + "\n", encoding="utf-8")
+    write_whole(folder / _FILE, text + "\n")
 
 
 def evaluation_file(run: Path) -> Path:
@@ -340,9 +340,7 @@ def _by_label(
         sums = reference_sums(films, boxes, label_matching=measures.label_matching)
         precisions = {}
     else:
-        by_label = {
-            name: detection_sums(films, matching=MATCHING, label_matching=compared, label=name) for name in boxes
-        }
+        by_label = {name: detection_sums(films, label_matching=compared, label=name) for name in boxes}
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_ranked)
     found: dict[str, Figures] = defaultdict(dict)
@@ -359,7 +357,7 @@ def _by_size(
 ) -> Iterator[Group]:
     drawn, drawn_ranked = _resampling(measures, groups)
     for name, area in SIZES[measures.sizes].items():
-        sums = detection_sums(films, matching=MATCHING, label_matching=measures.label_matching, area=area)
+        sums = detection_sums(films, label_matching=measures.label_matching, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
             found = ratio_estimates({key: sums[key] for key in _BY_BOX}, **drawn)

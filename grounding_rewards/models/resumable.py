@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -25,6 +24,7 @@ from grounding_rewards.legal import Interval, check_number
 from grounding_rewards.models import vllm_backend
 from grounding_rewards.models.generate import GREEDY, OnProgress, Sampling, generate_batch
 from grounding_rewards.models.load import choose_backend, process_state
+from grounding_rewards.whole_files import whole_file, write_whole
 
 #: Columns copied beside the answer, so that the file can be scored and evaluated by itself.
 _CARRIED = (
@@ -181,8 +181,7 @@ class _Files:
             )
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(self.settings_path, [json.dumps(settings, indent=2) + "\n"])
+        write_whole(self.settings_path, json.dumps(settings, indent=2) + "\n")
 
     def read(self) -> dict[_Key, str]:
         """The complete lines, by key."""
@@ -215,7 +214,8 @@ class _Files:
                 f"Expected the parts of all processes in {str(self.path.parent)!r}, got no answer for film "
                 f"{missing[0][0]!r}. Several machines need one folder that all of them see."
             )
-        _replace(self.path, (lines[key] for key in keys))
+        with whole_file(self.path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(lines[key] for key in keys)
         for part in self._parts():
             part.unlink()
 
@@ -227,14 +227,6 @@ class _Files:
         files = self.path.parent.iterdir() if self.path.parent.is_dir() else ()
         opening = f"{self.path.stem}.part-"
         return sorted(file for file in files if file.name.startswith(opening) and file.suffix == ".jsonl")
-
-
-def _replace(path: Path, lines: Iterable[str]) -> None:
-    """Write a file completely or not at all."""
-    unfinished = path.with_name(path.name + ".unfinished")
-    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(lines)
-    os.replace(unfinished, path)
 
 
 def _key(line: str, number: int, file: Path) -> _Key:

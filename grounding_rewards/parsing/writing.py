@@ -5,13 +5,18 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from grounding_rewards.boxes import ORDERS, norm1_to_patch_index
+from grounding_rewards.parsing.scope import moves_answer
 
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat
+
+#: The first characters of the marks that `moves_answer` looks for.
+_MARK = re.compile(r"[<\[◁]")
 
 
 def write_answer(boxes: Sequence[Sequence[float]], labels: Sequence[str | None], fmt: BoxFormat) -> str:
@@ -30,9 +35,20 @@ def write_answer(boxes: Sequence[Sequence[float]], labels: Sequence[str | None],
         if label is None:
             items.append(layout.bare_item.format(key=fmt.keys[0], boxes=joined))
         else:
-            quoted = json.dumps(label, ensure_ascii=False) if fmt.syntax.keyed else label
-            items.append(layout.item.format(key=fmt.keys[0], label=quoted, boxes=joined))
+            items.append(layout.item.format(key=fmt.keys[0], label=_written_label(label, fmt), boxes=joined))
     return layout.answer.format(items=layout.between_items.join(items)) if items else layout.negative
+
+
+def _written_label(label: str, fmt: BoxFormat) -> str:
+    if not fmt.syntax.keyed and moves_answer(label):
+        raise ValueError(
+            f"Expected labels without marks such as <think> or <answer> for `labels`, got {label!r:.200}. "
+            f"The box format {fmt.name} cannot escape them: rename the finding."
+        )
+    if not fmt.syntax.keyed:
+        return label
+    quoted = json.dumps(label, ensure_ascii=False)
+    return _MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", quoted) if moves_answer(label) else quoted
 
 
 def _grouped(

@@ -47,8 +47,8 @@ def read_log(path: Path) -> list[dict[str, Any]]:
         ValueError: a line is no JSON object.
     """
     try:
-        return [dict(json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
-    except (ValueError, TypeError) as error:
+        return [dict(json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(
             f"Expected one JSON object a line in {str(path)!r}, got {error}. Give the log.jsonl of a training run."
         ) from error

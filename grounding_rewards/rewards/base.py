@@ -38,7 +38,7 @@ class Explanation:
         fn: unmatched ground-truth boxes.
         matches: ``(prediction, ground truth)`` index pairs, in the order of the predictions.
         ious: the IoU of each match.
-        ignored: indices of the predictions that lie in an ignore region, neither hit nor false positive.
+        ignored: indices of the predictions that an ignore region excuses, neither hit nor false positive.
         per_label: the counts of each label, in the order in which ground truth, then predictions name them, predicted
             boxes without a label last; empty under ``label_matching="ignore"``.
     """
@@ -91,7 +91,8 @@ class MatchedBatch(_Matched):
     """What a reward is made of.
 
     ``pred`` (b, n, 4) and ``gt`` (b, m, 4) are the boxes, ``overlap`` (b, n) what the matcher saw of each match or
-    0: the IoU, unless the reward says otherwise, ``best_iou`` (b, n) the best IoU with any ground truth, 0 for boxes whose labels do not agree, ``scores`` (b, n) the stated confidences or NaN.
+    0: the IoU, unless the reward says otherwise, ``best_iou`` (b, n) the best IoU with any ground truth, 0 for boxes
+    whose labels do not agree, ``scores`` (b, n) the stated confidences or NaN.
     """
 
     pred: Boxes
@@ -472,7 +473,8 @@ class ThresholdReward(BoxReward):
 
     Args:
         iou_threshold: τ, the IoU from which a pair matches, in (0, 1].
-        matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
+        matching: ``"greedy"``, ``"hungarian"``, ``"thresholded_hungarian"`` or ``"most_hits"``, see
+            :mod:`grounding_rewards.matching`.
 
     Raises:
         ValueError: a parameter is out of its range.

@@ -12,12 +12,13 @@ import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
-import yaml
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
+from grounding_rewards.data.texts import read_yaml
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
 from grounding_rewards.training.option_values import (
@@ -310,10 +311,10 @@ def _parse(types: Iterable[type], command: str, description: str, args: Sequence
     file = words[words.index("--config") + 1] if "--config" in words[:-1] else None
     if file is None and "--config" in words:
         raise ValueError("Expected a file after --config, got none. Name the YAML file of the run.")
-    try:
-        return parser.parse_args_and_config(words)
-    except yaml.YAMLError as error:
-        raise ValueError(f"Expected YAML in {file}, got {' '.join(str(error).split())}. Correct the file.") from error
+    if file is not None and Path(file).is_file():
+        # Read here first: TRL's own reading never ends where aliases multiply.
+        read_yaml(file)
+    return parser.parse_args_and_config(words)
 
 
 def _split_config(args: Sequence[str]) -> Iterable[str]:

@@ -7,7 +7,18 @@ import json
 import pytest
 from PIL import Image
 
+from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.film_folder import load_films, write_square_films
+from grounding_rewards.data.model_columns import add_prompts
+from grounding_rewards.data.prompts import prompt_messages
+from grounding_rewards.rewards.grounding import get_reward
+
+
+def asked(dataset, box_format="qwen3-vl"):
+    """What the model is told about the first film."""
+    (message,) = add_prompts(dataset, box_format)[0]["prompt"]
+    return message["content"][1]["text"]
+
 
 GOOD = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 20, 25]], "labels": ["mass"], "split": "train"}
 
@@ -27,7 +38,9 @@ def folder(tmp_path):
 def test_columns_and_values(folder):
     root = folder(GOOD, {**GOOD, "file": "b.png", "boxes": [], "labels": [], "split": "test", "patient_id": 7})
     dataset = load_films(root)
-    assert dataset.column_names == ["prompt", "image", "boxes", "labels", "width", "height", "id", "patient_id"]
+    assert dataset.column_names == [
+        "looked_for", "image", "boxes", "labels", "width", "height", "id", "patient_id", "split",
+    ]  # fmt: skip
     first, second = dataset
     assert first["boxes"] == [[1.0, 2.0, 20.0, 25.0]]
     assert first["image"].size == (40, 30)
@@ -53,14 +66,14 @@ def test_a_folder_without_splits_has_none_of_any_other_name(folder):
 
 def test_prompt_is_the_same_in_every_split(folder):
     root = folder(GOOD, {**GOOD, "labels": ["effusion"], "split": "test"})
-    prompts = [load_films(root, split)[0]["prompt"][0]["content"][1]["text"] for split in ("train", "test")]
+    prompts = [asked(load_films(root, split)) for split in ("train", "test")]
     assert prompts[0] == prompts[1]
     assert "effusion, mass" in prompts[0]
 
 
 def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
     lines = [GOOD, {**GOOD, "file": "b.png", "labels": ["effusion"]}]
-    prompts = [load_films(folder(*order), "train")[0]["prompt"] for order in (lines, lines[::-1])]
+    prompts = [asked(load_films(folder(*order), "train")) for order in (lines, lines[::-1])]
     assert prompts[0] == prompts[1]
 
 
@@ -69,9 +82,13 @@ def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
     [
         ("{", "line 2: not JSON"),
         ("[]", "line 2: not a JSON object"),
-        ({**GOOD, "width": "40"}, "line 2: width is '40'"),
-        ({key: value for key, value in GOOD.items() if key != "labels"}, "line 2: labels is None"),
-        ({**GOOD, "boxes": [[1, 2, 3]]}, "not lists of four numbers"),
+        ({**GOOD, "width": "40"}, r"line 2: expected positive numbers for width and height, got \('40', 30\)"),
+        ({**GOOD, "width": None}, r"line 2: expected positive numbers for width and height, got \(None, 30\)"),
+        ({key: value for key, value in GOOD.items() if key != "labels"}, "expected one text per box for labels, got"),
+        ({**GOOD, "boxes": [[1, 2, 3]]}, r"expected four numbers per box for boxes, got \[\[1, 2, 3\]\]"),
+        ({**GOOD, "prompt": " "}, "expected a text or messages for prompt"),
+        ({**GOOD, "completions": []}, "expected columns under names that training leaves free, got 'completions'"),
+        ({**GOOD, "readers": ["A"], "read_by": ["A", "B"]}, r"2 people drew boxes side by side \(A, B\)"),
         ({**GOOD, "file": "missing.png"}, "line 2: no such image: missing.png"),
     ],
 )
@@ -100,6 +117,74 @@ def test_films_without_any_finding_are_refused(folder):
         load_films(folder({**GOOD, "boxes": [], "labels": []}))
 
 
+WHOLE = {
+    **GOOD,
+    "id": 7,
+    "patient_id": 3,
+    "prompt": "Where is the mass?",
+    "box_format": "paligemma",
+    "ignore_boxes": [[0, 0, 5, 5]],
+    "reader_boxes": [[[1, 2, 20, 25]], []],
+    "reader_labels": [["mass"], []],
+    "phrases": ["a mass on the left"],
+    "resized_width": 420,
+    "resized_height": 308,
+}
+
+
+def test_whatever_a_line_says_is_kept(folder):
+    """Today only the id, the split and the patient are."""
+    first, second = load_films(folder(WHOLE, {**GOOD, "file": "b.png"}))
+    kept = {name: first[name] for name in WHOLE if name not in ("file", "prompt")}
+    assert kept == {name: value for name, value in WHOLE.items() if name in kept} | {"id": "7", "patient_id": "3"}
+    assert first["prompt"] == [
+        {"role": "user", "content": [{"type": "image", "text": None}, {"type": "text", "text": "Where is the mass?"}]}
+    ]
+    assert (first["looked_for"], second["looked_for"], second["prompt"]) == (None, ["mass"], None)
+    assert [second[name] for name in ("reader_boxes", "ignore_boxes", "box_format", "patient_id")] == [None] * 4
+
+
+def test_unknown_columns_are_carried_along(folder):
+    more = [{"age": 63, "sex": "F", "tags": ["a"], "site": {"id": 1}, "none": None}, {"age": 41.5, "sex": 1}]
+    first, second = load_films(folder({**GOOD, **more[0]}, {**GOOD, "file": "b.png", **more[1]}))
+    assert [first[name] for name in ("age", "sex", "tags", "site")] == [63.0, "F", ["a"], '{"id": 1}']
+    assert [second[name] for name in ("age", "sex", "tags", "site")] == [41.5, "1", None, None]
+    assert "none" not in first
+
+
+def test_films_are_asked_about_in_the_words_of_their_format(folder):
+    """Today wrists are called chest films, and PaliGemma is asked for JSON."""
+    root = folder({**GOOD, "labels": ["fracture"]}, {**GOOD, "file": "b.png", "box_format": "paligemma"})
+    films = load_films(root)
+    first, second = (row["prompt"][0]["content"][1]["text"] for row in add_prompts(films, None).select([1, 1]))
+    assert first == second == "detect fracture ; mass"
+    text = asked(films)
+    assert text.startswith("Locate every finding of this list in the image: fracture, mass.\n")
+    assert "chest" not in text
+    assert '"bbox_2d"' in text
+
+
+def test_films_of_a_folder_pass_the_check_of_training(folder):
+    films = add_prompts(load_films(folder(WHOLE, {**GOOD, "file": "b.png"})), "qwen3-vl")
+    check_dataset(films, get_reward("R4", box_format="qwen3-vl"))
+    assert "looked_for" not in films.column_names
+
+
+def test_sizes_come_from_the_image_where_a_line_has_none(folder):
+    (film,) = load_films(folder({key: value for key, value in GOOD.items() if key not in ("width", "height")}))
+    assert (film["width"], film["height"]) == (40, 30)
+
+
+def test_no_patient_is_nobody(folder):
+    """Today it is the patient "None", whose films are all drawn together."""
+    lines = [{**GOOD, "id": str(k), "patient_id": value} for k, value in enumerate(NOBODY)]
+    films = load_films(folder(*lines, {**GOOD, "patient_id": 7.0}))
+    assert films["patient_id"][:] == [None] * len(NOBODY) + ["7"]
+
+
+NOBODY = [None, "", " ", float("nan"), "nan", "None", "NULL", "N/A"]
+
+
 def test_square_films_keep_boxes_in_place(folder, tmp_path):
     # By hand: 40 x 30 becomes 20 x 20, so columns are halved and rows take two thirds.
     root = folder({**GOOD, "boxes": [[4, 3, 20, 30]]})
@@ -108,6 +193,7 @@ def test_square_films_keep_boxes_in_place(folder, tmp_path):
     assert film["image"].size == (film["width"], film["height"]) == (20, 20)
     assert film["boxes"] == [pytest.approx([2, 2, 10, 20])]
     assert film["labels"] == ["mass"]
+    assert film["prompt"][0]["content"][1]["text"] == prompt_messages(["mass"])[0]["content"][1]["text"]
 
 
 def test_real_films(shared_dir):

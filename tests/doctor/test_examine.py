@@ -318,7 +318,9 @@ PLANTED = [
 def test_the_clean_set_passes(folder):
     checkup = examine(open_rows(folder(clean_films())))
     assert found(checkup) == []
-    assert set(checkup.unchecked) == {"prompt-missing", "prompt-format"}
+    assert not checkup.unchecked
+    # Training writes the prompts of a folder that has none.
+    assert any("60 of 60 rows have no prompt" in assumption for assumption in checkup.assumptions)
     assert checkup.figures.films == {"train": 40, "validation": 10, "test": 10}
     assert checkup.figures.negatives == FILMS // 4
 
@@ -748,7 +750,7 @@ def test_splits_can_be_chosen(images, tmp_path):
 @pytest.mark.parametrize(
     ("prompt", "name"),
     [
-        (None, "prompt-missing"),
+        (" ", "prompt-missing"),
         ([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": " "}]}], "prompt-missing"),
         ([{"role": "user", "content": "Give each box as [x, y, w, h]."}], "prompt-format"),
         ([{"role": "user", "content": "Give each box in numbers from 0 to 1."}], "prompt-format"),
@@ -844,7 +846,7 @@ def test_the_model_s_processor_decides_sizes_and_tokens(folder):
     films = clean_films()
     for film in with_findings(films)[:2]:
         film["boxes"], film["labels"] = [[30, 30, 36, 50]], ["lung nodule"]
-    root = folder(films)
+    root = folder([{**film, "prompt": "Where is a finding?"} for film in films])
     checkup = examine(open_rows(root), Model(processor=Qwen2VLImageProcessor(), max_completion_length=6))
     assert checkup.assumptions == ()
     length, small = checkup.defects

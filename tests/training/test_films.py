@@ -73,8 +73,10 @@ def test_images_that_cannot_be_read_are_named_by_row(processor, tmp_path):
     with pytest.raises(ValueError, match="2 bad rows of 3") as caught:
         prepare(films, processor)
     lines = str(caught.value).splitlines()
-    assert lines[1].startswith(f"row 1 (id {films['id'][1]}): image cannot be read (cannot identify image file")
-    assert lines[2].startswith(f"row 2 (id {films['id'][2]}): image cannot be read ([Errno 2] No such file")
+    assert lines[1].startswith(f"row 1 (id {films['id'][1]}): image cannot be read (Expected an image in")
+    assert "broken.png', got a file that no decoder knows" in lines[1]
+    assert lines[2].startswith(f"row 2 (id {films['id'][2]}): image cannot be read (Expected an image in")
+    assert "got [Errno 2] No such file" in lines[2]
 
 
 def test_large_films_are_brought_to_the_size_of_the_processor(tmp_path):

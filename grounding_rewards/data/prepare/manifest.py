@@ -18,11 +18,12 @@ from grounding_rewards.data.prepare.shards import (
     file_checksum,
     read_footer,
     shard_files,
-    write_text,
 )
 from grounding_rewards.data.prepare.survey import Survey
 from grounding_rewards.data.readers import source_of
+from grounding_rewards.data.texts import parse_json, read_text
 from grounding_rewards.versions import package_versions
+from grounding_rewards.whole_files import UNFINISHED, write_whole
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
@@ -57,9 +58,9 @@ def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:
     """Prepare a new or unfinished folder for writing, after `find_finished`."""
     if not (out / MANIFEST).is_file():
         out.mkdir(parents=True, exist_ok=True)
-        write_text(out / MANIFEST, _as_json({"complete": False, **_identity(settings, survey)}))
-    for partial in (out / FOLDER).glob("*.partial"):
-        partial.unlink()
+        write_whole(out / MANIFEST, _as_json({"complete": False, **_identity(settings, survey)}))
+    for unfinished in (out / FOLDER).glob(f"*{UNFINISHED}"):
+        unfinished.unlink()
 
 
 def finish_folder(
@@ -99,9 +100,9 @@ def finish_folder(
         "splits": splits,
         "skipped": skipped,
     }
-    write_text(out / CARD, card_text(manifest))
+    write_whole(out / CARD, card_text(manifest))
     manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}
-    write_text(out / MANIFEST, _as_json(manifest))
+    write_whole(out / MANIFEST, _as_json(manifest))
     return manifest
 
 
@@ -113,8 +114,8 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     """
     path = Path(folder) / MANIFEST
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return parse_json(read_text(path))
+    except ValueError as error:
         raise ValueError(
             f"Expected {MANIFEST} in the folder of a prepared dataset, got {str(folder)!r} ({error}). "
             "Point to what `grounding-rewards prepare` wrote."

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.spacing import may_have_spacing
@@ -31,6 +32,7 @@ class Survey:
         has_ignored: Whether any film has regions to ignore.
         has_spacing: Whether any film may hold the size of its pixels.
         has_several_readers: Whether any film was read by several people.
+        carried: The columns that are not the package's own.
         plan: For `tasks.task_rows`.
     """
 
@@ -44,6 +46,7 @@ class Survey:
     has_ignored: bool
     has_spacing: bool
     has_several_readers: bool
+    carried: CarriedColumns
     plan: Plan
 
 
@@ -56,6 +59,7 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
     """
     digest = hashlib.blake2b(digest_size=16)
     splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
+    carried = CarriedColumns()
     # Films with a finding, and other films that are no negatives for it. Films with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
     without_patient = without_split = without_both = films = ignored = 0
@@ -68,6 +72,7 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         _check_policy(record, settings)
         splits.add(record)
         boxes.update(record.labels)
+        carried.add(record.extra)
         if settings.task == "finding":
             for label in set(record.labels):
                 state = is_present(finding_row(record, label, settings))
@@ -101,6 +106,7 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         has_ignored=ignored > 0,
         has_spacing=has_spacing,
         has_several_readers=has_several_readers,
+        carried=carried,
         plan=Plan(settings, vocabulary, keep),
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.data.readers.tables import TableRow, group_rows, row_error
+from grounding_rewards.data.texts import decoded_lines, parse_json, read_text
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -20,14 +21,14 @@ UNNAMED = "finding"
 
 
 def read_json(path: str | Path) -> Any:
-    """What a JSON file holds, a byte order mark taken off.
+    """What a JSON file holds; see `data.texts.parse_json`.
 
     Raises:
         ValueError: there is no such file, or it is not JSON.
     """
     try:
-        return json.loads(Path(path).read_bytes())
-    except (OSError, ValueError) as error:
+        return parse_json(read_text(path))
+    except ValueError as error:
         raise ValueError(f"Expected JSON in {path}, got {error}. Download the file again.") from error
 
 
@@ -53,12 +54,11 @@ def read_json_rows(path: str | Path) -> Iterator[JsonRow]:
         yield number, row
 
 
-def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any, str]]:
+def json_lines(path: Path) -> Iterator[tuple[int, Any, str]]:
     """The lines of a file that are not blank: number, content, and why that is no JSON object, empty where it is one.
 
     Args:
-        path: text in UTF-8; a byte order mark is taken off.
-        errors: what is done with other bytes, as `open` takes it.
+        path: a file, as `data.texts.decoded_lines` takes it.
 
     Example:
         >>> import tempfile
@@ -67,13 +67,13 @@ def json_lines(path: Path, errors: str = "strict") -> Iterator[tuple[int, Any, s
         ...     list(json_lines(Path(root, "a.jsonl")))
         [(1, {'id': 1}, ''), (3, [1], 'not a JSON object')]
     """
-    with path.open(encoding="utf-8-sig", errors=errors) as file:
-        for number, line in enumerate(file, start=1):
-            if not line.strip():
-                continue
+    for number, line, problem in decoded_lines(path):
+        if problem:
+            yield number, None, f"not JSON ({problem})"
+        elif line.strip():
             try:
-                content = json.loads(line)
-            except (json.JSONDecodeError, RecursionError) as error:
+                content = parse_json(line)
+            except ValueError as error:
                 yield number, None, f"not JSON ({error})"
             else:
                 yield number, content, _why_no_object(content)

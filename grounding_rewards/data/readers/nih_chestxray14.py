@@ -38,6 +38,7 @@ from grounding_rewards.data.readers.tables import (
     row_error,
     xywh_box,
 )
+from grounding_rewards.data.texts import read_text
 
 _SIDE = 1024
 _LISTS = {"train_val": "train_val_list.txt", "test": "test_list.txt"}
@@ -74,7 +75,7 @@ def read_nih_chestxray14(root: str | Path, *, split: str | None = None, negative
         name: one
         for one, file in _LISTS.items()
         if split in (None, one) and (root / file).is_file()
-        for name in (root / file).read_text(encoding="utf-8").split()
+        for name in read_text(root / file).split()
     }
     entries = next((root / name for name in _ENTRIES if (root / name).is_file()), None)
     files = image_files(root, (".png",))

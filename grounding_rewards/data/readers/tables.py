@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import gzip
+import io
 import math
 import os
 from collections import Counter
@@ -11,10 +11,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from functools import cache
 from operator import itemgetter
 from pathlib import Path
-from typing import IO, TypeVar, cast
+from typing import TypeVar
 
 from grounding_rewards.data.dicom import DICOM_SUFFIXES, dicom_facts, is_dicom
 from grounding_rewards.data.images import image_size
+from grounding_rewards.data.texts import text_lines
 
 TableRow = tuple[int, tuple[str, ...]]
 """Number of the line in the file, and the cells of the columns that were asked for, in that order."""
@@ -105,17 +106,15 @@ def read_rows(path: str | Path) -> Iterator[tuple[int, list[str]]]:
         ...     list(read_rows(Path(root, "a.csv")))
         [(1, ['image_id', 'x']), (3, ['a', '1'])]
     """
-    with _open_text(Path(path)) as file:
-        reader = csv.reader(file)
-        try:
-            for row in reader:
-                if row:
-                    yield reader.line_num, row
-        except (csv.Error, UnicodeDecodeError) as error:
-            raise ValueError(
-                f"Expected UTF-8 CSV in {path}, got bytes after line {reader.line_num} that are not ({error}). "
-                "Download the file again."
-            ) from error
+    reader = csv.reader(_split_lines(path))
+    try:
+        for row in reader:
+            if row:
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise ValueError(
+            f"Expected CSV in {path}, got {error} in line {reader.line_num}. Download the file again."
+        ) from error
 
 
 def read_table(path: str | Path, columns: Sequence[str], optional: Sequence[str] = ()) -> Iterator[TableRow]:
@@ -351,7 +350,7 @@ def header_size(path: str | Path) -> Size:
             facts = dicom_facts(path)
             return facts.columns, facts.rows
         return image_size({"bytes": None, "path": path})
-    except (OSError, AttributeError) as error:
+    except ValueError as error:
         raise ValueError(
             f"Expected an image at {path}, whose size is needed, got {error}. Download the image."
         ) from error
@@ -454,6 +453,10 @@ def known(names: Mapping[str, _T], name: str, path: str | Path, line: int, film:
         raise row_error(path, line, film, f"one of {', '.join(names)}", name, "Correct the row.") from None
 
 
-def _open_text(path: Path) -> IO[str]:
-    opened = gzip.open if path.suffix == ".gz" else open
-    return cast("IO[str]", opened(path, "rt", encoding="utf-8-sig", newline=""))
+def _split_lines(path: str | Path) -> Iterator[str]:
+    """The lines of a CSV file, which may end in carriage returns alone."""
+    for line in text_lines(path):
+        if "\r" in line[:-2]:
+            yield from io.StringIO(line, newline="")
+        else:
+            yield line

@@ -30,6 +30,7 @@ from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import pixels, read_xml
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import check_split, outline_box
+from grounding_rewards.data.texts import read_text
 
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
@@ -102,7 +103,7 @@ def _image_sets(root: Path) -> dict[str, str]:
     splits = {}
     for name in ("train", "val", "test"):
         path = root / "ImageSets" / "Main" / f"{name}.txt"
-        for stem in path.read_text(encoding="utf-8-sig").split() if path.is_file() else ():
+        for stem in read_text(path).split() if path.is_file() else ():
             splits[stem] = split_name(name)
     return splits
 

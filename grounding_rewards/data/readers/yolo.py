@@ -33,6 +33,7 @@ from grounding_rewards.data.readers.tables import (
     row_error,
     scaled_box,
 )
+from grounding_rewards.data.texts import read_yaml, text_lines
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".webp", *DICOM_SUFFIXES)
 
@@ -94,7 +95,8 @@ def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[st
     path = Path(path)
     if not path.is_file():
         return
-    for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+    for number, line in enumerate(text_lines(path), start=1):
+        line = line.strip()
         fields = line.split()
         if not fields:
             continue
@@ -189,13 +191,8 @@ def _check_labels(source: _Images) -> None:
 
 def _described(root: Path) -> tuple[list[str], list[_Images]] | None:
     """Names of classes, and images, from a YAML file; None where the folder has none."""
-    import yaml
-
     for path in sorted(root.glob("*.y*ml")):
-        try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
-        except yaml.YAMLError as error:
-            raise ValueError(f"Expected YAML in {path}, got {error}. Correct the file.") from error
+        content = read_yaml(path)
         if not isinstance(content, dict) or "names" not in content:
             continue
         if "kpt_shape" in content:
@@ -233,8 +230,7 @@ def _entry(root: Path, base: Any, entry: str, split: str) -> _Images:
         if path.is_dir():
             return _Images(split, _images(path), path)
         if path.is_file():
-            lines = path.read_text(encoding="utf-8-sig").split("\n")
-            files = [path.parent / line.strip() for line in lines if line.strip()]
+            files = [path.parent / line.strip() for line in text_lines(path) if line.strip()]
             return _Images(split, sorted(files), None)
     raise ValueError(
         f"Expected a folder or a list of images for {split}, got {entry!r}, which is not in {str(root)!r}. "
@@ -255,7 +251,7 @@ def _listed(root: Path) -> tuple[list[str], list[_Images]]:
             f"Expected a .yaml file with names, or classes.txt and the folder images, in the folder for root, got "
             f"{str(root)!r} without. Write the names of the classes, one a line, into classes.txt."
         )
-    names = [line.strip() for line in lists[0].read_text(encoding="utf-8-sig").splitlines() if line.strip()]
+    names = [line.strip() for line in text_lines(lists[0]) if line.strip()]
     by_split: dict[str | None, list[Path]] = {}
     for path in _images(folder):
         inside = path.relative_to(folder).parts

@@ -126,7 +126,10 @@ def robustness(
     changes = changes or Changes()
     rows = light_rows(dataset)
     gold = [gold_answer(row, reward.box_format or row["box_format"]) for row in rows]
-    greedy = Sampling(max_new_tokens=max_new_tokens, skip_special_tokens=not reads_special_tokens(dataset, reward))
+    greedy = Sampling(
+        max_new_tokens=max_new_tokens,
+        skip_special_tokens=not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor)),
+    )
 
     def ask(shown: Any, of: Any, change: str) -> list[AnsweredFilm]:
         def count(films: int, total: int, _: int) -> None:

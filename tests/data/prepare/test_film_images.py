@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image, PngImagePlugin
 
-from grounding_rewards.data.prepare.film_images import ImageOptions, spread, store_image
+from grounding_rewards.data.prepare.film_images import ImageOptions, store_image
 
 RAMP = np.arange(30 * 20, dtype=np.uint16).reshape(20, 30)
 
@@ -62,10 +62,6 @@ def test_sixteen_bits_pass_a_window(tmp_path, window, expected):
     _, image = stored(saved(tmp_path, Image.fromarray(RAMP)), window=window)
     assert image.mode == "L"
     np.testing.assert_allclose(np.asarray(image), expected, atol=0.5)
-
-
-def test_a_flat_film_is_black():
-    assert spread(np.full((2, 2), 700), None).max() == 0
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK"])

@@ -22,6 +22,7 @@ from grounding_rewards.data.prepare import PrepareSettings, prepare_films, read_
 from grounding_rewards.data.prepare.film_images import StoredImage
 from grounding_rewards.data.prepare.spacing import stored_spacing
 from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.jsonl import read_jsonl
 from grounding_rewards.rewards.grounding import get_reward
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -436,7 +437,7 @@ def test_no_usable_film_at_all_is_an_error(make_films, tmp_path):
 def test_sentences_end_once(make_films, tmp_path):
     root, records = make_films(2)
     records[1] = records[1]._replace(file="gone.png")
-    with pytest.raises(ValueError, match=r"skip the film\. Correct it") as caught:
+    with pytest.raises(ValueError, match=r"leave the film out\. Correct it") as caught:
         prepare_films(lambda: records, root, tmp_path / "out", options())
     assert ".." not in str(caught.value).replace("...", "")
 
@@ -471,3 +472,24 @@ def test_pixel_spacing_of_dicom_files(tmp_path, write_dicom_film):
 def test_pixel_spacing_that_is_none(text):
     film = FilmRecord("a", "a.png", [], [], extra={"pixel_spacing": text})
     assert stored_spacing(film, StoredImage(b"", 48, 32, 96, 64)) is None
+
+
+def test_other_columns_are_carried_along(tmp_path):
+    """For subgroups and attribution: today they end at the reader."""
+    for name in ("1", "2"):
+        Image.new("L", (40, 30)).save(tmp_path / f"{name}.png")
+    lines = [
+        {"file": "1.png", "boxes": [[1, 2, 20, 25]], "labels": ["mass"], "age": 63, "view": "PA", "prompt": "Where?"},
+        {"file": "2.png", "boxes": [], "labels": [], "age": 41.5, "site": {"name": "A"}, "resized_width": 9},
+    ]
+    (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    everything = options(shares=(("train", 1.0),))
+    prepare_films(lambda: read_jsonl(tmp_path), tmp_path, tmp_path / "out", everything)
+    rows = sorted(load_split(str(tmp_path / "out"), "train"), key=lambda row: row["id"])
+    assert [[row[name] for name in ("age", "view", "site")] for row in rows] == [
+        [63.0, "PA", None],
+        [41.5, None, '{"name": "A"}'],
+    ]
+    # What a preparation writes itself is its own.
+    assert "Where?" not in rows[0]["prompt"][0]["content"][1]["text"]
+    assert "resized_width" not in rows[0]

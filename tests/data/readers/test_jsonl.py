@@ -38,7 +38,7 @@ def test_required_and_optional_keys(folder):
     assert (plain.split, plain.patient_id, plain.phrases, plain.extra) == (None, None, (), {})
     assert (full.id, full.patient_id, full.split, full.phrases) == ("5", "7", "train", ("a mass on the left",))
     assert full.ignored == ((0, 0, 5, 5),)
-    assert full.extra == {"resized_width": "420", "prompt": "Where?"}
+    assert full.extra == {"unknown": 1}
     assert negative.boxes == []
 
 
@@ -78,7 +78,7 @@ def test_no_film_of_the_split(folder):
         (FILM | {"width": 0}, "positive numbers for width and height in line 2"),
         (FILM | {"boxes": [[1, 2, 3]]}, r"four numbers per box for boxes in line 2 of .* \(id a.png\)"),
         (FILM | {"boxes": [[1, 2, 3, "4"]]}, "four numbers per box for boxes in line 2"),
-        (FILM | {"boxes": None}, "four numbers per box for boxes in line 2"),
+        (FILM | {"boxes": None}, "four numbers per box for boxes, ignore_boxes and reader_boxes in line 2"),
         (FILM | {"labels": []}, "one text per box for labels in line 2"),
         (FILM | {"phrases": ["a", "b"]}, "one text per box for phrases in line 2"),
         (FILM | {"readers": ["A", "B"]}, "one text per box for readers in line 2"),

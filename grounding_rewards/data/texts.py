@@ -1,0 +1,194 @@
+"""Text files of other people: UTF-8 alone, lines that end at a line feed, and JSON and YAML that cannot run away.
+
+Every reader of tables, the folder loader and the doctor read through this module, so that what one of them refuses no
+other one takes. A byte order mark is taken off; U+2028, U+0085 and other separators of Unicode are part of a line.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any, cast
+
+# Annotations are a few levels deep; what is deeper was made to exhaust the stack.
+_DEEPEST = 64
+# Nodes of a YAML file, those that an alias repeats counted as often as it does.
+_LARGEST_YAML = 1_000_000
+_LONG_NUMBER = re.compile(r"\d{19}")
+_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def decode_text(data: bytes) -> str:
+    """Text from bytes, a byte order mark taken off.
+
+    Raises:
+        ValueError: UTF-16, bytes that are no UTF-8, or zero bytes.
+
+    Example:
+        >>> decode_text(b"\\xef\\xbb\\xbfmass")
+        'mass'
+        >>> decode_text("mass".encode("utf-16"))
+        Traceback (most recent call last):
+        ...
+        ValueError: text in UTF-16; save it as UTF-8
+    """
+    if data.startswith(_UTF_16):
+        raise ValueError("text in UTF-16; save it as UTF-8")
+    if b"\0" in data:
+        raise ValueError(f"a zero byte at position {data.index(0)}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"the byte 0x{data[error.start]:02x} at position {error.start}, which is no UTF-8; save it as UTF-8"
+        ) from None
+
+
+def read_text(path: str | Path) -> str:
+    """The text of a whole file.
+
+    Raises:
+        ValueError: there is no such file, or as `decode_text`; the file is named, and the line where there is one.
+    """
+    lines = list(text_lines(path))
+    return "".join(lines)
+
+
+def text_lines(path: str | Path) -> Iterator[str]:
+    """The lines of a file with their ends; one that ends in `.gz` is unpacked.
+
+    Raises:
+        ValueError: there is no such file, it cannot be unpacked, or as `decode_text`; file and line are named.
+    """
+    for number, line, problem in decoded_lines(path):
+        if problem:
+            raise ValueError(f"Expected text in UTF-8 in line {number} of {path}, got {problem}. Correct the line.")
+        yield line
+
+
+def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
+    """As `text_lines`, but with the number of each line, and why it is no text instead of an error.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.txt").write_bytes(b"mass\\n\\xe4\\n")
+        ...     list(decoded_lines(Path(root, "a.txt")))
+        [(1, 'mass\\n', ''), (2, '', 'the byte 0xe4 at position 0, which is no UTF-8; save it as UTF-8')]
+    """
+    path = Path(path)
+    number = 0
+    try:
+        with cast("IO[bytes]", (gzip.open if path.suffix == ".gz" else open)(path, "rb")) as file:
+            for number, data in enumerate(file, start=1):
+                try:
+                    yield number, decode_text(data), ""
+                except ValueError as error:
+                    yield number, "", str(error)
+                    if data.startswith(_UTF_16):
+                        # Its line feeds are none, and every further line would be said to be broken.
+                        return
+    except (OSError, EOFError, zlib.error) as error:
+        if number:
+            error = OSError(f"after line {number}: {error}")
+        raise ValueError(f"Expected a text file at {path}, got {error}. Download the file again.") from error
+
+
+def parse_json(text: str) -> Any:
+    """What a text in JSON says.
+
+    Raises:
+        ValueError: it is no JSON, more than 64 levels deep, or has a whole number of more than 64 bits, half a
+            surrogate pair or the character zero, which no file could be written with.
+
+    Example:
+        >>> parse_json('{"label": "\\\\ud800"}')
+        Traceback (most recent call last):
+        ...
+        ValueError: half a surrogate pair in '\\ud800'
+    """
+    if text.count("[") + text.count("{") > _DEEPEST:
+        depth = 0
+        for found in _BRACKETS.finditer(text):
+            depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
+            if depth > _DEEPEST:
+                raise ValueError(f"more than {_DEEPEST} levels of lists and objects")
+    content = json.loads(text, parse_int=_whole if _LONG_NUMBER.search(text) else None)
+    if "\\u" in text:
+        for word in _words(content):
+            if "\0" in word:
+                raise ValueError(f"the character zero in {word!r:.80}")
+            if any("\ud800" <= character <= "\udfff" for character in word):
+                raise ValueError(f"half a surrogate pair in {word!r:.80}")
+    return content
+
+
+def _whole(digits: str) -> int:
+    # Python itself refuses thousands of digits, in words that help nobody.
+    number = int(digits[:40])
+    if not -(2**63) <= number < 2**63:
+        raise ValueError(f"the number {digits:.20}…, which has more than 64 bits; write ids as text")
+    return number
+
+
+def _words(content: Any) -> Iterator[str]:
+    """All texts in a JSON value, its keys included."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for entry in content:
+            yield from _words(entry)
+    elif isinstance(content, dict):
+        for key, entry in content.items():
+            yield key
+            yield from _words(entry)
+
+
+def read_yaml(path: str | Path) -> Any:
+    """What a YAML file says.
+
+    Raises:
+        ValueError: there is no such file, it is no YAML, more than 64 levels deep, or an alias repeats its parts into
+            more than a million; the file is named.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as root:
+        ...     _ = Path(root, "a.yaml").write_text("names: [mass, nodule]")
+        ...     read_yaml(Path(root, "a.yaml"))
+        {'names': ['mass', 'nodule']}
+    """
+    import yaml
+
+    text = read_text(path)
+    try:
+        depth = 0
+        # A stream of events takes no stack, whatever is nested in it.
+        for event in yaml.parse(text, Loader=yaml.SafeLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > _DEEPEST:
+                raise ValueError(f"more than {_DEEPEST} levels")
+        if "*" in text and _nodes(yaml.compose(text, Loader=yaml.SafeLoader), {}) > _LARGEST_YAML:
+            raise ValueError(f"aliases that repeat its parts into more than {_LARGEST_YAML:,}")
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(f"Expected YAML in {path}, got {' '.join(str(error).split())}. Correct the file.") from error
+
+
+def _nodes(node: Any, known: dict[int, int]) -> int:
+    """The nodes of a YAML document, those behind an alias counted wherever it stands."""
+    if node is None:
+        return 0
+    if id(node) not in known:
+        # A node within itself is as good as endless.
+        known[id(node)] = _LARGEST_YAML + 1
+        parts = node.value if isinstance(node.value, list) else []
+        inner = [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
+        known[id(node)] = 1 + sum(_nodes(one, known) for one in inner)
+    return known[id(node)]
