@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import output_console, track, write_json
+from grounding_rewards.commands.console import add_allow_outside, output_console, track, write_json
 from grounding_rewards.data.resize import load_processor
 from grounding_rewards.doctor.defects import Defect
 from grounding_rewards.doctor.examine import CHECKS, Checkup, examine
@@ -71,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=0, help="of the sample of films in the report; default: %(default)s"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write defects and figures, without any film")
+    add_allow_outside(parser)
     parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
 
 
@@ -89,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
         None if arguments.model is None else load_processor(arguments.model),
         arguments.max_completion_length,
     )
-    source = open_rows(arguments.dataset, arguments.split)
+    source = open_rows(arguments.dataset, arguments.split, allow_outside=arguments.allow_outside)
     thumbnails = LONGEST_SIDE if arguments.out is not None and not arguments.no_films else 0
     checkup = examine(source, model, thumbnails=thumbnails, seed=arguments.seed, track=partial(track, "examining"))
     if arguments.json is not None:

@@ -7,12 +7,15 @@ Whatever a line says becomes a column; a film without a prompt is asked about wh
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.carried_columns import CarriedColumns
+from grounding_rewards.data.film_paths import film_path
+from grounding_rewards.data.held_out import ALL, assign_splits, check_known
 from grounding_rewards.data.images import image_size, open_film
 from grounding_rewards.data.policies import film_readers
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_messages, prompt_order
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
 _ALWAYS = ("boxes", "labels", "width", "height", "id", "split")
 
 
-def load_films(root: str | Path, split: str | None = None) -> Dataset:
+def load_films(root: str | Path, split: str | None = None, *, allow_outside: bool = False) -> Dataset:
     """Load the films of a folder with the columns that every part of the package uses.
 
     A film without a prompt is asked for the labels of all films in the folder, of every split, in alphabetical order:
@@ -35,7 +38,9 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
 
     Args:
         root: the folder that holds `annotations.jsonl`.
-        split: only films of this split; None takes all.
+        split: only films of this split; None and `all` take every film. A film without a split is one of its patient's,
+            else of `train`; where no film is held out, patients are drawn (`data.held_out`), which a warning says.
+        allow_outside: whether images may lie outside the folder.
 
     Returns:
         Columns image, boxes (xyxy pixels), labels, width, height, id and split; where any film has them patient_id,
@@ -50,18 +55,13 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
     from datasets import Dataset, Features
 
     root = Path(root)
-    rows = list(_read(root))
-    kept = [number for number, row in enumerate(rows) if split in (None, split_of(row))]
-    if not kept:
-        known = ", ".join(sorted(set(map(split_of, rows))))
-        raise ValueError(
-            f"Expected one of {known} for split, got {split!r}. Choose a split of {root}, or give its films one in "
-            f'{ANNOTATIONS}: "split": "{split}", the films of a patient on one side.'
-        )
+    rows = list(_read(root, allow_outside))
+    splits = _splits(rows, root, split)
+    kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
     carried = CarriedColumns()
     for row in rows:
         carried.add(_unknown(row))
-    columns: dict[str, list[Any]] = {"image": [str(root / row["file"]) for row in rows]}
+    columns: dict[str, list[Any]] = {"image": [str(root / row["file"]) for row in rows], "split": splits}
     if not all(row.get("prompt") for row in rows):
         vocabulary = _vocabulary(rows, root)
         columns[LOOKED_FOR] = [None if row.get("prompt") else vocabulary for row in rows]
@@ -74,6 +74,16 @@ def load_films(root: str | Path, split: str | None = None) -> Dataset:
     features |= carried.features()
     dataset = Dataset.from_dict({name: columns[name] for name in features}, Features(features))
     return dataset if len(kept) == len(rows) else dataset.select(kept)
+
+
+def _splits(rows: list[dict[str, Any]], root: Path, split: str | None) -> list[str]:
+    assigned = assign_splits([(row["split"], row["patient_id"], row["id"]) for row in rows], str(root))
+    remedy = f'To choose yourself, give every film in {ANNOTATIONS} its "split", the films of a patient on one side.'
+    if split not in (None, ALL):
+        check_known(split, assigned.names, str(root), remedy)
+        if assigned.said:
+            warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every film.", stacklevel=3)
+    return assigned.splits
 
 
 def _features() -> dict[str, Any]:
@@ -153,7 +163,7 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
     (output / ANNOTATIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _read(root: Path) -> Iterator[dict[str, Any]]:
+def _read(root: Path, allow_outside: bool = False) -> Iterator[dict[str, Any]]:
     """The rows of a folder whose images are there."""
     path = root / ANNOTATIONS
     if not path.is_file():
@@ -164,7 +174,7 @@ def _read(root: Path) -> Iterator[dict[str, Any]]:
     problems = []
     for number, content, no_object in json_lines(path):
         row = {} if no_object else film_row(content)
-        if problem := no_object or _problem(row, root):
+        if problem := no_object or _problem(row, root, allow_outside):
             problems.append(f"line {number}: {problem}")
         else:
             yield _with_values(row, root)
@@ -174,11 +184,15 @@ def _read(root: Path) -> Iterator[dict[str, Any]]:
         )
 
 
-def _problem(row: Mapping[str, Any], root: Path) -> str | None:
+def _problem(row: Mapping[str, Any], root: Path, allow_outside: bool) -> str | None:
     """What is wrong with a row; its geometry is checked before training."""
     for expected, got in row_faults(row):
         return f"expected {expected}, got {got!r:.200}"
-    if not (root / row["file"]).is_file():
+    try:
+        path = film_path(root, row["file"], allow_outside=allow_outside)
+    except ValueError as error:
+        return str(error)
+    if not path.is_file():
         return f"no such image: {row['file']}"
     readers = film_readers(film_record(row))
     if len(readers) > 1 and row.get("reader_boxes") is None:
@@ -198,16 +212,3 @@ def _with_values(row: dict[str, Any], root: Path) -> dict[str, Any]:
     if row.get("prompt") is not None:
         values["prompt"] = conversation(row["prompt"])
     return {**row, **values}
-
-
-def split_of(row: Mapping[str, Any]) -> str:
-    """The split of a film; one without a split belongs to `train`.
-
-    Args:
-        row: a line of `annotations.jsonl`.
-
-    Example:
-        >>> split_of({"split": "test"}), split_of({"split": None}), split_of({})
-        ('test', 'train', 'train')
-    """
-    return str(row.get("split") or "train")

@@ -66,6 +66,13 @@ class ImageExaminer(Examiner):
             unit="films",
         ),
         Check(
+            "outside-image",
+            "Images outside the folder of the dataset",
+            "A table from elsewhere may name any film of this machine; training and `prepare` refuse such an image.",
+            "Copy the images into the folder, or give --allow-outside if these films are meant.",
+            unit="films",
+        ),
+        Check(
             "missing-size",
             "Films of unknown size",
             "Boxes can't be brought into the model's coordinates without the size of the film.",
@@ -97,7 +104,9 @@ class ImageExaminer(Examiner):
 
     def look(self, row: FilmRow) -> Iterator[Problem]:
         image, size = row.image_size, row.size
-        if row.expects_image and image is None:
+        if row.outside:
+            yield Problem("outside-image", row.outside)
+        elif row.expects_image and image is None:
             there = "none" if row.image is None else row.image.get("path") or "bytes that are no image"
             yield Problem("missing-image", f"image: {there}")
         if size is None:

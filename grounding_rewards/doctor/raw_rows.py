@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.film_folder import split_of
+from grounding_rewards.data.film_paths import film_path
+from grounding_rewards.data.held_out import TRAIN, assign_splits, in_usual_order
 from grounding_rewards.data.images import has_shape, image_size, load_image, small_film
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.data.readers.documents import json_lines
@@ -65,6 +66,7 @@ class FilmRow:
         image: an encoded image as `datasets` stores it, `{"bytes": ..., "path": ...}`; None where the row has none.
         damage: why the row could not be read at all; empty where it could.
         expects_image: whether other rows of the dataset have images.
+        outside: why the image that the row names may not be opened; empty where it may.
     """
 
     split: str
@@ -73,6 +75,7 @@ class FilmRow:
     image: Mapping[str, Any] | None = None
     damage: str = ""
     expects_image: bool = False
+    outside: str = ""
 
     @property
     def id(self) -> str:
@@ -198,13 +201,14 @@ class RowSource:
     unfinished: str = ""
 
 
-def open_rows(dataset: str, splits: Sequence[str] = ()) -> RowSource:
+def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool = False) -> RowSource:
     """Find a dataset; its rows are read one by one when the source is opened.
 
     Args:
         dataset: a folder with `annotations.jsonl`; a folder written by `save_to_disk`; a folder of parquet files whose
             names begin with their split, such as `train-00000.parquet`; a parquet file; or a dataset on the hub.
         splits: only these; all without.
+        allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
 
     Raises:
         ValueError: the dataset cannot be found, has no such split, or has no column `boxes`.
@@ -220,7 +224,7 @@ def open_rows(dataset: str, splits: Sequence[str] = ()) -> RowSource:
     """
     path = Path(dataset)
     if (path / ANNOTATIONS).is_file():
-        return _jsonl_source(path, splits)
+        return _jsonl_source(path, splits, allow_outside)
     shards = _shards(path)
     if shards:
         return replace(_parquet_source(dataset, shards, splits), unfinished=_why_unfinished(path))
@@ -239,31 +243,45 @@ def _texts(given: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
+def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> RowSource:
     path = root / ANNOTATIONS
-    known: dict[str, int] = {}
-    for row in _jsonl_rows(path):
-        known[row.split] = known.get(row.split, 0) + 1
-    _check_splits(splits, list(known), str(root))
-    chosen = splits or _in_usual_order(known)
+    assigned = assign_splits(
+        ((row.get("split"), row.get("patient_id"), row.get("id", "-")) for _, row, _ in _lines(path)), str(root)
+    )
+    # Films that training draws come from one source: what is wrong with them is clearest together.
+    of_films = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
+    known = in_usual_order(of_films)
+    _check_splits(splits, known, str(root))
+    chosen = splits or known
 
     def rows() -> Iterator[FilmRow]:
         # The file may mix splits; as with shards, one split is finished before the next.
         for split in chosen:
-            yield from (row for row in _jsonl_rows(path) if row.split == split)
+            yield from (row for row in _jsonl_rows(path, of_films, allow_outside) if row.split == split)
 
-    return RowSource(str(root), rows, sum(known[split] for split in chosen))
+    return RowSource(str(root), rows, sum(map(of_films.count, chosen)))
 
 
-def _jsonl_rows(path: Path) -> Iterator[FilmRow]:
-    numbers: dict[str, int] = {}
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any], str]]:
     for line, content, no_object in json_lines(path):
-        columns = {} if no_object else film_row(content)
-        split = split_of(columns)
+        yield line, {} if no_object else film_row(content), no_object
+
+
+def _jsonl_rows(path: Path, splits: Sequence[str], allow_outside: bool) -> Iterator[FilmRow]:
+    """The rows of the file, whose splits training takes them to be in."""
+    numbers: dict[str, int] = {}
+    for (line, columns, no_object), split in zip(_lines(path), splits, strict=True):
         number = numbers[split] = numbers.get(split, -1) + 1
         file = columns.get("file")
-        image = {"bytes": None, "path": str(path.parent / file)} if isinstance(file, str) else None
-        yield FilmRow(split, number, columns, image, no_object and f"line {line} is {no_object}", expects_image=True)
+        image, outside = None, ""
+        if isinstance(file, str):
+            try:
+                found = film_path(path.parent, file, allow_outside=allow_outside)
+                image = {"bytes": None, "path": str(found)}
+            except ValueError as error:
+                outside = str(error)
+        damage = no_object and f"line {line} is {no_object}"
+        yield FilmRow(split, number, columns, image, damage, expects_image=True, outside=outside)
 
 
 def _shards(path: Path) -> dict[str, list[Path]]:
@@ -304,7 +322,7 @@ def _parquet_source(name: str, shards: Mapping[str, Sequence[Path]], splits: Seq
     import pyarrow.parquet as pq
 
     _check_splits(splits, list(shards), name)
-    chosen = {split: shards[split] for split in splits or _in_usual_order(shards)}
+    chosen = {split: shards[split] for split in splits or in_usual_order(shards)}
     total = 0
     for files in chosen.values():
         for file in files:
@@ -349,7 +367,7 @@ def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
         else {str(loaded.split or NO_SPLIT): loaded}
     )
     _check_splits(splits, list(parts), name)
-    chosen = {split: parts[split] for split in splits or _in_usual_order(parts)}
+    chosen = {split: parts[split] for split in splits or in_usual_order(parts)}
     for split, part in chosen.items():
         if part.column_names is not None:
             _check_columns(part.column_names, f"{name}, split {split}")
@@ -371,12 +389,6 @@ def _film_row(split: str, number: int, columns: Mapping[str, Any]) -> FilmRow:
     return FilmRow(
         split, number, others, image if isinstance(image, Mapping) else None, expects_image="image" in columns
     )
-
-
-def _in_usual_order(splits: Mapping[str, Any]) -> list[str]:
-    """Training films come first, so that a film found again later has leaked out of them."""
-    usual = ("train", "validation", "val", "dev", "test")
-    return sorted(splits, key=lambda split: (usual.index(split) if split in usual else len(usual), split))
 
 
 def _check_splits(wanted: Sequence[str], known: Sequence[str], name: str) -> None:

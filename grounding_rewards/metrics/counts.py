@@ -322,15 +322,17 @@ DETECTION_FIGURES: dict[str, Figure] = {
         "precision at IoU 0.5",
         "share of the predicted boxes of all films that are right",
         _at_50(lambda n, m, tp: (tp, n)),
+        is_share=True,
     ),
-    "recall_30": Figure("recall at IoU 0.3", _RECALL, _recall(0.3)),
-    "recall_50": Figure("recall at IoU 0.5", _RECALL, _recall(0.5)),
-    "recall_75": Figure("recall at IoU 0.75", _RECALL, _recall(0.75)),
+    "recall_30": Figure("recall at IoU 0.3", _RECALL, _recall(0.3), is_share=True),
+    "recall_50": Figure("recall at IoU 0.5", _RECALL, _recall(0.5), is_share=True),
+    "recall_75": Figure("recall at IoU 0.75", _RECALL, _recall(0.75), is_share=True),
     "accuracy_50": Figure(
         "accuracy at IoU 0.5",
         "phrase grounding: share of the films with one reference box whose highest-scoring box reaches IoU 0.5; the "
         "first box where no confidence is stated",
         _phrase_accuracy,
+        is_share=True,
     ),
     "phrase_mean_iou": Figure(
         "mIoU of phrases",
@@ -342,16 +344,19 @@ DETECTION_FIGURES: dict[str, Figure] = {
         "share of the films without a finding whose answer has a box",
         _at_50(lambda n, m, tp: ((m == 0) & (n > 0), m == 0)),
         lower_is_better=True,
+        is_share=True,
     ),
     "specificity": Figure(
         "specificity",
         "share of the films without a finding whose answer says so; an answer that cannot be read does not",
         _specificity,
+        is_share=True,
     ),
     "film_sensitivity": Figure(
         "sensitivity for films",
         "share of the films with a finding whose answer has a box, wherever it is",
         _at_50(lambda n, m, tp: ((m > 0) & (n > 0), m > 0)),
+        is_share=True,
     ),
     "false_per_film": Figure(
         "false boxes per film",
@@ -376,12 +381,14 @@ DETECTION_FIGURES: dict[str, Figure] = {
         "share of the boxes right at IoU 0.5, and with a label, whose label is the reference's, up to case and white "
         "space",
         lambda films: films.right_labels,
+        is_share=True,
     ),
     "unparseable_share": Figure(
         "unparseable answers",
         "share of the answers with neither a complete box nor a stated negative",
         lambda films: (~films.is_read, np.ones(len(films.films))),
         lower_is_better=True,
+        is_share=True,
     ),
 }
 
@@ -397,8 +404,12 @@ _SAMPLED_FIGURES: dict[str, Figure] = {
         "share of the sampled answers to a film with neither a complete box nor a stated negative, mean over films",
         lambda film: [not read for read in film.sampled_read],
         lower_is_better=True,
+        is_share=True,
     ),
 }
+
+#: Keys of the figures that are shares, by which :func:`grounding_rewards.metrics.bootstrap.ratio_estimates` knows them.
+SHARES = frozenset(key for key, figure in {**DETECTION_FIGURES, **_SAMPLED_FIGURES}.items() if figure.is_share)
 
 # The figures that reference boxes have by themselves: what each earns, and which there are, both (films, boxes).
 _OF_REFERENCES: dict[str, Callable[[MatchedFilms], tuple[NDArray[Any], Mask]]] = {

@@ -9,12 +9,12 @@ from typing import Any
 
 from grounding_rewards.boxes import (
     BIN1000,
-    BIN1024,
     CROP100,
     NORM1,
     NORM100,
     NORM999,
     NORM1000,
+    NORM1023,
     ORDERS,
     PAD1,
     PAD999,
@@ -120,7 +120,7 @@ BOX_FORMATS = {
                 between_items=" ; ",
                 negative="",
             ),
-            BIN1024,
+            NORM1023,
             order="yxyx",
             largest=1023,
             untagged_label="after",
@@ -211,7 +211,7 @@ BOX_FORMATS = {
             Layout(
                 box="{0:0>3},{1:0>3},{2:0>3},{3:0>3}", between_boxes=";", bare_item="[[{boxes}]]", item="[[{boxes}]]"
             ),
-            NORM1000,
+            NORM999,
             largest=999,
         ),
         BoxFormat(

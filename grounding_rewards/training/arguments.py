@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NoReturn
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
+from grounding_rewards.data.film_paths import ALLOW_OUTSIDE_HELP
 from grounding_rewards.data.texts import read_yaml
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
@@ -101,8 +102,9 @@ class _FilmArguments:
     dataset: str = field(
         default="synthetic",
         metadata={
-            "help": "`synthetic` for drawn films, a folder with annotations.jsonl, a folder that "
-            "`save_to_disk` wrote, or the name of a dataset on the hub."
+            "help": "`synthetic` for drawn films, a folder with annotations.jsonl, a folder that `save_to_disk` wrote, "
+            "or the name of a dataset on the hub. Where it holds no film out, patients are drawn for train, validation "
+            "and test."
         },
     )
     train_split: str = field(default="train", metadata={"help": "Split to train on."})
@@ -116,6 +118,7 @@ class _FilmArguments:
     )
     eval_films: int | None = field(default=None, metadata={"help": "Evaluate on the first so many films."})
     box_format: dict | str | None = field(default=None, metadata={"help": BOX_FORMAT_HELP})
+    allow_outside: bool = field(default=False, metadata={"help": ALLOW_OUTSIDE_HELP})
     max_image_pixels: int | None = field(
         default=None,
         metadata={

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -150,10 +151,11 @@ def _load(
     processor = load_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
     with config.main_process_first(desc="loading films"):
-        train_dataset = load_split(arguments.dataset, arguments.train_split, films=arguments.train_films)
+        load = functools.partial(load_split, arguments.dataset, allow_outside=arguments.allow_outside)
+        train_dataset = load(arguments.train_split, films=arguments.train_films)
         eval_dataset = None
         if config.eval_strategy != "no":
-            eval_dataset = load_split(arguments.dataset, arguments.eval_split, films=arguments.eval_films)
+            eval_dataset = load(arguments.eval_split, films=arguments.eval_films)
     _say(config, *notes)
     config.model_init_kwargs = model_init_kwargs(model, config.model_init_kwargs)
     return processor, train_dataset, eval_dataset

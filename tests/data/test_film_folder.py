@@ -11,6 +11,7 @@ from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.film_folder import load_films, write_square_films
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.data.prompts import prompt_messages
+from grounding_rewards.data.readers.jsonl import read_jsonl
 from grounding_rewards.rewards.grounding import get_reward
 
 
@@ -60,8 +61,51 @@ def test_a_folder_without_splits_has_none_of_any_other_name(folder):
     root = folder({key: value for key, value in GOOD.items() if key != "split"})
     assert load_films(root, "train").num_rows == 1
     for name in ("test", "validation", "trane"):
-        with pytest.raises(ValueError, match=f'Expected one of train for split, got \'{name}\'.*"split": "{name}"'):
+        with pytest.raises(ValueError, match=f"Expected one of train or all for the split of .*, got '{name}'"):
             load_films(root, name)
+
+
+def test_a_film_without_a_split_is_on_the_side_of_its_patient(folder):
+    """Today it is trained on, and the patient evaluated."""
+    lines = [{**GOOD, "patient_id": "p", "split": "test"}, {**GOOD, "id": "b", "patient_id": "p", "split": None}]
+    assert load_films(folder(*lines, {**GOOD, "id": "c"}), "test")["id"][:] == ["a.png", "b"]
+
+
+@pytest.mark.parametrize("own", [None, "train", "Train"])
+def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(folder, own):
+    """Two films of each of 50 patients; the same patients on every call, whatever else is in the folder."""
+    lines = [{**GOOD, "id": f"{k}", "patient_id": f"p{k % 50}", "split": own} for k in range(100)]
+    root = folder(*lines)
+    with pytest.warns(
+        UserWarning, match=r"holds no film out: 80 % of its patients .* 10 % for test\. .*annotations"
+    ) as said:
+        films = {split: load_films(root, split) for split in ("train", "validation", "test")}
+    assert len(said) == 3
+    assert sum(split.num_rows for split in films.values()) == 100
+    sides = [set(split["patient_id"]) for split in films.values()]
+    assert all(sides)
+    assert sum(map(len, sides)) == len(set.union(*sides)) == 50
+    assert [film.id for film in read_jsonl(root, split="test")] == films["test"]["id"][:]
+    assert set(films["test"]["split"]) == {"test"}
+    with pytest.raises(ValueError, match="Expected one of train, validation, test or all for the split of"):
+        load_films(root, "tset")
+    assert load_films(root, "all").num_rows == load_films(root).num_rows == 100
+    # The sides of others do not change when patients are added.
+    more = folder(*lines, *({**GOOD, "id": f"new{k}", "patient_id": f"new{k}", "split": own} for k in range(20)))
+    with pytest.warns(UserWarning, match="holds no film out"):
+        assert set(load_films(more, "test")["patient_id"]) >= sides[2]
+
+
+def test_films_that_name_no_patient_are_drawn_alone_and_it_is_said(folder):
+    root = folder(*({**GOOD, "id": f"{k}", "patient_id": "None", "split": None} for k in range(100)))
+    with pytest.warns(UserWarning, match="None of them names a patient, so that a patient may be in several splits"):
+        assert 0 < load_films(root, "test").num_rows < 30
+
+
+def test_a_patient_in_several_splits_is_said(folder):
+    lines = [{**GOOD, "patient_id": "p", "split": "test"}, {**GOOD, "id": "b", "patient_id": "p"}]
+    with pytest.warns(UserWarning, match=r"1 patient of .* are in several splits, such as p \(train, test\)"):
+        load_films(folder(*lines), "test")
 
 
 def test_prompt_is_the_same_in_every_split(folder):
@@ -103,7 +147,7 @@ def test_all_bad_lines_are_named_at_once(folder):
 
 
 def test_unknown_split_lists_the_known_ones(folder):
-    with pytest.raises(ValueError, match="Expected one of train for split, got 'validation'"):
+    with pytest.raises(ValueError, match=r"Expected one of train or all for the split of .*, got 'validation'"):
         load_films(folder(GOOD), "validation")
 
 

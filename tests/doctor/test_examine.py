@@ -64,17 +64,18 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The films' images, each another one."""
     folder = tmp_path_factory.mktemp("images")
     for k, film in enumerate(clean_films()):
-        Image.new("L", (film["width"], film["height"]), k + 1).save(folder / film["file"])
+        greys = np.random.default_rng(k).integers(0, 256, (9, 7), dtype=np.uint8)
+        Image.fromarray(greys).resize((film["width"], film["height"])).save(folder / film["file"])
     return folder
 
 
 @pytest.fixture
 def folder(images: Path, tmp_path: Path) -> Folder:
-    """Writes films as a folder that `load_films` reads; their images are links."""
+    """Writes films as a folder that `load_films` reads; their images are hard links."""
 
     def write(films: list[Film]) -> str:
         for film in clean_films():
-            (tmp_path / film["file"]).symlink_to(images / film["file"])
+            (tmp_path / film["file"]).hardlink_to(images / film["file"])
         lines = [json.dumps(film) if isinstance(film, dict) else film for film in films]
         (tmp_path / "annotations.jsonl").write_text("\n".join(lines) + "\n")
         return str(tmp_path)
@@ -170,6 +171,11 @@ def over_the_edge(films):
 def far_away(films):
     film = with_findings(films)[3]
     film["boxes"][0] = [film["width"] + 10, 10, film["width"] + 50, 60]
+
+
+def image_of_others(films):
+    films[3]["file"] = "../film.png"
+    return 1
 
 
 def lost_image(films):
@@ -291,6 +297,7 @@ PLANTED = [
     (over_the_edge, "partly-off-film"),
     (far_away, "off-film"),
     (lost_image, "missing-image"),
+    (image_of_others, "outside-image"),
     (no_size, "missing-size"),
     (height_first, "exchanged-size"),
     (another_shape, "image-size"),

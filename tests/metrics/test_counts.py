@@ -235,11 +235,12 @@ def test_no_films_and_every_key() -> None:
     sums = detection_sums([])
     assert list(sums) == list(DETECTION_FIGURES)
     assert all(one.shape == (0, 2) for one in sums.values())
-    for heading, definition, of, lower_is_better in DETECTION_FIGURES.values():
+    for heading, definition, of, lower_is_better, is_share in DETECTION_FIGURES.values():
         assert heading
         assert definition
         assert callable(of)
         assert lower_is_better in (True, False, None)
+        assert is_share in (True, False)
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,8 @@ def test_the_films_of_a_patient_are_drawn_together() -> None:
     pairs = [AnswerPair.unmoved(good, good)] * 10 + [AnswerPair.unmoved(good, bad)] * 10
     by_patient = robustness_estimates(pairs, R3, groups=["a"] * 10 + ["b"] * 10)["accuracy"]
     by_film = robustness_estimates(pairs, R3)["accuracy"]
-    assert by_patient == (0.5, 0.0, 1.0)
+    # two patients say next to nothing
+    assert by_patient == pytest.approx((0.5, 0.0, 1.0), abs=1e-6)
     assert 0.2 < by_film.low < by_film.high < 0.8
 
 

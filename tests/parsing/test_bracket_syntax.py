@@ -4,7 +4,7 @@ import pytest
 
 from grounding_rewards.parsing import get_box_format, read_boxes
 from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
-from grounding_rewards.parsing.results import MAX_BOXES
+from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS
 
 A = [0.1, 0.2, 0.3, 0.4]
 B = [0.5, 0.6, 0.7, 0.8]
@@ -154,6 +154,13 @@ BOXES = [
         P + Q + P,
         ["mass", "mass", "heart"],
     ),
+    # two boxes without a label, one of them flat: no corners of a quadrilateral in turn
+    (
+        "florence-2",
+        "<loc_10><loc_20><loc_30><loc_40><loc_50><loc_60><loc_70><loc_60>",
+        [10, 20, 30, 40, 50, 60, 70, 60],
+        [None] * 2,
+    ),
     # Kosmos-2: two cells of a grid of 32; the vector of transformers' own documentation
     (
         "kosmos-2",
@@ -229,6 +236,7 @@ REJECTS = [
     ("deepseek-vl2", "<|ref|>a<|/ref|><|det|>[[110, <|ref|>b<|/ref|><|det|>[[1, 2, 3, 4]]<|/det|>", P, {"unclosed": 1}),
     # eight tokens: a quadrilateral's corners in turn, not two boxes
     ("florence-2", "<s><loc_200><loc_100><loc_300><loc_80><loc_310><loc_140><loc_210><loc_160></s>", [], {"quad": 1}),
+    ("florence-2", "<loc_10><loc_10><loc_50><loc_10><loc_50><loc_60><loc_10><loc_60>", [], {"quad": 1}),
     ("florence-2", "car<poly><loc_1><loc_2><loc_3><loc_4></poly>", [], {"quad": 1}),
     # three tokens before the end token, five
     ("florence-2", "mass<loc_1><loc_2><loc_3></s>", [], {"unclosed": 1}),
@@ -245,6 +253,8 @@ REJECTS = [
     ("glm-4v", '<points x1="700" y1="300"></points>', [], {"point": 1}),
     ("chexagent", "<ref>Label</ref><box>(x1,y1),(x2,y2)</box>", [], {"placeholder": 1}),
     ("minicpm-v", "<box>1 2 3</box>", [], {"wrong_count": 1}),
+    # brackets are looked at up to a number, whatever is in them
+    ("radvlm", "[words] " * (MAX_GROUPS + 1), [], {"too_long": 1}),
 ]
 
 TRUNCATED = [
@@ -269,6 +279,12 @@ TRUNCATED = [
     ("kosmos-2", "<phrase>a</phrase><object><patch_index_0044><patch", []),
     ("internvl", "<ref>mass</ref><box>[[1, 2, 3, 4], [5, 6", P),
     ("internvl", "<ref>mass</ref><bo", []),
+    # in a label that begins like a negative
+    ("deepseek-vl2", "<|ref|>no", []),
+    ("internvl", "<ref>no", []),
+    ("kosmos-2", "<phrase>normal", []),
+    ("maira-2", "<obj>no", []),
+    ("internvl", "<ref>mass</ref><box>[[1, 2, 3, 4]]</box><ref>no", P),
     ("minicpm-v", "<ref>mass</ref><box>1 2 3 4", []),
     # complete boxes stay, whatever the next one broke off in
     ("qwen2-vl", "mass(1,2),(3,4)(5,6", P),
@@ -288,6 +304,8 @@ EMPTY = [
     ("answer-list", "<answer>[]</answer>"),
     ("answer-list", "<answer>None</answer>"),
     ("answer-list", "<answer>No Objects"),
+    # its own end token says that the label is whole
+    ("deepseek-vl2", "<|ref|>none<｜end▁of▁sentence｜>"),
     # words that lead to the answer
     ("answer-list", "Based on the film, my final output: <answer></answer>"),
     ("vlm-r1", "The lungs are clear, so I will return an empty list. <answer>[]</answer>"),

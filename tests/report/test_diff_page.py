@@ -13,14 +13,14 @@ import pytest
 from PIL import Image
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.comparison import Change, SignTest, compare_runs
+from grounding_rewards.metrics.comparison import Change, Units, compare_runs
 from grounding_rewards.metrics.counts import DETECTION_FIGURES
 from grounding_rewards.metrics.estimates import Estimate, Figure
 from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.diff_page import DiffPage, FilmPair, choose_films, render_diff_page
 
 BOX = (10.0, 10.0, 60.0, 40.0)
-SAME = SignTest(0, 0, 0, float("nan"))
+SAME = Units(0, 0, 0)
 
 
 def pair(name: str, a: float, b: float, *, normal: bool = False, **values: Any) -> FilmPair:
@@ -207,7 +207,13 @@ def test_tiles_are_coloured_only_where_the_interval_leaves_0(
     found = compare_runs([pairs[0].a], [pairs[0].b], resamples=10)
     ends = Estimate(0.5, 0, 1)
     change = Change(
-        Figure("x", "", lower_is_better=lower_is_better), ends, ends, Estimate(*difference), SAME, float("nan")
+        Figure("x", "", lower_is_better=lower_is_better),
+        ends,
+        ends,
+        Estimate(*difference),
+        SAME,
+        float("nan"),
+        float("nan"),
     )
     text = page(pairs, found=replace(found, figures={"f1_50": change}), figures=["f1_50"])
     assert re.search(r'</b>\s*<span class="(\w+)">', text).group(1) == kind

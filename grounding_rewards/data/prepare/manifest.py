@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.data.held_out import ALL, check_known
 from grounding_rewards.data.prepare.card import card_text
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.shards import (
@@ -86,7 +87,6 @@ def finish_folder(
             for path, footer in zip(files, footers, strict=True)
         ]
         splits[split] = {**counts, "shards": shards}
-    hashed = settings.splits_from == "hash"
     manifest: dict[str, Any] = {
         "complete": True,
         **_identity(settings, survey),
@@ -94,8 +94,8 @@ def finish_folder(
         "vocabulary": list(survey.plan.vocabulary),
         "boxes_drawn": survey.boxes,
         "films_without_patient": survey.without_patient,
-        "films_without_own_split": survey.films if hashed else survey.without_split,
-        "films_drawn_by_film": survey.without_patient if hashed else survey.without_both,
+        "films_without_own_split": survey.without_split if survey.rule.own else survey.films,
+        "films_drawn_by_film": survey.without_both if survey.rule.own else survey.without_patient,
         "agreement": agreement,
         "splits": splits,
         "skipped": skipped,
@@ -132,7 +132,7 @@ def readers_agreement(dataset: str | Path) -> dict[str, Any] | None:
 
 
 def split_files(folder: str | Path, split: str) -> list[str]:
-    """The shards of a split of a prepared folder.
+    """The shards of a split of a prepared folder; those of every split for `all`.
 
     Raises:
         ValueError: The folder is not finished, or has no such split.
@@ -143,12 +143,10 @@ def split_files(folder: str | Path, split: str) -> list[str]:
             f"Expected a folder that is finished, got {str(folder)!r}, whose preparation was interrupted. Run the same "
             "command again: it goes on."
         )
-    if split not in manifest["splits"]:
-        raise ValueError(
-            f"Expected one of {', '.join(manifest['splits'])} for the split of {str(folder)!r}, got {split!r}. "
-            "Choose one of these."
-        )
-    return [str(Path(folder) / shard["file"]) for shard in manifest["splits"][split]["shards"]]
+    splits = manifest["splits"]
+    check_known(split, list(splits), str(folder), "Choose one of these.")
+    chosen = splits if split == ALL else [split]
+    return [str(Path(folder) / shard["file"]) for name in chosen for shard in splits[name]["shards"]]
 
 
 def verify_films(folder: str | Path) -> list[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from grounding_rewards.data.carried_columns import CarriedColumns
+from grounding_rewards.data.held_out import TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
 from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.spacing import may_have_spacing
@@ -26,6 +28,7 @@ class Survey:
         digest: Hash of all records, so that a continued run notices other films.
         boxes: Boxes of each label, before policies for readers.
         patient_splits: The dataset's own split of each patient, if any.
+        rule: Whether the dataset's own splits hold, and the shares in which other films are drawn.
         without_patient: Films whose patient is not known.
         without_split: Films without a split of the dataset's own.
         without_both: Films with neither.
@@ -40,6 +43,7 @@ class Survey:
     digest: str
     boxes: dict[str, int]
     patient_splits: dict[str, str]
+    rule: SplitRule
     without_patient: int
     without_split: int
     without_both: int
@@ -59,7 +63,7 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
     """
     digest = hashlib.blake2b(digest_size=16)
     splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
-    carried = CarriedColumns()
+    carried, names = CarriedColumns(), set[str]()
     # Films with a finding, and other films that are no negatives for it. Films with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
     without_patient = without_split = without_both = films = ignored = 0
@@ -71,6 +75,8 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         check_readers(record)
         _check_policy(record, settings)
         splits.add(record)
+        if record.split is not None:
+            names.add(record.split)
         boxes.update(record.labels)
         carried.add(record.extra)
         if settings.task == "finding":
@@ -93,13 +99,18 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         raise ValueError(
             f"Expected phrases for the task phrase, got none in {settings.dataset}. Choose detection or finding."
         )
+    rule = _rule(names, len(splits.known) + without_patient, settings)
+    if names and settings.splits_from == "dataset" and not rule.own:
+        said = drawn_sentence(settings.dataset, rule.shares, films, without_patient)
+        warnings.warn(f"{said} --split-shares draws others, --split {TRAIN} draws none.", stacklevel=3)
     vocabulary = _vocabulary(boxes, settings.labels)
     keep = {label: _keep(present[label], films - ignored - unclear[label], settings.negatives) for label in vocabulary}
     return Survey(
         films=films,
         digest=digest.hexdigest(),
         boxes=dict(sorted(boxes.items())),
-        patient_splits=splits.known if settings.splits_from == "dataset" else {},
+        patient_splits=splits.known if rule.own else {},
+        rule=rule,
         without_patient=without_patient,
         without_split=without_split,
         without_both=without_both,
@@ -109,6 +120,18 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         carried=carried,
         plan=Plan(settings, vocabulary, keep),
     )
+
+
+def _rule(names: set[str], patients: int, settings: PrepareSettings) -> SplitRule:
+    """Own splits hold where the dataset holds films out, or where only one of them was asked for."""
+    shares = dict(settings.shares)
+    if settings.splits_from == "hash" or not names:
+        return SplitRule(False, shares)
+    if settings.split is not None:
+        return SplitRule(True, {settings.split: 1.0})
+    rule = split_rule(names, patients, shares)
+    # Of a few patients those without a split are drawn as they were asked to be.
+    return SplitRule(True, shares) if rule.own and not holds_out(names) else rule
 
 
 def _keep(present: int, absent: int, negatives: float) -> float:

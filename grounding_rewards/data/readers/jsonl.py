@@ -5,8 +5,8 @@
 `boxes` are xyxy in pixels of the image; `width` and `height` may both be left out, the image has them. Optional: `id`
 (else the file), `split`, `patient_id` (else a film is its own patient), `prompt` (text or messages), `box_format`,
 `resized_width` and `resized_height`, `ignore_boxes`, `phrases` (one per box). What several people drew stands in
-`reader_boxes` and `reader_labels`, a list per reader; or side by side in `boxes`, with `readers` (who drew each box)
-and `read_by` (everybody who read the film, those who drew nothing included). Any other key is carried along.
+`reader_boxes` and `reader_labels`, a list per reader; or side by side in `boxes`, with `readers` (who drew each) and
+`read_by` (everybody who read the film, those who drew nothing included). Any other key is carried along.
 Negative: a film whose boxes are an empty list.
 """
 
@@ -19,6 +19,7 @@ from typing import Any
 from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.checks import is_size, label_count_problems, list_problems
+from grounding_rewards.data.held_out import ALL, assign_splits, check_known
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import read_json_rows
@@ -45,13 +46,14 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[FilmRe
 
     Args:
         root: the folder.
-        split: films of this split and films without one; None takes all.
+        split: films of this split, the same that training finds in it (`data.held_out`); None takes all, each with the
+            split that its line says.
 
     Returns:
         Records in the order of the lines.
 
     Raises:
-        ValueError: no such file; while iterating, a line that cannot be read, or no film of the split.
+        ValueError: no such file; while iterating, a line that cannot be read, or an unknown split.
 
     Example:
         >>> import json, tempfile
@@ -65,22 +67,22 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[FilmRe
 
 
 def _films(path: Path, split: str | None) -> Iterator[FilmRecord]:
-    seen: dict[str, None] = {}
-    found = False
+    if split is None:
+        yield from _records(path)
+        return
+    assigned = assign_splits(((film.split, film.patient_id, film.id) for film in _records(path)), str(path.parent))
+    check_known(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
+    for film, own in zip(_records(path), assigned.splits, strict=True):
+        if split in (ALL, own):
+            yield film._replace(split=own)
+
+
+def _records(path: Path) -> Iterator[FilmRecord]:
     for line, content in read_json_rows(path):
         row = film_row(content)
         if problem := next(row_faults(row), None):
             raise row_error(path, line, row["id"], *problem, "Correct the line.")
-        film = film_record(row)
-        if split is None or film.split in (None, split):
-            found = True
-            yield film
-        elif film.split is not None:
-            seen[film.split] = None
-    if split is not None and not found:
-        raise ValueError(
-            f"Expected one of {', '.join(seen)} or None for split, got {split!r}. Choose a split of {path.parent}."
-        )
+        yield film_record(row)
 
 
 def film_row(content: Mapping[str, Any]) -> dict[str, Any]:

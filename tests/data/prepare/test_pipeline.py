@@ -493,3 +493,32 @@ def test_other_columns_are_carried_along(tmp_path):
     # What a preparation writes itself is its own.
     assert "Where?" not in rows[0]["prompt"][0]["content"][1]["text"]
     assert "resized_width" not in rows[0]
+
+
+def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(make_films, tmp_path):
+    """VinDr-CXR of Kaggle, RSNA and SIIM have labels for `train` alone: today everything is trained on."""
+    root, records = make_films(40, split="train")
+    records = [record._replace(patient_id=f"p{k // 2 % 20}") for k, record in enumerate(records)]
+    with pytest.warns(
+        UserWarning, match=r"jsonl holds no film out: 80 % .* --split-shares draws others, --split train"
+    ):
+        manifest = prepare_films(lambda: records, root, tmp_path / "out", options())
+    rows = [row for split in manifest["splits"] for row in load_split(str(tmp_path / "out"), split)]
+    sides = {(row["patient_id"], row["split"]) for row in rows}
+    assert len(sides) == 20 == len({patient for patient, _ in sides})
+    assert set(manifest["splits"]) > {"train"}
+    assert manifest["films_without_own_split"] == 40
+    assert len(load_split(str(tmp_path / "out"), "all")) == 40
+    # One split was asked for: nothing is drawn.
+    kept = prepare_films(lambda: records, root, tmp_path / "kept", options(split="train"))
+    assert set(kept["splits"]) == {"train"}
+
+
+def test_a_film_without_a_split_is_trained_on_where_others_are_held_out(make_films, tmp_path):
+    root, records = make_films(30, split="test")
+    records = [record._replace(split=None, patient_id=None) if k else record for k, record in enumerate(records)]
+    manifest = prepare_films(lambda: records, root, tmp_path / "out", options())
+    assert {split: counts["films_with_rows"] for split, counts in manifest["splits"].items()} == {
+        "train": 29,
+        "test": 1,
+    }

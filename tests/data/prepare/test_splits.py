@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.data.prepare.settings import SHARES, PrepareSettings
-from grounding_rewards.data.prepare.splits import PatientSplits, film_split, hash_fraction, hashed_split
+from grounding_rewards.data.held_out import SHARES, SplitRule, film_split, hash_fraction, hashed_split
+from grounding_rewards.data.prepare.settings import PrepareSettings
+from grounding_rewards.data.prepare.splits import PatientSplits
 from grounding_rewards.data.readers.base import FilmRecord
 
 patients = st.one_of(st.none(), st.sampled_from(["p1", "p2", "p3", "p4"]))
@@ -26,7 +27,10 @@ def assigned(films, *, own=True, seed=0):
         splits.add(one)
     if own:
         splits.check()
-    return [film_split(one, splits.known, SHARES, seed, own=own) for one in films]
+    rule = SplitRule(own, SHARES)
+    return [
+        film_split(one.split, one.patient_id or one.id, splits.known.get(one.patient_id), rule, seed) for one in films
+    ]
 
 
 def sides(films, splits):
