@@ -37,6 +37,7 @@ from grounding_rewards.commands.console import (
     parameters_from_option,
     stage_progress,
 )
+from grounding_rewards.data.checks import BAD_ROWS, check_films
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.answered_film import AnsweredFilm, write_answered
 from grounding_rewards.metrics.answers import check_labels, read_answers
@@ -87,6 +88,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     films.add_argument("--dataset", metavar="DATA", help="`synthetic`, a folder of films, or a name on the hub")
     films.add_argument("--split", default="test", help="of the dataset; default: %(default)s")
     films.add_argument("--films", type=int, metavar="N", help="the first so many; all without it")
+    films.add_argument(
+        "--bad-rows",
+        choices=BAD_ROWS,
+        default="refuse",
+        help="films of --dataset that cannot be right, such as one with a box outside it: name them all and end "
+        "(default), or go on without them and say which",
+    )
     films.add_argument(
         "--train-split",
         default="train",
@@ -276,11 +284,13 @@ def _ask_model(options: argparse.Namespace) -> _Subject | None:
     model, processor = load_model(options.model, backend=backend)
     notes = set_image_size(processor, options.max_image_pixels)
     reward = _reward(options)
-    dataset = load_split(options.dataset, options.split, films=options.films)
+    dataset = load_split(options.dataset, options.split, films=options.films, bad_rows=options.bad_rows)
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model.config.model_type)
-    dataset = add_prompts(add_columns(dataset, processor, box_format), reward.box_format)
+    dataset = add_columns(dataset, processor, box_format, bad_rows=options.bad_rows)
+    # What cannot be right is refused now, not when the answers are read.
+    dataset = check_films(add_prompts(dataset, reward.box_format), name=options.dataset, bad_rows=options.bad_rows)
     image_size = largest_image(dataset, processor)
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
@@ -359,7 +369,11 @@ def _read_log(options: argparse.Namespace) -> _Subject:
     from grounding_rewards.data.answer_logs import read_log
     from grounding_rewards.data.load import load_split
 
-    dataset = None if options.dataset is None else load_split(options.dataset, options.split, films=options.films)
+    dataset = (
+        None
+        if options.dataset is None
+        else load_split(options.dataset, options.split, films=options.films, bad_rows=options.bad_rows)
+    )
     answers = read_log(
         options.completions,
         dataset=dataset,
@@ -386,7 +400,7 @@ def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
     if options.dataset is None or options.train_split == _NO_SPLIT:
         return None
     try:
-        return light_rows(load_split(options.dataset, options.train_split))
+        return light_rows(load_split(options.dataset, options.train_split, bad_rows=options.bad_rows))
     except ValueError as error:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 

@@ -24,7 +24,7 @@ SYNTHETIC = "synthetic"
 _DEFAULT_SYNTHETIC_FILMS = 1024
 
 
-def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset:
+def load_split(dataset: str, split: str, *, films: int | None = None, bad_rows: str = "refuse") -> Dataset:
     """Load one split with the columns that every part of the package uses.
 
     Args:
@@ -34,6 +34,8 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
         split: name of the split, for example `"train"`; `"all"` is every film. Where a dataset has no splits, or only
             `train`, its patients are drawn (`grounding_rewards.data.held_out`), and a warning says so.
         films: take the first so many films; None takes all (of drawn films, 1024).
+        bad_rows: `refuse` lines of `annotations.jsonl` that are no films, or `drop` them, which a warning says. What is
+            wrong with the values of rows is found later, by `grounding_rewards.data.checks`.
 
     Returns:
         A map-style dataset.
@@ -53,7 +55,7 @@ def load_split(dataset: str, split: str, *, films: int | None = None) -> Dataset
         return radiograph_dataset(split, count, preset=preset) if preset else synthetic_dataset(split, count)
     from grounding_rewards.data.film_column import with_film_column
 
-    loaded = _load_folder(Path(dataset), split) if Path(dataset).is_dir() else _load_from_hub(dataset, split)
+    loaded = _load_folder(Path(dataset), split, bad_rows) if Path(dataset).is_dir() else _load_from_hub(dataset, split)
     loaded = with_film_column(loaded)
     return loaded if films is None else loaded.select(range(min(films, loaded.num_rows)))
 
@@ -81,14 +83,14 @@ def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
     return dataset[k]["image"] if "image" in dataset.column_names else None
 
 
-def _load_folder(folder: Path, split: str) -> Dataset:
+def _load_folder(folder: Path, split: str, bad_rows: str) -> Dataset:
     from datasets import Dataset, DatasetDict, load_from_disk
 
     if (folder / MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
         return Dataset.from_parquet(split_files(folder, split))
     if (folder / ANNOTATIONS).is_file():
-        return load_films(folder, split)
+        return load_films(folder, split, bad_rows=bad_rows)
     try:
         loaded = load_from_disk(str(folder))
     except FileNotFoundError:
