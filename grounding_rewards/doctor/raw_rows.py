@@ -20,7 +20,7 @@ from grounding_rewards.data.held_out import TRAIN, assign_splits, in_usual_order
 from grounding_rewards.data.images import has_shape, image_size, load_image, small_film
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.data.readers.documents import json_lines
-from grounding_rewards.data.readers.jsonl import ANNOTATIONS, film_row
+from grounding_rewards.data.readers.jsonl import ANNOTATIONS, film_row, word_faults
 
 #: The split of rows whose dataset has no splits.
 NO_SPLIT = "all"
@@ -270,7 +270,10 @@ def _jsonl_rows(path: Path, splits: Sequence[str]) -> Iterator[FilmRow]:
         number = numbers[split] = numbers.get(split, -1) + 1
         file = columns.get("file")
         image = {"bytes": None, "path": str(path.parent / file)} if isinstance(file, str) else None
-        yield FilmRow(split, number, columns, image, no_object and f"line {line} is {no_object}", expects_image=True)
+        # Faults of boxes, sizes, images and prompts are found by checks of their own.
+        faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
+        damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
+        yield FilmRow(split, number, columns, image, damage, expects_image=True)
 
 
 def _shards(path: Path) -> dict[str, list[Path]]:
