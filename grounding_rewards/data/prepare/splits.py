@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 from grounding_rewards.data.patients import patient_of_film
+from grounding_rewards.data.prepare.copied_films import group_name
 from grounding_rewards.data.prepare.settings import check_split_name
 from grounding_rewards.data.readers.base import FilmRecord
 
@@ -44,19 +45,26 @@ def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
 
 
 def film_split(
-    record: FilmRecord, patient_splits: Mapping[str, str], shares: Mapping[str, float], seed: int, *, own: bool
+    record: FilmRecord,
+    patient_splits: Mapping[str, str],
+    shares: Mapping[str, float],
+    seed: int,
+    *,
+    own: bool,
+    groups: Mapping[str, str] | None = None,
 ) -> str:
     """The split of a film: its own, else its patient's, else drawn as by `hashed_split`, by the patient or the film.
 
     The dataset's own splits of films and patients (from `PatientSplits`) count only if `own`. Patients are told apart
-    by `patient_of_film`.
+    by `patient_of_film`; those that share a film are one (`groups`, of `CopiedFilms`).
     """
     if own and record.split is not None:
         return record.split
-    patient = patient_of_film(record)
-    if own and patient is not None and patient in patient_splits:
-        return patient_splits[patient]
-    return hashed_split(record.id if patient is None else patient, shares, seed)
+    name = group_name(record)
+    name = (groups or {}).get(name, name)
+    if own and name in patient_splits:
+        return patient_splits[name]
+    return hashed_split(name, shares, seed)
 
 
 class PatientSplits:
@@ -74,13 +82,16 @@ anew with splits_from="hash" (--splits-from hash).
 
     def __init__(self) -> None:
         self.known: dict[str, str] = {}
+        self.names: set[str] = set()
         self._several: dict[str, dict[str, None]] = {}
 
     def add(self, record: FilmRecord) -> None:
         """Add one film."""
         if record.split is None:
             return
-        check_split_name(record.split)
+        if record.split not in self.names:
+            check_split_name(record.split)
+            self.names.add(record.split)
         patient = patient_of_film(record)
         if patient is not None:
             first = self.known.setdefault(patient, record.split)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.policies import check_readers, film_readers
+from grounding_rewards.data.prepare.copied_films import CopiedFilms
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.spacing import may_have_spacing
 from grounding_rewards.data.prepare.splits import PatientSplits
@@ -33,6 +34,8 @@ class Survey:
         has_spacing: Whether any film may hold the size of its pixels.
         has_several_readers: Whether any film was read by several people.
         plan: For `tasks.task_rows`.
+        own_splits: Names of the dataset's own splits.
+        copied: Copies among the films; empty until `pipeline` has compared them.
     """
 
     films: int
@@ -46,6 +49,13 @@ class Survey:
     has_spacing: bool
     has_several_readers: bool
     plan: Plan
+    own_splits: frozenset[str]
+    copied: CopiedFilms = field(default_factory=CopiedFilms)
+
+    @property
+    def films_drawn(self) -> int:
+        """Films without a split of the dataset's own."""
+        return self.without_split if self.plan.settings.splits_from == "dataset" else self.films
 
 
 def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Survey:
@@ -104,6 +114,7 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         has_spacing=has_spacing,
         has_several_readers=has_several_readers,
         plan=Plan(settings, vocabulary, keep),
+        own_splits=frozenset(splits.names) if settings.splits_from == "dataset" else frozenset(),
     )
 
 
