@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,11 +33,15 @@ __all__ = [
     "patient_key",
     "patient_of",
     "read_references",
+    "stated_name",
     "with_ground_truth",
 ]
 
 #: The sizes of the film, and of the image that the model saw, in pixels.
 SIZE_COLUMNS = ("width", "height", "resized_width", "resized_height")
+
+# What JSON, pandas, R and people write where there is no name, in lower case.
+_NOTHING = ("", "nan", "none", "null", "n/a", "na", "<na>", "nil")
 
 
 def frames_of_rows(formats: Sequence[BoxFormat], columns: Mapping[str, Any], n: int) -> NDArray[np.float64]:
@@ -299,6 +302,23 @@ def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | 
 _NUMBER = re.compile(r"0*([0-9]+)(\.0*)?")
 
 
+def stated_name(value: Any) -> str | None:
+    """The name of a patient, a film or a split as text; None for nothing, and for what programs write for nothing.
+
+    A number that a table turned into a fraction, because another cell was empty, is the whole number that it was.
+
+    Example:
+        >>> stated_name(7), stated_name(7.0), stated_name(" p7 ")
+        ('7', '7', 'p7')
+        >>> [stated_name(nothing) for nothing in (None, "", float("nan"), "nan", "None", "<NA>")]
+        [None, None, None, None, None, None]
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    text = "" if value is None else str(value).strip()
+    return None if text.casefold() in _NOTHING else text
+
+
 def patient_key(patient: object) -> str:
     """The id of a patient, the same for all spellings of a number and for capital and small letters.
 
@@ -319,10 +339,8 @@ def patient_of(row: Mapping[str, Any]) -> str | None:
     >>> patient_of({"patient_id": 7}), patient_of({"patient_id": "007"}), patient_of({"patient_id": ""})
     ('7', '7', None)
     """
-    patient = row.get("patient_id")
-    # A table writes an empty cell among numbers as NaN.
-    is_missing = patient in (None, "") or (isinstance(patient, float) and math.isnan(patient))
-    return None if is_missing else patient_key(patient)
+    patient = stated_name(row.get("patient_id"))
+    return None if patient is None else patient_key(patient)
 
 
 def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:

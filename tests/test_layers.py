@@ -13,11 +13,11 @@ PACKAGE = Path(grounding_rewards.__file__).parent
 
 # From the bottom up: a room may import from itself and from rooms of lower floors, not from its neighbours.
 FLOORS = (
-    ("arithmetic", "boxes", "labels", "legal", "versions"),
+    ("arithmetic", "boxes", "labels", "legal", "versions", "whole_files"),
     ("box_batch", "matching", "overlap"),
     ("ignore_regions",),
     ("parsing",),
-    ("space_check",),
+    ("space_check", "thinking_check"),
     ("columns",),
     ("rewards",),
     ("metrics",),

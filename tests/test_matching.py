@@ -11,6 +11,7 @@ from grounding_rewards.matching import (
     greedy_match,
     hungarian_match,
     match_batch,
+    most_hits_match,
     thresholded_hungarian_match,
 )
 
@@ -18,6 +19,7 @@ SINGLE = {
     "greedy": greedy_match,
     "hungarian": hungarian_match,
     "thresholded_hungarian": thresholded_hungarian_match,
+    "most_hits": most_hits_match,
 }
 
 
@@ -115,6 +117,35 @@ def test_thresholding_first_never_loses(iou, threshold):
     first = total(iou, thresholded_hungarian_match(iou, threshold))
     assert first >= total(iou, hungarian_match(iou, threshold)) - 1e-12
     assert first == pytest.approx(best_total(np.where(iou >= threshold, iou, 0.0)))
+
+
+def most_pairs_and_their_total(iou, threshold):
+    """Most pairs from the threshold up, and the greatest total among those, by trying every assignment."""
+    n, m = iou.shape
+    if n > m:
+        return most_pairs_and_their_total(iou.T, threshold)
+    kept = [
+        [iou[i, j] for i, j in enumerate(chosen) if iou[i, j] >= threshold and iou[i, j] > 0]
+        for chosen in permutations(range(m), n)
+    ]
+    return max(((len(one), sum(one)) for one in kept), default=(0, 0.0))
+
+
+@given(iou_matrices(), st.sampled_from([0.0, 0.3, 0.5, 1.0]))
+def test_most_hits_are_most_hits(iou, threshold):
+    pairs = most_hits_match(iou, threshold)
+    count, greatest = most_pairs_and_their_total(iou, threshold)
+    assert len(pairs) == count
+    assert total(iou, pairs) == pytest.approx(greatest, abs=1e-8)
+    assert count >= max(len(match(iou, threshold)) for match in SINGLE.values())
+
+
+@given(iou_matrices(), st.sampled_from([0.0, 0.3, 0.5]))
+def test_one_more_prediction_and_a_lower_threshold_never_lose_a_hit(iou, threshold):
+    pairs = most_hits_match(iou, threshold)
+    if len(iou):
+        assert len(most_hits_match(iou[:-1], threshold)) <= len(pairs)
+    assert len(most_hits_match(iou, threshold + 0.1)) <= len(pairs)
 
 
 @given(iou_matrices(), st.sampled_from(sorted(SINGLE)), st.sampled_from([0.0, 0.3, 0.5]))

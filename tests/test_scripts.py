@@ -26,7 +26,9 @@ def script(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["compare_rewards.py", "fuzz_parsing.py", "write_formats.py"])
+@pytest.mark.parametrize(
+    "name", ["compare_rewards.py", "fuzz_parsing.py", "measure_answer_tokens.py", "write_formats.py"]
+)
 def test_help_teaches(name: str) -> None:
     done = subprocess.run([sys.executable, SCRIPTS / name, "--help"], capture_output=True, text=True, check=True)
     assert f"python scripts/{name}" in done.stdout
@@ -34,6 +36,14 @@ def test_help_teaches(name: str) -> None:
 
 def test_the_table_of_formats_is_up_to_date() -> None:
     subprocess.run([sys.executable, SCRIPTS / "write_formats.py", "--check"], check=True)
+
+
+def test_the_tokens_of_answers_are_measured_with_any_tokenizer(capsys: pytest.CaptureFixture[str]) -> None:
+    tokenizer = REPOSITORY / "assets" / "tiny_vlm"
+    script("measure_answer_tokens").main([f"tiny={tokenizer}", "--formats", "qwen2.5-vl"])
+    header, _, row = capsys.readouterr().out.splitlines()
+    assert header == "| box format | tiny |"
+    assert row.startswith("| `qwen2.5-vl` | ")
 
 
 def run_demo(monkeypatch: pytest.MonkeyPatch, *options: str) -> list[list[str]]:

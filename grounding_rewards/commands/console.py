@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from grounding_rewards.data.film_paths import ALLOW_OUTSIDE_HELP
+from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -145,7 +146,7 @@ def parameters_from_option(given: str | None) -> dict[str, Any]:
 
 def write_json(path: Path, content: Any) -> None:
     """Write the file of an option `--json`: indented, in UTF-8."""
-    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def add_reader_option(parser: argparse._ActionsContainer) -> None:

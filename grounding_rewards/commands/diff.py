@@ -2,8 +2,8 @@
 which labels and sizes of findings. Films are matched by id; runs with different reference boxes are refused.
 
 Every figure of both runs has a 95 % bootstrap interval, and so has their difference, B - A, with the same patients
-drawn for both (or the same films, where no patient is known). Beside it a sign test says whether B is better on more
-patients than it is worse, and Holm's p takes into account how many tests the table has. The verdict is about one
+drawn for both (or the same films, where no patient is known). Beside it a permutation test says how often a difference
+comes by chance that is as large, and Holm's p takes into account how many tests the table has. The verdict is about one
 figure: choose it before you look.
 
 The baselines that `evaluate` measured with B stand beside both runs. The page that --html writes shows films and what
@@ -34,6 +34,7 @@ from grounding_rewards.report.comparison_tables import (
     render_markdown,
 )
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
+from grounding_rewards.whole_files import whole_folder, write_whole
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -68,8 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label-matching",
         choices=LABEL_MATCHING,
-        default="ignore",
-        help="whether a box is right only under the finding's label, as for `evaluate`; default: %(default)s",
+        help="whether a box is right only under the finding's label; default: as in both evaluations",
     )
     parser.add_argument(
         "--sizes",
@@ -78,9 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sizes of reference boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
     )
     parser.add_argument(
-        "--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap; default: %(default)s"
+        "--resamples",
+        type=int,
+        default=RESAMPLES,
+        metavar="N",
+        help="of the bootstrap and the permutation test; default: %(default)s",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the bootstrap; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of both; default: %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the verdict and the tables as Markdown")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with figures, curves and films")
@@ -109,25 +113,26 @@ def run(options: argparse.Namespace) -> int:
         OSError: a file cannot be written.
     """
     a, b = read_answered(options.a), read_answered(options.b)
+    evaluation = read_evaluation(options.b)
+    evaluations = read_evaluation(options.a), evaluation
     found = compare_runs(
         a,
         b,
-        label_matching=options.label_matching,
+        label_matching=options.label_matching or _label_matching(evaluations),
         sizes=options.sizes,
         main=options.figure,
         resamples=options.resamples,
         seed=options.seed,
     )
-    evaluation = read_evaluation(options.b)
     comparison = Comparison(
         found=found,
         paths=(options.a, options.b),
         figures=_chosen(options.figures, found),
-        settings=facts_that_differ(read_evaluation(options.a).facts, evaluation.facts),
-        baselines=_baselines(evaluation, found, options.label_matching),
+        settings=facts_that_differ(*(one.facts for one in evaluations)),
+        baselines=_baselines(evaluation, found),
     )
     if options.markdown is not None:
-        options.markdown.write_text(render_markdown(comparison), encoding="utf-8")
+        write_whole(options.markdown, render_markdown(comparison))
     if options.html is not None:
         _write_page(options, comparison, a, b, evaluation)
     if options.json is not None:
@@ -137,6 +142,17 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         console.print(f"Page: {options.html.resolve().as_uri()}", soft_wrap=True, markup=False)
     return 0
+
+
+def _label_matching(evaluations: Sequence[StoredEvaluation]) -> str:
+    """How labels were compared in the evaluations of both runs; a run that does not say is taken to be as the other."""
+    rules = dict.fromkeys(one.label_matching for one in evaluations if one.label_matching is not None)
+    if len(rules) > 1:
+        raise ValueError(
+            f"Expected runs that were evaluated by one --label-matching, got {' and '.join(rules)}. Their figures "
+            "say different things: give --label-matching, by which both are measured here, or evaluate one again."
+        )
+    return next(iter(rules), "ignore")
 
 
 def _chosen(keys: Sequence[str], found: RunDifference) -> Sequence[str]:
@@ -149,9 +165,9 @@ def _chosen(keys: Sequence[str], found: RunDifference) -> Sequence[str]:
     return list(dict.fromkeys(keys)) or list(found.figures)
 
 
-def _baselines(evaluation: StoredEvaluation, found: RunDifference, label_matching: str) -> Mapping[str, Figures]:
+def _baselines(evaluation: StoredEvaluation, found: RunDifference) -> Mapping[str, Figures]:
     """The baselines of B, if they were measured on the films that both runs have, by the same `--label-matching`."""
-    if found.only_b or evaluation.facts.get("label matching") != label_matching:
+    if found.only_b or evaluation.label_matching != found.label_matching:
         return {}
     return dict(list(evaluation.systems.items())[1:])
 
@@ -180,13 +196,14 @@ def _write_page(
         pairs=pairs,
         reward=reward,
         load_image=load_image,
+        label_matching=options.label_matching,
         curves=curves if curves[0] else None,
     )
-    options.html.parent.mkdir(parents=True, exist_ok=True)
-    options.html.write_text(render_diff_page(page), encoding="utf-8")
-    options.html.with_name("films.png").write_bytes(draw_films(pairs, comparison.names, reward, load_image))
-    if curves[0]:
-        options.html.with_name("curves.png").write_bytes(curves[0])
+    with whole_folder(options.html.parent) as unfinished:
+        write_whole(unfinished / options.html.name, render_diff_page(page))
+        write_whole(unfinished / "films.png", draw_films(pairs, comparison.names, reward, load_image))
+        if curves[0]:
+            write_whole(unfinished / "curves.png", curves[0])
 
 
 def _subtitle(found: RunDifference, facts: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Say what is wrong with a dataset before training on it: boxes in another order or frame than x1, y1, x2, y2 in
-pixels, corners, edges, duplicates, sizes that are not the image's, labels in several spellings, films or patients in
-several splits, boxes too small to be learned, answers too long to be written, prompts that ask for another format.
-Every defect comes with its extent, three examples, why it matters and what to do.
+pixels, in all films or in some, corners, edges, duplicates, readers that were not merged, boxes that stand for no
+finding, sizes that are not the image's, labels in several spellings, films or patients in several splits, boxes too
+small to be learned, answers too long to be written, prompts that ask for another format or hold the answer. Every
+defect comes with its extent, three examples, why it matters and what to do.
 
 A dataset is a folder with annotations.jsonl, a folder of parquet files such as `grounding-rewards prepare` writes, a
 folder written by save_to_disk, or a dataset on the hub. Its columns: boxes (x1, y1, x2, y2 in pixels of the film),
@@ -25,6 +26,7 @@ from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.raw_rows import open_rows
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.doctor_page import LONGEST_SIDE, extent, place, render_doctor_page, verdict
+from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -117,7 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json is not None:
         write_json(arguments.json, checkup.as_json())
     if arguments.out is not None:
-        arguments.out.write_text(render_doctor_page(checkup), encoding="utf-8", errors="replace")
+        write_whole(arguments.out, render_doctor_page(checkup).encode("utf-8", "replace"))
     print_checkup(checkup, output_console(120))
     return int(checkup.count("error") > 0 or (arguments.strict and checkup.count("warning") > 0))
 

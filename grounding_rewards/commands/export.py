@@ -13,17 +13,16 @@ OUT is a new or empty folder; for model-card a file.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from grounding_rewards.exchange.coco import write_coco, write_cvat, write_fiftyone
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
 from grounding_rewards.exchange.label_studio import LOCAL_FILES, write_label_studio
 from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
-from grounding_rewards.metrics.evaluation import evaluation_file
+from grounding_rewards.metrics.evaluation import read_evaluation
+from grounding_rewards.whole_files import whole_folder, write_whole
 
 EXAMPLES = """\
 examples:
@@ -62,27 +61,27 @@ def run(options: argparse.Namespace) -> int:
     _check_options(options)
     out: Path = options.out
     if options.to == "model-card":
-        evaluation = _evaluation(options.run, required=True)
+        evaluation = read_evaluation(options.run, required=True)
         block = model_card_block(evaluation, name=options.name, system=options.system)
         _check_new(out, out.exists())
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(block, encoding="utf-8")
+        write_whole(out, block)
         print(f"wrote {out}")
         return 0
     films = read_answered(options.run)
     _check_new(out, out.exists() and (not out.is_dir() or any(out.iterdir())))
-    message = _WRITERS[options.to](films, options)
+    with whole_folder(out) as unfinished:
+        message = _WRITERS[options.to](films, unfinished, options)
     print(f"wrote {len(films)} films to {out}" if message is None else message)
     return 0
 
 
-def _label_studio(films: Sequence[AnsweredFilm], options: argparse.Namespace) -> None:
+def _label_studio(films: Sequence[AnsweredFilm], out: Path, options: argparse.Namespace) -> None:
     root = LOCAL_FILES if options.image_root is None else options.image_root
-    write_label_studio(films, options.out, model=_model(options), image_root=root)
+    write_label_studio(films, out, model=_model(options), image_root=root)
 
 
-def _dicom_sr(films: Sequence[AnsweredFilm], options: argparse.Namespace) -> str:
-    written = write_dicom_sr(films, options.out, model=_model(options), dicom=options.dicom)
+def _dicom_sr(films: Sequence[AnsweredFilm], out: Path, options: argparse.Namespace) -> str:
+    written = write_dicom_sr(films, out, model=_model(options), dicom=options.dicom)
     left_out = [
         f"left out because {why}: {len(ids)}, the first {ids[0]!r}"
         for ids, why in (
@@ -94,17 +93,17 @@ def _dicom_sr(films: Sequence[AnsweredFilm], options: argparse.Namespace) -> str
     return "\n".join([f"{written.reports} of {len(films)} films have a report in {options.out}", *left_out])
 
 
-_WRITERS: Mapping[str, Callable[[Sequence[AnsweredFilm], argparse.Namespace], str | None]] = {
-    "coco": lambda films, options: write_coco(films, options.out),
-    "fiftyone": lambda films, options: write_fiftyone(films, options.out, images=options.images),
-    "cvat": lambda films, options: write_cvat(films, options.out),
+_WRITERS: Mapping[str, Callable[[Sequence[AnsweredFilm], Path, argparse.Namespace], str | None]] = {
+    "coco": lambda films, out, _: write_coco(films, out),
+    "fiftyone": lambda films, out, options: write_fiftyone(films, out, images=options.images),
+    "cvat": lambda films, out, _: write_cvat(films, out),
     "label-studio": _label_studio,
     "dicom-sr": _dicom_sr,
 }
 
 
 def _model(options: argparse.Namespace) -> str:
-    return options.name or evaluated_model(_evaluation(options.run))
+    return options.name or evaluated_model(read_evaluation(options.run))
 
 
 def _check_options(options: argparse.Namespace) -> None:
@@ -119,20 +118,3 @@ def _check_options(options: argparse.Namespace) -> None:
 def _check_new(out: Path, taken: bool) -> None:
     if taken:
         raise ValueError(f"Expected a new or empty place for --out, got {str(out)!r} with files. Name another one.")
-
-
-def _evaluation(run: Path, *, required: bool = False) -> Mapping[str, Any]:
-    """The content of `evaluation.json`; empty where it is missing and not required."""
-    path = evaluation_file(run)
-    if not path.is_file() and not required:
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"Expected evaluation.json in the folder of an evaluation, got {str(run)!r} ({error}). "
-            "Make it with `grounding-rewards evaluate`."
-        ) from error
-    if not isinstance(content, Mapping):
-        raise ValueError(f"Expected an object in {str(path)!r}, got a {type(content).__name__}. Make the file anew.")
-    return content

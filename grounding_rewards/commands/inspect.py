@@ -47,24 +47,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
     add_sizes(parser, resized=True)
     parser.add_argument(
+        "--prompt-opens-thinking",
+        action="store_true",
+        help="the prompt ended in an open <think>: completions that never close it have no answer",
+    )
+    parser.add_argument(
         "--examples", type=int, default=0, metavar="N", help="show N completions of each status and reason in full"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures, without any text of the log")
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="exit with 1 if numbers contradict the format, or more than a tenth of the completions is unparseable",
+        help="exit with 1 if numbers or marks of thinking contradict what was declared, or more than a tenth of the "
+        "completions is unparseable",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Inspect a log; returns 1 with `--strict` if it is suspect."""
-    completions, rows = read_completions(options.log, text_column=options.text_column)
+    log = read_completions(options.log, text_column=options.text_column)
     inspection = inspect_completions(
-        completions,
-        rows,
+        log.completions,
+        log.rows,
         box_format_from_option(options.box_format),
         sizes={side: getattr(options, side) for side in _SIZES},
+        prompt_opens_thinking=options.prompt_opens_thinking,
         track=partial(track, "inspecting"),
     )
     if options.json is not None:
@@ -91,6 +98,8 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
     for name, check in inspection.space_checks.items():
         style = "bold red" if check.likely else ""
         console.print(Text(f"{name}: {check.message}", style=style))
+    if inspection.thinking_suspicion is not None:
+        console.print(Text(inspection.thinking_suspicion, style="bold red"))
     for note in inspection.notes:
         console.print(Text(f"Note: {note}"))
     if examples:
@@ -124,6 +133,10 @@ def _figure_table(inspection: Inspection) -> Any:
     table.add_row("per completion, most", str(inspection.most_boxes))
     table.add_row("upside down", _share(inspection.upside_down, inspection.boxes))
     table.add_row("reaching off the film", _share(inspection.off_film, inspection.located))
+    if inspection.thinking["none"] < completions:
+        table.add_section()
+        table.add_row("thinking closed, but never opened", _share(inspection.thinking["unopened"], completions))
+        table.add_row("thinking never closed", _share(inspection.thinking["unclosed"], completions))
     if inspection.scored:
         table.add_section()
         table.add_row("completions with reference boxes", str(inspection.scored))

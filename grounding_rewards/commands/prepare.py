@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from grounding_rewards.commands.console import add_allow_outside, add_reader_option, stage_progress
+from grounding_rewards.data.held_out import SHARES
 from grounding_rewards.data.policies import POLICIES
 from grounding_rewards.data.prepare.manifest import verify_films
 from grounding_rewards.data.prepare.pipeline import prepare_films
-from grounding_rewards.data.prepare.settings import BAD_FILMS, IMAGE_FORMATS, SHARES, SPLITS_FROM, PrepareSettings
+from grounding_rewards.data.prepare.settings import BAD_FILMS, IMAGE_FORMATS, SPLITS_FROM, PrepareSettings
 from grounding_rewards.data.prompts import TASKS
 from grounding_rewards.data.readers import get_reader, list_datasets
 from grounding_rewards.data.readers.options import reader_options
@@ -103,7 +104,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--splits-from",
         choices=SPLITS_FROM,
         default="dataset",
-        help="take the dataset's own splits where it has them (default), or draw every patient by a hash",
+        help="take the dataset's own splits, unless it holds no film out (default), or draw every patient by a hash",
     )
     shares = ",".join(f"{name}={share:g}" for name, share in SHARES.items())
     splits.add_argument(

@@ -3,12 +3,11 @@
 Definitions:
 
 * A pair is two readers of one film. A film with three readers has three pairs; one with a single reader has none.
-* Within a pair and a label, the boxes of one reader are assigned to those of the other so that the total IoU is
-  greatest.
-* F1@τ = 2·hits / (boxes of one + boxes of the other), a hit being an assigned pair of boxes with IoU ≥ τ. Both sums
-  run over all pairs of readers, and for all labels together also over the labels. So a box counts as missed against a
-  reader who drew nothing, and two readers who both drew nothing add nothing.
-* The mean IoU is over assigned pairs of boxes that overlap at all.
+* F1@τ = 2·hits / (boxes of one + boxes of the other). Hits are pairs of boxes of one label with IoU ≥ τ, one to one, as
+  many as there can be, as in an evaluation. Both sums run over all pairs of readers, and for all labels together also
+  over the labels. So a box counts as missed against a reader who drew nothing, and two readers who both drew nothing
+  add nothing.
+* The mean IoU is over the boxes of one label that are paired so that the total IoU is greatest and overlap at all.
 * A finding is a label on a film, drawn by at least one reader; the shares say by how many.
 * The intervals are 95 % percentile intervals over films, drawn with replacement.
 """
@@ -26,7 +25,7 @@ import numpy as np
 from grounding_rewards.arithmetic import Array, ratio_or_nan
 from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.readers.base import FilmRecord
-from grounding_rewards.matching import hungarian_match
+from grounding_rewards.matching import hungarian_match, most_hits_match
 from grounding_rewards.metrics.bootstrap import percentile_interval, resampled_sums
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none
 from grounding_rewards.overlap import pairwise_iou
@@ -169,11 +168,11 @@ def _by_label(record: FilmRecord, readers: Sequence[str]) -> dict[str, list[list
 
 def _pair_sums(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]], thresholds: Sequence[float]) -> Array:
     """Boxes of both, Σ IoU of the assigned pairs that overlap, their number, and the hits at every threshold."""
-    overlaps: list[float] = []
+    overlaps, hits = [], [0] * len(thresholds)
     if one and other:
         iou = pairwise_iou(one, other)
         overlaps = [float(iou[pair]) for pair in hungarian_match(iou, 0.0)]
-    hits = (sum(value >= threshold for value in overlaps) for threshold in thresholds)
+        hits = [len(most_hits_match(iou, threshold)) for threshold in thresholds]
     return np.array([len(one) + len(other), sum(overlaps), len(overlaps), *hits], dtype=np.float64)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from numbers import Real
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
@@ -19,7 +20,7 @@ import numpy as np
 from grounding_rewards.boxes import as_box_array, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.images import has_shape, image_size, rows_without_images, stored_images
-from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import has_labels
@@ -84,7 +85,7 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
 
 
 def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
-    """Raise one error that names every row whose sizes, boxes or labels cannot be right, whatever the reward.
+    """Raise one error that names every row whose prompt, sizes, boxes or labels cannot be right, whatever the reward.
 
     The part of :func:`check_dataset` that needs neither a reward nor a box format.
 
@@ -107,6 +108,9 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
     _check_columns(dataset.column_names, name, needs_format=False)
     rows = _all_rows(dataset, name)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row)))}
+    for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
+        if row["prompt"] is None or prompt_problem(row["prompt"]):
+            problems.setdefault(number, []).append("prompt is missing or has no words")
     if problems:
         raise bad_rows_error(problems, _ids(rows), "sizes, boxes and labels that fit the film", name)
 
@@ -411,7 +415,9 @@ def _score_gold(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> l
     if not rows:
         return []
     columns = {key: [row.get(key) for row in rows] for key in dict.fromkeys(chain(*rows)) if key not in _OF_IMAGES}
-    return reward.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
+    # The answer alone: what the template makes of it is not judged here.
+    reader = replace(reward, prompt_opens_thinking=False)
+    return reader.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
 
 
 def _gold_problems(row: Mapping[str, Any], scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:

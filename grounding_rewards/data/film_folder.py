@@ -1,88 +1,134 @@
 """Train on a folder of films as it is: images, and `annotations.jsonl`, which `data.readers.jsonl` describes.
 
-Here a film without `split` is one of `train`; of the optional keys only `id`, `split` and `patient_id` are read.
+Whatever a line says becomes a column; a film without a prompt is asked about when the model's box format is known, by
+`data.model_columns.add_prompts`.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.film_paths import film_path
-from grounding_rewards.data.images import open_film
-from grounding_rewards.data.prompts import prompt_messages, prompt_order
+from grounding_rewards.data.held_out import ALL, assign_splits, check_known
+from grounding_rewards.data.images import image_size, open_film
+from grounding_rewards.data.patients import patient_of_row
+from grounding_rewards.data.policies import film_readers
+from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_messages, prompt_order
 from grounding_rewards.data.readers.documents import json_lines
-from grounding_rewards.data.readers.jsonl import ANNOTATIONS
+from grounding_rewards.data.readers.jsonl import ANNOTATIONS, KNOWN_KEYS, film_record, film_row, row_faults
 from grounding_rewards.data.readers.tables import scaled_box
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-_REQUIRED: Mapping[str, type | tuple[type, ...]] = {
-    "file": str,
-    "width": (int, float),
-    "height": (int, float),
-    "boxes": list,
-    "labels": list,
-}
+# Columns of every folder; the other ones that the package knows are there where a film has them.
+_ALWAYS = ("boxes", "labels", "width", "height", "id", "split")
 
 
 def load_films(root: str | Path, split: str | None = None, *, allow_outside: bool = False) -> Dataset:
     """Load the films of a folder with the columns that every part of the package uses.
 
-    The prompt names the labels of all films in the folder, of every split, in alphabetical order: so the prompt of a
-    film depends neither on the split that was asked for nor on the order of the lines.
+    A film without a prompt is asked for the labels of all films in the folder, of every split, in alphabetical order:
+    so its prompt depends neither on the split that was asked for nor on the order of the lines.
 
     Args:
         root: the folder that holds `annotations.jsonl`.
-        split: only films of this split; None takes all.
+        split: only films of this split; None and `all` take every film. A film without a split is one of its patient's,
+            else of `train`; where no film is held out, patients are drawn (`data.held_out`), which a warning says.
         allow_outside: whether images may lie outside the folder.
 
     Returns:
-        Columns prompt, image, boxes (xyxy pixels), labels, width, height, id, and patient_id where a film has one.
+        Columns image, boxes (xyxy pixels), labels, width, height, id and split; where any film has them patient_id,
+        prompt (conversational), box_format, resized_width, resized_height, ignore_boxes, phrases, reader_boxes and
+        reader_labels; what else the lines hold, as `CarriedColumns` holds it; and `looked_for` where a film has no
+        prompt.
 
     Raises:
         ValueError: no such file, a line that cannot be read (named by number), an image that is missing, or no film in
             the split.
     """
-    from datasets import Dataset, Image
+    from datasets import Dataset, Features
 
     root = Path(root)
     rows = list(_read(root, allow_outside))
-    vocabulary = prompt_order(label for row in rows for label in row["labels"])
+    splits = _splits(rows, root, split)
+    kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
+    carried = CarriedColumns()
+    for row in rows:
+        carried.add(_unknown(row))
+    columns: dict[str, list[Any]] = {"image": [str(root / row["file"]) for row in rows], "split": splits}
+    if not all(row.get("prompt") for row in rows):
+        vocabulary = _vocabulary(rows, root)
+        columns[LOOKED_FOR] = [None if row.get("prompt") else vocabulary for row in rows]
+    known_columns = {name for row in rows for name in KNOWN_KEYS if row.get(name) is not None}
+    features = {name: kind for name, kind in _features().items() if name in {*known_columns, *_ALWAYS, *columns}}
+    for name in features.keys() - columns.keys():
+        columns[name] = [row.get(name) for row in rows]
+    values = [carried.values(_unknown(row)) for row in rows]
+    columns |= {name: [row[name] for row in values] for name in carried.types}
+    features |= carried.features()
+    dataset = Dataset.from_dict({name: columns[name] for name in features}, Features(features))
+    return dataset if len(kept) == len(rows) else dataset.select(kept)
+
+
+def _splits(rows: list[dict[str, Any]], root: Path, split: str | None) -> list[str]:
+    assigned = assign_splits([(row["split"], patient_of_row(row), row["id"]) for row in rows], str(root))
+    remedy = f'To choose yourself, give every film in {ANNOTATIONS} its "split", the films of a patient on one side.'
+    if split not in (None, ALL):
+        check_known(split, assigned.names, str(root), remedy)
+        if assigned.said:
+            warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every film.", stacklevel=3)
+    return assigned.splits
+
+
+def _features() -> dict[str, Any]:
+    """The columns of a folder that the package knows."""
+    from datasets import Image, List, Value
+
+    number, word, boxes = Value("int64"), Value("string"), List(List(Value("float64")))
+    return {
+        "prompt": List({"role": word, "content": List({"type": word, "text": word})}),
+        LOOKED_FOR: List(word),
+        "image": Image(),
+        "boxes": boxes,
+        "labels": List(word),
+        **dict.fromkeys(SIZE_COLUMNS, number),
+        "id": word,
+        "patient_id": word,
+        "split": word,
+        "box_format": word,
+        "phrases": List(word),
+        "ignore_boxes": boxes,
+        "reader_boxes": List(boxes),
+        "reader_labels": List(List(word)),
+    }
+
+
+def _unknown(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name not in KNOWN_KEYS}
+
+
+def _vocabulary(rows: list[dict[str, Any]], root: Path) -> tuple[str, ...]:
+    vocabulary = prompt_order(label for row in rows for label in film_record(row).labels)
     if not vocabulary:
         raise ValueError(
             f"Expected at least one labelled box in {root / ANNOTATIONS}, got none. "
-            "Add films with findings, so that the prompt can say what to look for."
+            "Add films with findings, so that a prompt can say what to look for, or give every film a prompt."
         )
-    chosen = [row for row in rows if split in (None, split_of(row))]
-    if not chosen:
-        known = ", ".join(sorted(set(map(split_of, rows))))
-        raise ValueError(
-            f"Expected one of {known} for split, got {split!r}. Choose a split of {root}, or give its films one in "
-            f'{ANNOTATIONS}: "split": "{split}", the films of a patient on one side.'
-        )
-    columns: dict[str, Any] = {
-        "prompt": [prompt_messages(vocabulary)] * len(chosen),
-        "image": [str(root / row["file"]) for row in chosen],
-        "boxes": [[[float(value) for value in box] for box in row["boxes"]] for row in chosen],
-        "labels": [row["labels"] for row in chosen],
-        "width": [int(row["width"]) for row in chosen],
-        "height": [int(row["height"]) for row in chosen],
-        "id": [str(row.get("id", row["file"])) for row in chosen],
-    }
-    if any("patient_id" in row for row in chosen):
-        columns["patient_id"] = [str(row.get("patient_id", "")) for row in chosen]
-    return Dataset.from_dict(columns).cast_column("image", Image())
+    return vocabulary
 
 
 def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
-    """Copy a folder of films, resizing every film, and its boxes, to a square.
+    """Copy a folder of films, resizing every film, and its boxes, to a square, for the small model.
 
     A small model learns boxes faster on films of one shape. The IoU of two boxes does not change, because each axis is
-    scaled as a whole.
+    scaled as a whole. A film without a prompt gets the one that the small model knows, `prompts.prompt_messages`.
 
     Args:
         root: the folder that holds `annotations.jsonl`.
@@ -95,18 +141,31 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
     from PIL.Image import Resampling
 
     output = Path(output)
+    rows = list(_read(Path(root)))
+    prompt = prompt_messages(_vocabulary(rows, Path(root)))
     lines = []
-    for row in _read(Path(root)):
+    for row in rows:
         file = Path("images", *Path(row["file"]).with_suffix(".png").parts)
         (output / file).parent.mkdir(parents=True, exist_ok=True)
         image = open_film(Path(root) / row["file"]).convert("L")
         image.resize((size, size), Resampling.BICUBIC, reducing_gap=3.0).save(output / file)
-        boxes = [scaled_box(box, size / row["width"], size / row["height"]) for box in row["boxes"]]
-        lines.append(json.dumps({**row, "file": file.as_posix(), "width": size, "height": size, "boxes": boxes}))
+        scale_x, scale_y = size / row["width"], size / row["height"]
+        moved: dict[str, Any] = {
+            name: [scaled_box(box, scale_x, scale_y) for box in row[name]]
+            for name in ("boxes", "ignore_boxes")
+            if row.get(name) is not None
+        }
+        if row.get("reader_boxes") is not None:
+            moved["reader_boxes"] = [
+                [scaled_box(box, scale_x, scale_y) for box in boxes] for boxes in row["reader_boxes"]
+            ]
+        placed = {"file": file.as_posix(), "width": size, "height": size, "prompt": row.get("prompt") or prompt}
+        lines.append(json.dumps({**row, **placed, **moved}))
     (output / ANNOTATIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def _read(root: Path, allow_outside: bool = False) -> Iterator[dict[str, Any]]:
+    """The rows of a folder whose images are there."""
     path = root / ANNOTATIONS
     if not path.is_file():
         raise ValueError(
@@ -114,41 +173,43 @@ def _read(root: Path, allow_outside: bool = False) -> Iterator[dict[str, Any]]:
             "Write one JSON object per film with file, width, height, boxes and labels."
         )
     problems = []
-    for number, row, no_object in json_lines(path):
+    for number, content, no_object in json_lines(path):
+        row = {} if no_object else film_row(content)
         if problem := no_object or _problem(row, root, allow_outside):
             problems.append(f"line {number}: {problem}")
         else:
-            yield row
+            yield _with_values(row, root)
     if problems:
         raise ValueError(
             f"Expected one film per line in {path}, got {len(problems)} bad lines. Correct:\n" + "\n".join(problems)
         )
 
 
-def split_of(row: Mapping[str, Any]) -> str:
-    """The split of a film; one without a split belongs to `train`.
-
-    Args:
-        row: a line of `annotations.jsonl`.
-
-    Example:
-        >>> split_of({"split": "test"}), split_of({"split": None}), split_of({})
-        ('test', 'train', 'train')
-    """
-    return str(row.get("split") or "train")
-
-
 def _problem(row: Mapping[str, Any], root: Path, allow_outside: bool) -> str | None:
-    """What is wrong with a line; its geometry is checked before training."""
-    for key, kind in _REQUIRED.items():
-        if not isinstance(row.get(key), kind):
-            return f"{key} is {row.get(key)!r}"
-    if any(not isinstance(box, Sequence) or len(box) != 4 for box in row["boxes"]):
-        return f"boxes is {row['boxes']!r}, not lists of four numbers"
+    """What is wrong with a row; its geometry is checked before training."""
+    for expected, got in row_faults(row):
+        return f"expected {expected}, got {got!r:.200}"
     try:
         path = film_path(root, row["file"], allow_outside=allow_outside)
     except ValueError as error:
         return str(error)
     if not path.is_file():
         return f"no such image: {row['file']}"
+    readers = film_readers(film_record(row))
+    if len(readers) > 1 and row.get("reader_boxes") is None:
+        return (
+            f"{len(readers)} people drew boxes side by side ({', '.join(readers)}), which counts findings several "
+            "times: make one reference of them with `grounding-rewards prepare jsonl --readers`, or give reader_boxes"
+        )
     return None
+
+
+def _with_values(row: dict[str, Any], root: Path) -> dict[str, Any]:
+    """The row with sizes, out of the image where it states none, boxes of fractions, and a conversational prompt."""
+    width, height = row.get("width"), row.get("height")
+    if width is None or height is None:
+        width, height = image_size({"bytes": None, "path": str(root / row["file"])})
+    values: dict[str, Any] = {"width": int(width), "height": int(height)}
+    if row.get("prompt") is not None:
+        values["prompt"] = conversation(row["prompt"])
+    return {**row, **values}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.data.film_folder import load_films
+from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_known, in_usual_order
 from grounding_rewards.data.images import rows_without_images, stored_images
 from grounding_rewards.data.prepare.manifest import MANIFEST, split_files
 from grounding_rewards.data.readers.jsonl import ANNOTATIONS
@@ -27,7 +31,8 @@ def load_split(dataset: str, split: str, *, films: int | None = None, allow_outs
         dataset: `"synthetic"`, or `"synthetic:<preset>"` for drawn radiographs; a folder that
             `grounding-rewards prepare` wrote; a folder with `annotations.jsonl`; a folder written by
             `Dataset.save_to_disk` or `DatasetDict.save_to_disk`; or the name of a dataset on the hub.
-        split: name of the split, for example `"train"`.
+        split: name of the split, for example `"train"`; `"all"` is every film. Where a dataset has no splits, or only
+            `train`, its patients are drawn (`grounding_rewards.data.held_out`), and a warning says so.
         films: take the first so many films; None takes all (of drawn films, 1024).
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
 
@@ -95,35 +100,49 @@ def _load_folder(folder: Path, split: str, allow_outside: bool) -> Dataset:
             f"Expected annotations.jsonl, a prepared or a saved dataset in the folder for dataset, got {str(folder)!r} "
             "without any. Point to the folder that holds annotations.jsonl, or that `grounding-rewards prepare` wrote."
         ) from None
-    if not isinstance(loaded, DatasetDict):
-        return _only_split(loaded, folder, split)
-    if split not in loaded:
-        raise ValueError(
-            f"Expected one of {', '.join(loaded)} for the split of {str(folder)!r}, got {split!r}. "
-            "Choose one of the dataset's own splits."
-        )
-    return loaded[split]
-
-
-def _only_split(dataset: Dataset, folder: Path, split: str) -> Dataset:
-    """A dataset that was saved alone: it is the split that it names, and no other."""
-    own = None if dataset.split is None else str(dataset.split)
-    if own != split:
-        raise ValueError(
-            f"Expected a dataset with splits in {str(folder)!r} to take the split {split!r} of, got a single one "
-            f"{'without a name' if own is None else f'named {own!r}'}. Save it with splits, the films of a patient "
-            'in one of them: DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'
-        )
-    return dataset
+    if isinstance(loaded, DatasetDict):
+        return _split_of(dict(loaded), split, str(folder))
+    return _split_of({TRAIN if loaded.split is None else str(loaded.split): loaded}, split, str(folder))
 
 
 def _load_from_hub(name: str, split: str) -> Dataset:
     from datasets import load_dataset
 
     try:
-        return load_dataset(name, split=split)
+        loaded = load_dataset(name)
     except (FileNotFoundError, ConnectionError, ValueError) as error:
         raise ValueError(
-            f"Expected {SYNTHETIC!r}, an existing folder or the name of a dataset on the hub with a split "
-            f"{split!r} for dataset, got {name!r} ({error}). Check the path and the spelling."
+            f"Expected {SYNTHETIC!r}, an existing folder or the name of a dataset on the hub for dataset, got "
+            f"{name!r} ({error}). Check the path and the spelling."
         ) from error
+    return _split_of(dict(loaded), split, name)
+
+
+def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
+    """A split of a dataset; where it holds nothing out its films are drawn, as those of any other source."""
+    from datasets import concatenate_datasets
+
+    if split == ALL:
+        return concatenate_datasets(list(parts.values()))
+    remedy = (
+        "To choose yourself, save it with splits, the films of a patient in one of them: "
+        'DatasetDict({"train": train, "validation": validation, "test": test}).save_to_disk(path).'
+    )
+    if len(parts) > 1:
+        check_known(split, in_usual_order(parts), name, "Choose one of the dataset's own splits.")
+        return parts[split]
+    ((own, films),) = parts.items()
+    plain = films.with_format(None)
+    patients, ids = (
+        plain[column][:] if column in films.column_names else [None] * films.num_rows for column in ("patient_id", "id")
+    )
+    named = zip((patient_of({"patient_id": patient}) for patient in patients), map(stated_name, ids), strict=True)
+    assigned = assign_splits(
+        ((own, patient, film or str(row)) for row, (patient, film) in enumerate(named)),
+        name,
+    )
+    check_known(split, assigned.names, name, remedy)
+    if not assigned.drawn:
+        return films
+    warnings.warn(f"{assigned.said} {remedy} The split {ALL} is every film.", stacklevel=4)
+    return films.select([number for number, drawn in enumerate(assigned.splits) if drawn == split])

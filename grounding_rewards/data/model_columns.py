@@ -1,16 +1,18 @@
-"""The columns that depend on the model and not on the dataset: its box format and resized sizes."""
+"""The columns that depend on the model and not on the dataset alone: its box format, resized sizes, and prompts."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from grounding_rewards.columns import column_of
 from grounding_rewards.data.checks import bad_rows_error
 from grounding_rewards.data.images import image_sizes
+from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order, prompt_problem, task_prompt
 from grounding_rewards.data.resize import has_resized_size, resized_size
-from grounding_rewards.parsing import get_box_format
+from grounding_rewards.parsing import BoxFormat, get_box_format
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping, Sequence
 
     from datasets import Dataset
 
@@ -45,6 +47,71 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
         dataset = _with_column(dataset, "resized_width", [width for width, _ in sizes])
         dataset = _with_column(dataset, "resized_height", [height for _, height in sizes])
     return dataset
+
+
+def add_prompts(dataset: Dataset, box_format: str | Mapping[str, Any] | BoxFormat | None) -> Dataset:
+    """Ask about the films that have no prompt of their own, and make texts conversational.
+
+    Such a film is asked for everything that its column `looked_for` names, without that column for every label of the
+    dataset, in the first wording of `grounding_rewards.data.prompts.task_prompt`.
+
+    Args:
+        dataset: rows with `prompt`, or `looked_for` or `labels`.
+        box_format: how the model writes boxes, which the prompt states; None takes the column `box_format`.
+
+    Returns:
+        The dataset with a conversational column `prompt` and without `looked_for`. A row whose prompt or box format is
+        wrong has the prompt None; the checks name it.
+
+    Raises:
+        ValueError: a row has no prompt, and neither names nor a box format to ask for.
+
+    Example:
+        >>> from datasets import Dataset
+        >>> films = Dataset.from_list([{"labels": ["mass"]}, {"labels": ["nodule", "mass"]}])
+        >>> add_prompts(films, "paligemma")[0]["prompt"][0]["content"][1]["text"]
+        'detect mass ; nodule'
+    """
+    plain = dataset.with_format(None)
+    columns = {
+        name: plain[name][:]
+        for name in ("prompt", LOOKED_FOR, "labels", "reader_labels", "box_format")
+        if name in dataset.column_names
+    }
+    prompts = column_of(columns, "prompt", dataset.num_rows)
+    rest = dataset.remove_columns(LOOKED_FOR) if LOOKED_FOR in columns else dataset
+    if prompts is not None and not any(prompt is None or isinstance(prompt, str) for prompt in prompts):
+        return rest
+    everything = prompt_order(_labels(columns))
+    written: dict[str, Any] = {}
+
+    def asked(number: int) -> Any:
+        own = None if prompts is None else prompts[number]
+        if own is not None:
+            return None if prompt_problem(own) else conversation(own)
+        wanted = columns[LOOKED_FOR][number] if LOOKED_FOR in columns else everything
+        fmt = box_format if box_format is not None else columns.get("box_format", [None] * (number + 1))[number]
+        if not wanted or (fmt is None and "box_format" not in columns):
+            raise ValueError(
+                "Expected a prompt, or labels and a box format to make one of, in every row, got none in row "
+                f"{number}. Add the column prompt, or labels and box_format."
+            )
+        key = repr((wanted, fmt))
+        if key not in written:
+            try:
+                written[key] = task_prompt("detection", wanted, fmt)
+            except ValueError:
+                written[key] = None
+        return written[key]
+
+    return _with_column(rest, "prompt", [asked(number) for number in range(dataset.num_rows)])
+
+
+def _labels(columns: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Every label of every reader; what is no label is left to the checks."""
+    found = list(columns.get("labels", ()))
+    found += [labels for readers in columns.get("reader_labels", ()) for labels in readers or ()]
+    return [label for labels in found for label in labels or () if isinstance(label, str) and label.strip()]
 
 
 def _resized_sizes(dataset: Dataset, processor: Any) -> list[tuple[int, int]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from grounding_rewards.columns import patient_key, patient_of
 from grounding_rewards.data.readers.base import FilmRecord
@@ -30,13 +32,22 @@ def patient_in_name(file: str) -> str | None:
     return None if found is None else patient_key(found[1])
 
 
+def patient_of_row(row: Mapping[str, Any]) -> str | None:
+    """Whose film a row is: by `patient_id`, else by the name of its file; None where neither tells.
+
+    Example:
+        >>> patient_of_row({"patient_id": "0003"}), patient_of_row({"file": "patient3_study2.png"}), patient_of_row({})
+        ('3', '3', None)
+    """
+    file = row.get("file")
+    return patient_of(row) or (patient_in_name(file) if isinstance(file, str) else None)
+
+
 def patient_of_film(film: FilmRecord) -> str | None:
-    """Whose film this is: by `patient_id`, else by the name of its file; None where neither tells.
+    """Whose film a record is, as :func:`patient_of_row`.
 
     Example:
         >>> patient_of_film(FilmRecord("a", "a.png", [], [], patient_id="0003"))
         '3'
-        >>> patient_of_film(FilmRecord("a", "patient3_study2.png", [], []))
-        '3'
     """
-    return patient_of({"patient_id": film.patient_id}) or patient_in_name(film.file)
+    return patient_of_row({"patient_id": film.patient_id, "file": film.file})

@@ -24,7 +24,7 @@ from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.legal import SHARE, check_number, check_word
-from grounding_rewards.matching import hungarian_match
+from grounding_rewards.matching import most_hits_match
 from grounding_rewards.overlap import pairwise_iou
 
 
@@ -315,7 +315,7 @@ def _mean_f1(one: list[_Drawn], others: list[list[_Drawn]], iou_threshold: float
         hits = 0
         for kind in {row.kind for row in one} & {row.kind for row in other}:
             first, second = ([row.box for row in rows if row.kind == kind] for rows in (one, other))
-            hits += len(hungarian_match(pairwise_iou(first, second), iou_threshold))
+            hits += len(most_hits_match(pairwise_iou(first, second), iou_threshold))
         total = len(one) + len(other)
         scores.append(2 * hits / total if total else 1.0)
     return fsum(scores) / len(scores)

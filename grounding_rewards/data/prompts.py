@@ -35,6 +35,13 @@ _WORDINGS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 
+# Families that were trained on one way to ask, by the name of their box format: the words, and what stands between two
+# names. PaliGemma: big_vision's own examples, "detect cat ; dog".
+_TRAINED_WORDINGS: Mapping[str, tuple[str, str]] = {"paligemma": ("detect {what}", " ; ")}
+
+LOOKED_FOR = "looked_for"
+"""The column that says what to look for on films that have no prompt; their prompts are made of it."""
+
 _FRAMES: Mapping[str, str] = {
     "film": "the width and the height of the image",
     "padded": "the sides of the smallest square around the image, which stands in its middle",
@@ -43,9 +50,9 @@ _FRAMES: Mapping[str, str] = {
 
 
 def prompt_messages(labels: Sequence[str]) -> list[dict[str, Any]]:
-    """The conversational prompt that asks for boxes around everything named in `labels`.
+    """The prompt of drawn chest films, and of the small model that learns from them.
 
-    The prompt does not state a format: a cold start teaches it, and published models know their own.
+    It does not state a format: a cold start teaches it. Other films are asked about by `task_prompt`.
 
     Args:
         labels: what to look for, at least one name.
@@ -100,7 +107,8 @@ def task_prompt(
 ) -> list[dict[str, Any]]:
     """The conversational prompt of a task, which states the format of the answer.
 
-    A model that copies the prompt earns nothing: its example holds placeholders, not numbers.
+    A model that copies the prompt earns nothing: its example holds placeholders, not numbers. A family that was trained
+    on one way to ask, such as PaliGemma on `detect mass ; nodule`, is asked so, whatever the wording.
 
     Args:
         task: one of `TASKS`.
@@ -123,11 +131,62 @@ left and y from the top.
     templates = _task_wordings(task)
     if not 0 <= wording < len(templates):
         raise ValueError(f"Expected 0 to {len(templates) - 1} for wording, got {wording}. Choose one of these.")
-    named = what if isinstance(what, str) else ", ".join(what)
-    if not named.strip():
+    names = [what] if isinstance(what, str) else what
+    if not "".join(names).strip():
         raise ValueError(f"Expected something to look for as what, got {what!r}. Name a finding or a phrase.")
-    text = f"{templates[wording].format(what=named)}\n{format_instruction(box_format)}"
-    return [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": text}]}]
+    fmt = get_box_format(box_format)
+    if fmt.name in _TRAINED_WORDINGS:
+        words, between = _TRAINED_WORDINGS[fmt.name]
+        return conversation(words.format(what=between.join(names)))
+    return conversation(f"{templates[wording].format(what=', '.join(names))}\n{format_instruction(fmt)}")
+
+
+def conversation(prompt: str | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A prompt as messages whose content is a list of parts; the film comes first where no part stands for it.
+
+    Args:
+        prompt: a text, or messages whose content is a text or a list of parts, as :func:`prompt_problem` accepts it.
+
+    Example:
+        >>> conversation("Where is the mass?")
+        [{'role': 'user', 'content': [{'type': 'image'}, {'type': 'text', 'text': 'Where is the mass?'}]}]
+    """
+    messages: Sequence[Mapping[str, Any]] = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    turns: list[dict[str, Any]] = [
+        {"role": message["role"], "content": _parts(message["content"])} for message in messages
+    ]
+    if not any(part["type"] == "image" for turn in turns for part in turn["content"]):
+        asked = next((turn for turn in turns if turn["role"] == "user"), turns[0])
+        asked["content"].insert(0, {"type": "image"})
+    return turns
+
+
+def _parts(content: str | Sequence[Any]) -> list[dict[str, Any]]:
+    parts = [content] if isinstance(content, str) else content
+    return [
+        {"type": "text", "text": part}
+        if isinstance(part, str)
+        else {name: part[name] for name in ("type", "text") if part.get(name) is not None}
+        for part in parts
+    ]
+
+
+def prompt_problem(prompt: Any) -> str | None:
+    """What is wrong with the prompt of a row; None where it asks something, or the row has none and gets one.
+
+    Example:
+        >>> prompt_problem("Where?"), prompt_problem(None), prompt_problem(" ")
+        (None, None, "prompt is ' ', without a word")
+    """
+    if prompt is None:
+        return None
+    try:
+        turns = conversation(prompt)
+        words = [part["text"] for turn in turns for part in turn["content"] if part["type"] == "text"]
+        is_blank = not "".join(words).strip()
+    except (AttributeError, IndexError, KeyError, TypeError):
+        return f"prompt is {prompt!r:.100}, neither a text nor a list of messages with role and content"
+    return f"prompt is {prompt!r:.100}, without a word" if is_blank else None
 
 
 def format_instruction(box_format: str | Mapping[str, Any] | BoxFormat) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import warnings
 from collections import Counter
@@ -15,11 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.data.completion_logs import Block, find_text_column, read_blocks
+from grounding_rewards.data.completion_logs import Block, check_completions, find_text_column, read_blocks
 from grounding_rewards.data.workers import map_in_order, worker_pool
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
 from grounding_rewards.space_check import SpaceWarning
+from grounding_rewards.whole_files import whole_file
 
 #: The columns of a row that rewards read, beside the text.
 _COLUMNS = (
@@ -105,14 +105,8 @@ def score_file(
     scorer = _Scorer(tuple(rewards), find_text_column(rows, text_column), out.suffix)
     writer = _write_parquet if out.suffix == ".parquet" else _write_jsonl
     total = _Total()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = out.with_name(out.name + ".unfinished")
-    try:
-        with _scored(scorer, chain([first], blocks), processes) as scored:
-            writer(unfinished, (total.add(one, on_progress) for one in scored), [reward.__name__ for reward in rewards])
-        os.replace(unfinished, out)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with whole_file(out) as unfinished, _scored(scorer, chain([first], blocks), processes) as scored:
+        writer(unfinished, (total.add(one, on_progress) for one in scored), [reward.__name__ for reward in rewards])
     return total.summary([reward.__name__ for reward in rewards])
 
 
@@ -166,12 +160,7 @@ class _Scorer:
     def __call__(self, block: Block) -> _Scored:
         numbered = block.rows()
         rows = [row for _, row in numbered]
-        for number, row in numbered:
-            if row.get(self.text_column) is None:
-                raise ValueError(
-                    f"Expected a completion in column {self.text_column} of {block.place(number)}, got none. "
-                    "Remove the row, or write an empty text where the model wrote nothing."
-                )
+        check_completions(((block.place(number), row) for number, row in numbered), self.text_column)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SpaceWarning)
             try:

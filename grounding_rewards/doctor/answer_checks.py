@@ -8,18 +8,20 @@ from functools import lru_cache
 from typing import Any
 
 from grounding_rewards.data.checks import gold_problems
-from grounding_rewards.data.prompts import gold_answer
-from grounding_rewards.doctor.box_defects import box_defect
+from grounding_rewards.data.prompts import gold_answer, prompt_problem
+from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
 from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Problem
-from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS, CHARACTERS_PER_TOKEN
-from grounding_rewards.doctor.prompt_claims import prompt_contradictions
+from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS
+from grounding_rewards.doctor.prompt_claims import prompt_contradictions, told_box
 from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 
 #: Shortest side, in pixels that the model sees, of a box that can be learned.
 LEAST_SIDE = 4.0
+#: Least part of the film's area: a square of 10 pixels on a film of 1024.
+LEAST_SHARE = 1e-4
 _MOST_NEGATIVES = 0.95
 _FEWEST_FILMS = 10
 
@@ -42,18 +44,21 @@ class AnswerExaminer(Examiner):
         _NEGATIVES,
         Check(
             "small-boxes",
-            f"Boxes with a side below {LEAST_SIDE:g} pixels of what the model sees",
-            "A 4-pixel nodule can't be learned: it is a fraction of one patch, and a box that is off by a pixel or two "
-            "earns nothing.",
-            "Feed larger images (max_pixels of the processor), crop, or leave these boxes out and say so.",
+            f"Specks: a side below {LEAST_SIDE:g} pixels of what the model sees, or {LEAST_SHARE:g} of the film's area",
+            "Such a box can't be learned: it is a fraction of one patch, and an answer that is off by a pixel or two "
+            "earns "
+            "nothing. Many are left over from masks, where a hand slipped.",
+            "Leave them out and say so: `grounding-rewards prepare … --smallest-box PIXELS`. If they are findings, "
+            "feed "
+            "larger images (max_pixels of the processor), or crop.",
             follows=True,
             severity="warning",
         ),
         Check(
             "prompt-missing",
-            "Rows without a prompt",
-            "The model is asked nothing.",
-            "Add the column prompt: `grounding-rewards prepare` writes one per task.",
+            "Prompts that ask nothing",
+            "Loading stops at such a row; only where a row has no prompt at all, training writes one.",
+            "Write a text or messages into the column prompt, or leave it out.",
             unit="films",
         ),
         Check(
@@ -62,6 +67,16 @@ class AnswerExaminer(Examiner):
             "A model that answers as the prompt asks earns nothing.",
             "Let the prompt state the box format, or declare the format that the prompt states.",
             severity="warning",
+            unit="films",
+        ),
+        Check(
+            "answer-in-prompt",
+            "Prompts that hold the answer",
+            "The model learns to copy its prompt, earns the full reward for it, and finds nothing where the answer is "
+            "not "
+            "given.",
+            "Leave the boxes out of the prompt; to show how boxes are written, use placeholders such as x1, y1, x2, "
+            "y2.",
             unit="films",
         ),
         Check(
@@ -76,6 +91,7 @@ class AnswerExaminer(Examiner):
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         self._assumed_resize = self._has_format = False
+        self._without_prompt = 0
 
     def look(self, row: FilmRow) -> Iterator[Problem]:
         model = self.case.model
@@ -83,11 +99,15 @@ class AnswerExaminer(Examiner):
         self._has_format |= box_format is not None
         if box_format is None and named is not None:
             yield Problem("box-format", f"box_format is {str(named)!r:.60}")
-        if self.case.source.has_prompts:
-            if not row.prompt:
-                yield Problem("prompt-missing", f"prompt is {row.columns.get('prompt')!r:.60}")
-            elif box_format is not None and (found := list(prompt_contradictions(row.prompt, box_format))):
-                yield Problem("prompt-format", "; ".join(found))
+        self._without_prompt += row.prompt is None
+        if problem := prompt_problem(row.columns.get("prompt")):
+            yield Problem("prompt-missing", problem)
+        elif row.prompt and box_format is not None and (found := list(prompt_contradictions(row.prompt, box_format))):
+            yield Problem("prompt-format", "; ".join(found))
+        if row.prompt and row.size is not None:
+            boxes = [box for drawing in row.answers for box in drawing.boxes if box_defect(box, row.size) is None]
+            if told := told_box(row.prompt, boxes, row.size, row.resized_size):
+                yield Problem("answer-in-prompt", f"the prompt says {told}")
         if row.size is None:
             return
         self._assumed_resize |= model.resized(row) is None
@@ -98,9 +118,9 @@ class AnswerExaminer(Examiner):
             return
         for drawing in row.answers:
             for index, box in enumerate(drawing.boxes):
-                if box_defect(box, size) is None:
+                if box_defect(box, size) is None and not is_placeholder(box, drawing.label(index)):
                     width, height = (box[2] - box[0]) * seen[0] / size[0], (box[3] - box[1]) * seen[1] / size[1]
-                    if min(width, height) < LEAST_SIDE:
+                    if min(width, height) < LEAST_SIDE or width * height < LEAST_SHARE * seen[0] * seen[1]:
                         small = f"box {index} is {width:.1f} x {height:.1f} pixels of {seen[0]:g} x {seen[1]:g}"
                         yield Problem("small-boxes", drawing.prefix + small, drawing.name)
 
@@ -118,14 +138,17 @@ class AnswerExaminer(Examiner):
                 "--model, or the columns resized_width and resized_height, for the real size."
             )
 
+        if self._without_prompt:
+            yield (
+                f"{self._without_prompt} of {self.case.totals['films']} rows have no prompt: training and evaluation "
+                "ask for every label of the dataset, in the words of `grounding-rewards prepare`."
+            )
+
     def unchecked(self) -> dict[str, str]:
         unchecked: dict[str, str] = {}
         if not self._has_format:
             why = "no box format: give --box-format, or add the column box_format"
             unchecked |= dict.fromkeys(("prompt-format", "gold-length", "gold-reward"), why)
-        if not self.case.source.has_prompts:
-            why = "the rows have no prompts of their own; they get them when they are loaded"
-            unchecked |= dict.fromkeys(("prompt-missing", "prompt-format"), why)
         return unchecked
 
 
@@ -160,7 +183,7 @@ class GoldExaminer(Examiner):
         long, lost = [], []
         for drawing in row.answers:
             columns = _gold_columns(row, drawing, model.seen_size(row))
-            tokens = model.tokens(gold_answer(columns, box_format))
+            tokens = model.tokens(gold_answer(columns, box_format), box_format)
             self.case.figures.longest_gold = max(self.case.figures.longest_gold, tokens)
             if tokens > model.max_completion_length:
                 long.append(f"{drawing.prefix}{tokens} tokens, max_completion_length is {model.max_completion_length}")
@@ -184,7 +207,7 @@ class GoldExaminer(Examiner):
 
     def assumptions(self) -> Iterator[str]:
         if self.case.figures.longest_gold and not self.case.model.counts_tokens:
-            yield f"A token is {CHARACTERS_PER_TOKEN:g} characters of an answer; give --model for the real number."
+            yield ("Every digit of an answer is a token of its own, as in Qwen or Gemma; give --model to count them.")
 
 
 def _gold_columns(row: FilmRow, drawing: Drawing, seen: tuple[float, float]) -> dict[str, Any]:

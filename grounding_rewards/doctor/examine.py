@@ -17,12 +17,15 @@ from grounding_rewards.doctor.label_checks import LabelExaminer
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.pixels import rows_with_pixels
 from grounding_rewards.doctor.raw_rows import FilmRow, RowSource
+from grounding_rewards.doctor.reader_checks import ReaderExaminer
 from grounding_rewards.doctor.repeat_checks import RepeatExaminer
+from grounding_rewards.doctor.split_checks import SplitExaminer
 
 #: The examiners in stages: a row with an error does not reach the next stage.
 STAGES: tuple[tuple[type[Examiner], ...], ...] = (
     (RowExaminer,),
-    (BoxExaminer, ImageExaminer, RepeatExaminer, LabelExaminer, AnswerExaminer),
+    # Readers first: their boxes explain repeated ones.
+    (ReaderExaminer, BoxExaminer, ImageExaminer, RepeatExaminer, LabelExaminer, AnswerExaminer, SplitExaminer),
     (GoldExaminer,),
 )
 #: All checks by name.

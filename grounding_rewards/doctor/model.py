@@ -8,11 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 from grounding_rewards.data.resize import has_resized_size, resized_size
+from grounding_rewards.doctor.answer_length import estimated_tokens
 from grounding_rewards.doctor.raw_rows import FilmRow
 from grounding_rewards.parsing import BoxFormat, get_box_format
 
-#: Characters per token, an estimate for answers full of digits, used without a tokenizer.
-CHARACTERS_PER_TOKEN = 3.5
 #: Largest area of a film in pixels, assumed without a processor: 1280 patches of 28 x 28, a usual limit.
 ASSUMED_MAX_PIXELS = 1280 * 28 * 28
 
@@ -66,10 +65,10 @@ class Model:
         """Whether there is a tokenizer; without one the number of tokens is an estimate."""
         return getattr(self.processor, "tokenizer", None) is not None
 
-    def tokens(self, answer: str) -> int:
-        """Tokens of an answer, the end token included."""
+    def tokens(self, answer: str, box_format: BoxFormat) -> int:
+        """Tokens of an answer, the end token included; an estimate without a tokenizer."""
         if not self.counts_tokens:
-            return math.ceil(len(answer) / CHARACTERS_PER_TOKEN) + 1
+            return estimated_tokens(answer, box_format) + 1
         return len(self.processor.tokenizer(answer, add_special_tokens=False)["input_ids"]) + 1
 
 

@@ -16,12 +16,13 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
-from grounding_rewards.data.film_folder import split_of
 from grounding_rewards.data.film_paths import film_path
+from grounding_rewards.data.held_out import TRAIN, assign_splits, in_usual_order
 from grounding_rewards.data.images import has_shape, image_size, load_image, small_film
+from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.data.readers.documents import json_lines
-from grounding_rewards.data.readers.jsonl import ANNOTATIONS
+from grounding_rewards.data.readers.jsonl import ANNOTATIONS, film_row
 
 #: The split of rows whose dataset has no splits.
 NO_SPLIT = "all"
@@ -195,7 +196,7 @@ class FilmRow:
 
     @cached_property
     def prompt(self) -> str | None:
-        """The text of the prompt, of all its messages; None where the row has no prompt."""
+        """The text of the prompt, of all its messages; None where the row has no prompt, and training writes one."""
         given = self.columns.get("prompt")
         return None if given is None else " ".join(_texts(given)).strip()
 
@@ -219,15 +220,12 @@ class RowSource:
         name: as the user gave it.
         open: starts to go through the rows, split after split.
         total: how many rows there are; None where that is not known beforehand.
-        has_prompts: whether the rows bring their own prompts; a folder with annotations.jsonl gets them when it is
-            loaded.
         unfinished: why a prepared folder is not finished; empty where it is.
     """
 
     name: str
     open: Callable[[], Iterator[FilmRow]]
     total: int | None
-    has_prompts: bool = True
     unfinished: str = ""
 
 
@@ -275,25 +273,32 @@ def _texts(given: Any) -> Iterator[str]:
 
 def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> RowSource:
     path = root / ANNOTATIONS
-    known: dict[str, int] = {}
-    for row in _jsonl_rows(path, allow_outside):
-        known[row.split] = known.get(row.split, 0) + 1
-    _check_splits(splits, list(known), str(root))
-    chosen = splits or _in_usual_order(known)
+    assigned = assign_splits(
+        ((row.get("split"), patient_of_row(row), row.get("id", "-")) for _, row, _ in _lines(path)), str(root)
+    )
+    # Films that training draws come from one source: what is wrong with them is clearest together.
+    of_films = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
+    known = in_usual_order(of_films)
+    _check_splits(splits, known, str(root))
+    chosen = splits or known
 
     def rows() -> Iterator[FilmRow]:
         # The file may mix splits; as with shards, one split is finished before the next.
         for split in chosen:
-            yield from (row for row in _jsonl_rows(path, allow_outside) if row.split == split)
+            yield from (row for row in _jsonl_rows(path, of_films, allow_outside) if row.split == split)
 
-    return RowSource(str(root), rows, sum(known[split] for split in chosen), has_prompts=False)
+    return RowSource(str(root), rows, sum(map(of_films.count, chosen)))
 
 
-def _jsonl_rows(path: Path, allow_outside: bool) -> Iterator[FilmRow]:
-    numbers: dict[str, int] = {}
+def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any], str]]:
     for line, content, no_object in json_lines(path):
-        columns = {} if no_object else content
-        split = split_of(columns)
+        yield line, {} if no_object else film_row(content), no_object
+
+
+def _jsonl_rows(path: Path, splits: Sequence[str], allow_outside: bool) -> Iterator[FilmRow]:
+    """The rows of the file, whose splits training takes them to be in."""
+    numbers: dict[str, int] = {}
+    for (line, columns, no_object), split in zip(_lines(path), splits, strict=True):
         number = numbers[split] = numbers.get(split, -1) + 1
         file = columns.get("file")
         image, outside = None, ""
@@ -345,7 +350,7 @@ def _parquet_source(name: str, shards: Mapping[str, Sequence[Path]], splits: Seq
     import pyarrow.parquet as pq
 
     _check_splits(splits, list(shards), name)
-    chosen = {split: shards[split] for split in splits or _in_usual_order(shards)}
+    chosen = {split: shards[split] for split in splits or in_usual_order(shards)}
     total = 0
     for files in chosen.values():
         for file in files:
@@ -390,7 +395,7 @@ def _datasets_source(name: str, splits: Sequence[str]) -> RowSource:
         else {str(loaded.split or NO_SPLIT): loaded}
     )
     _check_splits(splits, list(parts), name)
-    chosen = {split: parts[split] for split in splits or _in_usual_order(parts)}
+    chosen = {split: parts[split] for split in splits or in_usual_order(parts)}
     for split, part in chosen.items():
         if part.column_names is not None:
             _check_columns(part.column_names, f"{name}, split {split}")
@@ -412,12 +417,6 @@ def _film_row(split: str, number: int, columns: Mapping[str, Any]) -> FilmRow:
     return FilmRow(
         split, number, others, image if isinstance(image, Mapping) else None, expects_image="image" in columns
     )
-
-
-def _in_usual_order(splits: Mapping[str, Any]) -> list[str]:
-    """Training films come first, so that a film found again later has leaked out of them."""
-    usual = ("train", "validation", "val", "dev", "test")
-    return sorted(splits, key=lambda split: (usual.index(split) if split in usual else len(usual), split))
 
 
 def _check_splits(wanted: Sequence[str], known: Sequence[str], name: str) -> None:

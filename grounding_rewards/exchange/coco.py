@@ -29,6 +29,7 @@ from grounding_rewards.boxes import from_xyxy, valid_boxes
 from grounding_rewards.data.dicom import is_dicom, read_dicom
 from grounding_rewards.exchange.names import drawable_boxes, file_names, label_names, pred_labels_of, whole_number
 from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.whole_files import write_whole
 
 #: The category of regions to ignore in files for viewers.
 IGNORED = "region to ignore"
@@ -238,8 +239,7 @@ def _numbers(names: Sequence[str]) -> dict[str, int]:
 
 
 def _write(path: Path, content: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(_as_json(content), encoding="utf-8")
+    write_whole(path, _as_json(content))
 
 
 def _as_json(content: Any) -> str:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from grounding_rewards.boxes import Boxes
 from grounding_rewards.exchange.names import drawable_boxes, file_names, label_names, pred_labels_of, whole_number
 from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.whole_files import write_whole
 
 #: Where Label Studio serves the files of its local storage.
 LOCAL_FILES = "/data/local-files/?d="
@@ -87,10 +88,9 @@ def write_label_studio(
     films: Sequence[AnsweredFilm], out: Path, *, model: str = "model", image_root: str = LOCAL_FILES
 ) -> None:
     """Write ``tasks.json`` to import and ``labelling_config.xml`` for the project into a folder."""
-    out.mkdir(parents=True, exist_ok=True)
     tasks = label_studio_tasks(films, model=model, image_root=image_root)
-    (out / "tasks.json").write_text(json.dumps(tasks, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    (out / "labelling_config.xml").write_text(labelling_config(label_names(films)) + "\n", encoding="utf-8")
+    write_whole(out / "tasks.json", json.dumps(tasks, ensure_ascii=False, allow_nan=False) + "\n")
+    write_whole(out / "labelling_config.xml", labelling_config(label_names(films)) + "\n")
 
 
 def _address(root: str, name: str) -> str:

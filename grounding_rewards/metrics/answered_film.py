@@ -13,12 +13,13 @@ import numpy as np
 
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array
+from grounding_rewards.whole_files import whole_file
 
 #: The label of a reference box that has none.
 UNNAMED = "finding"
 
 _BOXES = ("gt", "ignore", "pred")
-_TEXTS = ("id", "patient", "image", "text", "reason")
+_TEXTS = ("id", "patient", "image", "view", "text", "reason")
 
 
 def _no_boxes() -> Array:
@@ -48,6 +49,7 @@ class AnsweredFilm:
         ignore: ``(k, 4)`` regions in which a prediction that matches nothing does not count.
         patient: whose film it is, None where that is not known.
         image: path of the image, where it has one.
+        view: how the film was taken, as its dataset says, such as `PA`; None where that is not known.
         text: what the model wrote.
         status: `boxes`, `empty`, `truncated` or `unparseable`.
         reason: one line for a person: why the film earned what it did.
@@ -68,6 +70,7 @@ class AnsweredFilm:
     ignore: Array = field(default_factory=_no_boxes)
     patient: str | None = None
     image: str | None = None
+    view: str | None = None
     text: str = ""
     status: str = "boxes"
     reason: str = ""
@@ -152,7 +155,7 @@ def patients_of(films: Sequence[AnsweredFilm]) -> list[Any] | None:
 
 def write_answered(path: Path, films: Iterable[AnsweredFilm]) -> None:
     """Write one film a line as JSON."""
-    with path.open("w", encoding="utf-8") as file:
+    with whole_file(path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
         for film in films:
             file.write(json.dumps(film.as_json(), ensure_ascii=False, allow_nan=True) + "\n")
 

@@ -32,7 +32,7 @@ class Confusion(NamedTuple):
 def confusion(films: Sequence[AnsweredFilm], *, iou_threshold: float = 0.5, synonyms: bool = False) -> Confusion:
     """Count labels of reference boxes against those of the predicted boxes that they are paired with.
 
-    Boxes are paired whatever their labels, and count as paired from the threshold on. The labels are those of the
+    Boxes are paired from the threshold on, whatever their labels: as many as there can be. The labels are those of the
     reference boxes, the most frequent first, without regard to case and white space. Any other label of a predicted
     box is counted as :data:`ANOTHER_LABEL`, and a predicted box without a label as :data:`NO_LABEL`.
 
@@ -62,12 +62,10 @@ def confusion(films: Sequence[AnsweredFilm], *, iou_threshold: float = 0.5, syno
     cells: Counter[tuple[str, str]] = Counter()
     for film in films:
         pairs = pair_film(film)
-        hits = pairs.hits(iou_threshold)
-        partner_labels: list[str | None] = [None] * len(film.pred)
-        for label, hit, partner in zip(film.gt_labels, hits, pairs.partners.tolist(), strict=True):
-            if hit:
-                partner_labels[partner] = _plain(label)
-            else:
+        found = pairs.found(iou_threshold).tolist()
+        partner_labels = [None if gt < 0 else _plain(film.gt_labels[gt]) for gt in found]
+        for label, hit in zip(film.gt_labels, pairs.hits(iou_threshold), strict=True):
+            if not hit:
                 cells[_plain(label), NOTHING] += 1
         counted = pairs.counted(iou_threshold)
         for pred, gt, counts in zip(film.pred_labels, partner_labels, counted, strict=True):

@@ -4,8 +4,11 @@ The figure of a run is ``Σ numerator / Σ denominator`` over its films, which
 :mod:`grounding_rewards.metrics.bootstrap` resamples. Most count boxes; rewards, and the ratios of
 :mod:`grounding_rewards.metrics.areas`, join them in :func:`film_figures`.
 
-Boxes are matched by the code that rewards are made of, :class:`grounding_rewards.rewards.BoxReward`: F-beta over one
-film is the F-beta that the reward explains. Ignored boxes don't count, broken ones count as false, as in the rewards.
+Boxes are matched by the code that rewards are made of, :class:`grounding_rewards.rewards.BoxReward`, so that ignored
+boxes don't count and broken ones count as false. Who is paired with whom is another matter than in R1 … R5: the
+threshold comes before the assignment, and there are as many hits as there can be
+(:func:`grounding_rewards.matching.most_hits_match`), so that a box more never loses a hit. F-beta over one film is the
+F-beta that a reward with ``matching="most_hits"`` explains.
 
 A film is matched once, whatever is asked afterwards: where a label or a size is chosen, a right box counts with its
 reference box, a false one under its own label and size. So the true and false positives and the false negatives of all
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
@@ -30,6 +33,7 @@ from grounding_rewards.boxes import box_area
 from grounding_rewards.metrics.answered_film import AnsweredFilm, is_read
 from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_FIGURES, segmentation_areas
 from grounding_rewards.metrics.estimates import Figure
+from grounding_rewards.metrics.query_ap import QUERY_AP, QUERY_FIGURES, query_ap_sums
 from grounding_rewards.metrics.ranking import Mask, label_name, with_broken_boxes
 from grounding_rewards.metrics.sizes import Area
 from grounding_rewards.overlap import pairwise_iou
@@ -42,8 +46,8 @@ Sums = tuple[NDArray[Any], NDArray[Any]]
 #: Name → which of the reference boxes of all films, one film after the other, are in the group.
 BoxGroups = dict[str, Mask]
 
-#: How the boxes of an evaluation are matched.
-MATCHING = "hungarian"
+# How hits are counted, and how boxes are paired for the mean of their IoUs.
+_FOR_HITS, _FOR_IOU = "most_hits", "hungarian"
 
 # The smallest number above 0: any overlap makes a pair.
 _ANY_OVERLAP = float(np.nextafter(0.0, 1.0))
@@ -62,11 +66,10 @@ class Counts(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class MatchedFilms:
-    """Films whose boxes are matched as the rewards match them.
+    """Films whose boxes are matched, by the rules at the top of this module.
 
     Attributes:
         films: with their answers.
-        matching: a key of :data:`grounding_rewards.matching.MATCHERS`.
         label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box matches a finding of another label.
         label: only this label; None takes all.
         area: only boxes of this size; None takes all.
@@ -82,7 +85,6 @@ class MatchedFilms:
     """
 
     films: Sequence[AnsweredFilm]
-    matching: str = "greedy"
     label_matching: str = "ignore"
     label: str | None = None
     area: Area | None = None
@@ -96,30 +98,51 @@ class MatchedFilms:
 
     def counts(self, iou_threshold: float) -> Counts:
         """Boxes of each film, where a pair is right from this IoU on, in (0, 1]."""
-        return self._count(self._outcomes(iou_threshold, self.matching))
+        outcomes = self._hits(iou_threshold)
+        pred, gt = self._chosen(outcomes)
+        return Counts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
 
     @cached_property
     def counts_50(self) -> Counts:
         """:meth:`counts` at IoU 0.5."""
-        return self._count(self._outcomes_50)
+        return self.counts(0.5)
 
     @cached_property
     def right_labels(self) -> Sums:
-        """Of the boxes of each film that are right at IoU 0.5: how many have the finding's label, and how many any."""
-        matched = self._outcomes_50.matched
+        """Of the boxes of each film in the right place at IoU 0.5: how many have the finding's label, and how many any.
+
+        Labels play no part in finding these boxes: where they do, all that are right have the finding's label.
+        """
+        outcomes = replace(self, label_matching="ignore", label=None)._hits(0.5)
+        matched = outcomes.matched
         every = np.arange(len(self.films))
-        codes = LabelCodes.of(*self._labels, "exact")
-        film, i = np.nonzero(self._chosen(self._outcomes_50)[0] & (matched >= 0))
+        rule = "synonyms" if self.label_matching == "synonyms" else "exact"
+        codes = LabelCodes.of(*self._labels, rule)
+        film, i = np.nonzero(self._chosen(outcomes)[0] & (matched >= 0))
         pred = pad(codes.pred, self._pred.counts, every)[film, i]
         gt = pad(codes.gt, self._gt.counts, every)[film, matched[film, i]]
         stated = ~np.isnan(pred) & ~np.isnan(gt)
-        right, of = (np.bincount(film[chosen], minlength=len(every)) for chosen in (stated & (pred == gt), stated))
+        if self.label is not None:
+            own = label_name(self.label, self.label_matching)
+            named = [k for k, text in enumerate(codes.texts) if label_name(text, self.label_matching) == own]
+            stated &= np.isin(gt, named)
+        agreed = stated & codes.agree(pred, gt)
+        right, of = (np.bincount(film[chosen], minlength=len(every)) for chosen in (agreed, stated))
         return right, of
 
     @cached_property
     def pairs(self) -> Outcomes:
         """The boxes paired one to one for the largest sum of IoUs; boxes that do not overlap are no partners."""
-        return self._outcomes(_ANY_OVERLAP, "hungarian")
+        return self._outcomes(_ANY_OVERLAP, _FOR_IOU)
+
+    def found(self, iou_threshold: float) -> tuple[Mask, Mask]:
+        """Which reference boxes a box is right about, ``(films, boxes)``, and which there are."""
+        outcomes = self._hits(iou_threshold)
+        _, there = self._chosen(outcomes)
+        found = np.zeros(there.shape, dtype=bool)
+        film, i = np.nonzero(outcomes.matched >= 0)
+        found[film, outcomes.matched[film, i]] = True
+        return found & there, there
 
     @cached_property
     def best_ious(self) -> tuple[Array, Mask]:
@@ -163,13 +186,8 @@ class MatchedFilms:
         pred = chain.from_iterable(with_broken_boxes(film).pred_labels for film in self.films)
         return list(pred), list(chain.from_iterable(film.gt_labels for film in self.films))
 
-    @cached_property
-    def _outcomes_50(self) -> Outcomes:
-        return self._outcomes(0.5, self.matching)
-
-    def _count(self, outcomes: Outcomes) -> Counts:
-        pred, gt = self._chosen(outcomes)
-        return Counts(*(mask.sum(axis=1).astype(np.float64) for mask in (pred, gt, pred & (outcomes.matched >= 0))))
+    def _hits(self, iou_threshold: float) -> Outcomes:
+        return self._outcomes(iou_threshold, _FOR_HITS)
 
     def _outcomes(self, iou_threshold: float, matching: str) -> Outcomes:
         reward = MeanIoUReward(iou_threshold=iou_threshold, matching=matching, label_matching=self.label_matching)
@@ -206,7 +224,6 @@ class MatchedFilms:
 def detection_sums(
     films: Sequence[AnsweredFilm],
     *,
-    matching: str = "greedy",
     label_matching: str = "ignore",
     label: str | None = None,
     area: Area | None = None,
@@ -215,7 +232,6 @@ def detection_sums(
 
     Args:
         films: with their answers.
-        matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
         label_matching: ``"ignore"``, labels play no part in matching; ``"exact"``, a box is right only under the label
             of the finding, up to case and white space; ``"synonyms"``, or under one that
             :func:`grounding_rewards.labels.are_synonyms` agrees with.
@@ -236,7 +252,7 @@ def detection_sums(
         >>> sums["precision_50"].tolist(), sums["f1_50"].tolist(), sums["hallucination_rate"].tolist()
         ([[1.0, 2.0]], [[2.0, 3.0]], [[0.0, 0.0]])
     """
-    matched = MatchedFilms(films, matching, label_matching, label, area)
+    matched = MatchedFilms(films, label_matching, label, area)
     return {
         key: np.column_stack([np.asarray(part, dtype=np.float64) for part in figure.of(matched)]).reshape(-1, 2)
         for key, figure in DETECTION_FIGURES.items()
@@ -316,15 +332,17 @@ DETECTION_FIGURES: dict[str, Figure] = {
         "precision at IoU 0.5",
         "share of the predicted boxes of all films that are right",
         _at_50(lambda n, m, tp: (tp, n)),
+        is_share=True,
     ),
-    "recall_30": Figure("recall at IoU 0.3", _RECALL, _recall(0.3)),
-    "recall_50": Figure("recall at IoU 0.5", _RECALL, _recall(0.5)),
-    "recall_75": Figure("recall at IoU 0.75", _RECALL, _recall(0.75)),
+    "recall_30": Figure("recall at IoU 0.3", _RECALL, _recall(0.3), is_share=True),
+    "recall_50": Figure("recall at IoU 0.5", _RECALL, _recall(0.5), is_share=True),
+    "recall_75": Figure("recall at IoU 0.75", _RECALL, _recall(0.75), is_share=True),
     "accuracy_50": Figure(
         "accuracy at IoU 0.5",
         "phrase grounding: share of the films with one reference box whose highest-scoring box reaches IoU 0.5; the "
         "first box where no confidence is stated",
         _phrase_accuracy,
+        is_share=True,
     ),
     "phrase_mean_iou": Figure(
         "mIoU of phrases",
@@ -336,16 +354,19 @@ DETECTION_FIGURES: dict[str, Figure] = {
         "share of the films without a finding whose answer has a box",
         _at_50(lambda n, m, tp: ((m == 0) & (n > 0), m == 0)),
         lower_is_better=True,
+        is_share=True,
     ),
     "specificity": Figure(
         "specificity",
         "share of the films without a finding whose answer says so; an answer that cannot be read does not",
         _specificity,
+        is_share=True,
     ),
     "film_sensitivity": Figure(
         "sensitivity for films",
         "share of the films with a finding whose answer has a box, wherever it is",
         _at_50(lambda n, m, tp: ((m > 0) & (n > 0), m > 0)),
+        is_share=True,
     ),
     "false_per_film": Figure(
         "false boxes per film",
@@ -367,15 +388,17 @@ DETECTION_FIGURES: dict[str, Figure] = {
     ),
     "label_accuracy": Figure(
         "right label",
-        "share of the boxes right at IoU 0.5, and with a label, whose label is the reference's, up to case and white "
-        "space",
+        "share of the boxes in the right place at IoU 0.5, and with a label, whose label is the reference's: up to "
+        "case and white space, or a synonym where these are compared",
         lambda films: films.right_labels,
+        is_share=True,
     ),
     "unparseable_share": Figure(
         "unparseable answers",
         "share of the answers with neither a complete box nor a stated negative",
         lambda films: (~films.is_read, np.ones(len(films.films))),
         lower_is_better=True,
+        is_share=True,
     ),
 }
 
@@ -391,14 +414,18 @@ _SAMPLED_FIGURES: dict[str, Figure] = {
         "share of the sampled answers to a film with neither a complete box nor a stated negative, mean over films",
         lambda film: [not read for read in film.sampled_read],
         lower_is_better=True,
+        is_share=True,
     ),
 }
 
-# The figures that reference boxes have by themselves, made of their IoUs.
-_OF_IOU: dict[str, Callable[[Array], Array]] = {
-    "mean_iou": lambda ious: ious,
-    "recall_50": lambda ious: (ious >= 0.5).astype(np.float64),
-    "recall_75": lambda ious: (ious >= 0.75).astype(np.float64),
+#: Keys of the figures that are shares, by which :func:`grounding_rewards.metrics.bootstrap.ratio_estimates` knows them.
+SHARES = frozenset(key for key, figure in {**DETECTION_FIGURES, **_SAMPLED_FIGURES}.items() if figure.is_share)
+
+# The figures that reference boxes have by themselves: what each earns, and which there are, both (films, boxes).
+_OF_REFERENCES: dict[str, Callable[[MatchedFilms], tuple[NDArray[Any], Mask]]] = {
+    "mean_iou": lambda films: films.best_ious,
+    "recall_50": lambda films: films.found(0.5),
+    "recall_75": lambda films: films.found(0.75),
 }
 
 
@@ -412,7 +439,7 @@ def film_figures(films: Sequence[AnsweredFilm]) -> dict[str, Figure]:
         ['reward_R1', 'reward_R4', 'mean_iou']
     """
     of_areas = {key: SEGMENTATION_FIGURES[key] for key in AREA_RATIOS}
-    return {**_reward_figures(films), **DETECTION_FIGURES, **of_areas}
+    return {**_reward_figures(films), **DETECTION_FIGURES, **QUERY_FIGURES, **of_areas}
 
 
 def film_sums(
@@ -420,8 +447,8 @@ def film_sums(
 ) -> dict[str, Array]:
     """The numerators and denominators of every figure of :func:`film_figures`, ``(films, 2)`` each.
 
-    Whatever a reward matches with, boxes are matched for the largest sum of IoUs here, so that models trained with
-    different rewards are measured alike.
+    Whatever a reward matches with, all boxes are matched in one way here, so that models trained with different rewards
+    are measured alike.
 
     Args:
         films: answered films.
@@ -437,7 +464,8 @@ def film_sums(
     areas = segmentation_areas(films) if areas is None else areas
     return {
         **{key: mean_sums([figure.of(film) for film in films]) for key, figure in _reward_figures(films).items()},
-        **detection_sums(films, matching=MATCHING, label_matching=label_matching),
+        **detection_sums(films, label_matching=label_matching),
+        QUERY_AP: query_ap_sums(films, label_matching=label_matching),
         **{key: np.column_stack(parts(areas)) for key, parts in AREA_RATIOS.items()},
     }
 
@@ -468,7 +496,7 @@ def reference_ious(films: Sequence[AnsweredFilm], *, label_matching: str = "igno
         >>> reference_ious([film])
         array([0.5, 0. ])
     """
-    ious, there = MatchedFilms(films, MATCHING, label_matching).best_ious
+    ious, there = MatchedFilms(films, label_matching).best_ious
     return ious[there]
 
 
@@ -513,13 +541,14 @@ def reference_sums(
         array([[0.5, 1. ]])
     """
     number = np.repeat(np.arange(len(films)), [len(film.gt) for film in films])
-    ious = reference_ious(films, label_matching=label_matching)
+    matched = MatchedFilms(films, label_matching)
+    earned = {key: values[there] for key, (values, there) in ((key, of(matched)) for key, of in _OF_REFERENCES.items())}
     return {
         (name, key): np.stack(
-            [np.bincount(number[members], weights, len(films)) for weights in (values(ious[members]), None)], axis=1
+            [np.bincount(number[members], weights, len(films)) for weights in (values[members], None)], axis=1
         )
         for name, members in groups.items()
-        for key, values in _OF_IOU.items()
+        for key, values in earned.items()
     }
 
 

@@ -22,10 +22,11 @@ from grounding_rewards.parsing import (
     list_box_formats,
     read_boxes,
 )
-from grounding_rewards.parsing.scope import find_answer
+from grounding_rewards.parsing.scope import THINKING_STATES, find_answer
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import completion_text, get_reward
 from grounding_rewards.space_check import SpaceCheck, SpaceWarning, check_space, film_sizes
+from grounding_rewards.thinking_check import count_thinking, thinking_suspicion
 
 #: A log with a larger share of unparseable completions is suspect.
 MOST_UNPARSEABLE = 0.1
@@ -55,6 +56,9 @@ class Inspection:
         scored: completions with reference boxes whose film's size is known where it is needed.
         figures: means over those: of each reward, and of ``mean_iou``, the IoU of matched boxes where a film has any.
         space_checks: by the name of the box format.
+        thinking: how many completions have marks of thinking that are ``paired``, ``unopened`` (closed, but never
+            opened), ``unclosed``, or ``none``.
+        thinking_suspicion: what is suspect about these counts, or None.
         examples: by status and by reason the numbers of the completions that have it.
         notes: warnings about the log.
     """
@@ -71,14 +75,20 @@ class Inspection:
     scored: int
     figures: dict[str, float]
     space_checks: dict[str, SpaceCheck]
+    thinking: dict[str, int]
+    thinking_suspicion: str | None
     examples: dict[str, list[int]]
     notes: tuple[str, ...]
 
     @property
     def is_suspect(self) -> bool:
-        """Whether numbers contradict a declared space, or more than a tenth of the completions is unparseable."""
+        """Whether numbers or marks of thinking contradict what was declared, or more than a tenth is unparseable."""
         unparseable = self.statuses["unparseable"] > MOST_UNPARSEABLE * len(self.texts)
-        return unparseable or any(check.likely for check in self.space_checks.values())
+        return (
+            unparseable
+            or self.thinking_suspicion is not None
+            or any(check.likely for check in self.space_checks.values())
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values for JSON, without any text of the log; what was not measured is None."""
@@ -93,6 +103,7 @@ class Inspection:
             "off_film": self.off_film,
             "scored": self.scored,
             "figures": self.figures,
+            "thinking": {**self.thinking, "suspicion": self.thinking_suspicion},
             "spaces": {name: _check_as_json(check) for name, check in self.space_checks.items()},
             "notes": list(self.notes),
         }
@@ -104,6 +115,7 @@ def inspect_completions(
     box_format: str | Mapping[str, Any] | BoxFormat | None = None,
     *,
     sizes: Mapping[str, float | None] | None = None,
+    prompt_opens_thinking: bool = False,
     track: Track = iter,
 ) -> Inspection:
     """Read a log of completions, and score those with reference boxes.
@@ -114,6 +126,7 @@ def inspect_completions(
             and ``box_format``.
         box_format: how the model writes boxes; None takes it from the column.
         sizes: sizes for the rows that have none, by the name of the column.
+        prompt_opens_thinking: as for :func:`grounding_rewards.get_reward`.
         track: iterates over its argument, and may show progress.
 
     Raises:
@@ -129,8 +142,11 @@ def inspect_completions(
     raws: list[RawBoxes] = []
     for start in track(range(0, len(texts), _CHUNK)):
         part = slice(start, start + _CHUNK)
-        raws += [read_boxes(text, fmt) for text, fmt in zip(texts[part], formats[part], strict=True)]
-    log = _Log(texts, raws, [row.get("boxes") for row in rows], _known_sizes(rows, sizes or {}))
+        raws += [
+            read_boxes(text, fmt, prompt_opens_thinking=prompt_opens_thinking)
+            for text, fmt in zip(texts[part], formats[part], strict=True)
+        ]
+    log = _Log(texts, raws, prompt_opens_thinking, [row.get("boxes") for row in rows], _known_sizes(rows, sizes or {}))
     groups = [
         _Group(fmt, [k for k, other in enumerate(formats) if other is fmt])
         for fmt in {id(fmt): fmt for fmt in formats}.values()
@@ -143,10 +159,15 @@ def inspect_completions(
             f"{unscored} completions have reference boxes, but their films have no known size, and are not scored. "
             "Add columns `width` and `height`, or give --width and --height."
         )
+    thinking = count_thinking(text for text, fmt in zip(texts, formats, strict=True) if fmt.scope != "all")
+    suspicion = thinking_suspicion(thinking, prompt_opens_thinking=prompt_opens_thinking)
     places = np.array([_places(log, group) for group in groups], dtype=int).reshape(-1, 3).sum(axis=0).tolist()
     return Inspection(
         texts=tuple(texts),
-        answers=tuple(find_answer(text, fmt.scope).text for text, fmt in zip(texts, formats, strict=True)),
+        answers=tuple(
+            find_answer(text, fmt.scope, prompt_opens_thinking=prompt_opens_thinking).text
+            for text, fmt in zip(texts, formats, strict=True)
+        ),
         statuses={status: sum(raw.status == status for raw in raws) for status in STATUSES},
         reasons=_reasons(raws),
         boxes=sum(len(raw.labels) for raw in raws),
@@ -159,6 +180,8 @@ def inspect_completions(
         space_checks={
             group.fmt.name: _space_check(log, group, mine) for group, mine in zip(groups, scored, strict=True)
         },
+        thinking={state: thinking[state] for state in THINKING_STATES},
+        thinking_suspicion=suspicion,
         examples=_examples(raws),
         notes=tuple(notes),
     )
@@ -176,6 +199,7 @@ class _Log(NamedTuple):
 
     texts: list[str]
     raws: list[RawBoxes]
+    prompt_opens_thinking: bool
     gt: list[Any]
     sizes: Array
 
@@ -246,7 +270,7 @@ def _sums(log: _Log, group: _Group, name: str) -> tuple[float, int]:
     logged: dict[str, float] = {}
     columns = {"boxes": [log.gt[k] for k in group.members], **log.size_columns(group.members)}
     scorer = "R3" if name == "mean_iou" else name
-    reward: Any = get_reward(scorer, box_format=group.fmt)
+    reward: Any = get_reward(scorer, box_format=group.fmt, prompt_opens_thinking=log.prompt_opens_thinking)
     rewards = reward([log.texts[k] for k in group.members], log_metric=logged.__setitem__, **columns)
     n = len(rewards)
     return (n * logged[f"{scorer}/mean_iou"] if name == "mean_iou" else sum(rewards)), n

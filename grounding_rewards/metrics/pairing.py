@@ -1,8 +1,8 @@
 """Pairs of predicted and reference boxes on one film.
 
-Predicted and reference boxes are paired one to one so that the sum of their IoUs is largest, whatever their labels;
-boxes that do not overlap are no partners. A pair is a hit from an IoU on; a predicted box that is no hit and has at
-least that part of its area in one ignored region does not count, as in the rewards. The pairs are those of
+Predicted and reference boxes are paired one to one so that the sum of their IoUs is largest; boxes that do not overlap
+are no partners. Hits from an IoU on are paired for themselves: as many as there can be. A predicted box that is no hit
+and has at least that part of its area in one ignored region does not count, as in the rewards. These are the rules of
 :class:`grounding_rewards.metrics.counts.MatchedFilms`, here box by box.
 """
 
@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.ignore_regions import covered_share, is_ignored
+from grounding_rewards.legal import check_word
+from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.counts import MatchedFilms
+from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes
 
 
 class BoxPairs(NamedTuple):
@@ -26,11 +29,13 @@ class BoxPairs(NamedTuple):
     ious: ``(m,)`` IoU of each reference box with its partner, 0 without one.
     partners: ``(m,)`` index of the partner among the predicted boxes, -1 without one.
     covered: ``(n,)`` the largest part of each predicted box that lies in one ignored region.
+    overlaps: ``(n, m)`` IoU of each predicted with each reference box, 0 where their labels are compared and disagree.
     """
 
     ious: Array
     partners: NDArray[np.int64]
     covered: Array
+    overlaps: Array
 
     @property
     def pred_ious(self) -> Array:
@@ -44,14 +49,23 @@ class BoxPairs(NamedTuple):
         ious[self.partners[paired]] = self.ious[paired]
         return ious
 
+    def found(self, iou_threshold: float) -> NDArray[np.int64]:
+        """The reference box, ``(n,)``, that each predicted box is right about from this IoU on, -1 for none.
+
+        Example:
+            >>> pair_film(AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])).found(0.5)
+            array([0])
+        """
+        return match_batch(self.overlaps[None], iou_threshold, matching="most_hits")[0]
+
     def hits(self, iou_threshold: float) -> NDArray[np.bool_]:
-        """Which reference boxes, ``(m,)``, have a partner of at least this IoU.
+        """Which reference boxes, ``(m,)``, a predicted box is right about from this IoU on.
 
         Example:
             >>> pair_film(AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])).hits(0.5)
             array([ True])
         """
-        return (self.partners >= 0) & (self.ious >= iou_threshold)
+        return np.isin(np.arange(len(self.ious)), self.found(iou_threshold))
 
     def counted(self, iou_threshold: float) -> NDArray[np.bool_]:
         """Which predicted boxes, ``(n,)``, count: hits, and those that no ignored region covers.
@@ -60,23 +74,34 @@ class BoxPairs(NamedTuple):
             >>> pair_film(AnsweredFilm("a", 9, 9, pred=[[0, 0, 4, 4]], ignore=[[0, 0, 4, 3]])).counted(0.5)
             array([False])
         """
-        right = np.zeros(len(self.covered), dtype=bool)
-        right[self.partners[self.hits(iou_threshold)]] = True
-        return ~is_ignored(self.covered, right, iou_threshold)
+        return ~is_ignored(self.covered, self.found(iou_threshold) >= 0, iou_threshold)
 
 
 # Every figure of a film asks for the pairs of that film before the next film comes.
 @lru_cache(maxsize=2)
-def pair_film(film: AnsweredFilm) -> BoxPairs:
+def pair_film(film: AnsweredFilm, label_matching: str = "ignore") -> BoxPairs:
     """Pair the predicted with the reference boxes of a film.
+
+    Args:
+        film: with its answer.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether boxes of different labels are partners.
+
+    Raises:
+        ValueError: the word is unknown.
 
     Example:
         >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[6, 6, 9, 9], [0, 0, 4, 2]])
-        >>> pair_film(film)
-        BoxPairs(ious=array([0.5]), partners=array([1]), covered=array([0., 0.]))
+        >>> pairs = pair_film(film)
+        >>> pairs.ious, pairs.partners, pairs.covered
+        (array([0.5]), array([1]), array([0., 0.]))
     """
-    pairs = MatchedFilms([film]).pairs
+    check_word("label_matching", label_matching, LABEL_MATCHING)
+    overlaps = pairwise_iou(film.pred, film.gt)
+    if label_matching != "ignore":
+        codes = LabelCodes.of(film.pred_labels, film.gt_labels, label_matching)
+        overlaps = np.where(codes.agree(codes.pred[:, None], codes.gt), overlaps, 0.0)
+    of_pred = match_batch(overlaps[None], 0.0, matching="hungarian")[0]
     ious, partners = np.zeros(len(film.gt)), np.full(len(film.gt), -1, dtype=np.int64)
-    (i,) = np.nonzero(pairs.matched[0] >= 0)
-    ious[pairs.matched[0, i]], partners[pairs.matched[0, i]] = pairs.iou[0, i], i
-    return BoxPairs(ious, partners, covered_share(film.pred, film.ignore))
+    (i,) = np.nonzero(of_pred >= 0)
+    ious[of_pred[i]], partners[of_pred[i]] = overlaps[i, of_pred[i]], i
+    return BoxPairs(ious, partners, covered_share(film.pred, film.ignore), overlaps)

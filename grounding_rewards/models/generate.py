@@ -14,6 +14,7 @@ from trl.data_utils import prepare_multimodal_messages
 
 from grounding_rewards.legal import Interval, check_number
 from grounding_rewards.parsing import box_formats_of
+from grounding_rewards.parsing.scope import marks_thinking, opens_thinking
 from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Called with the films answered, of how many, and the tokens generated for them.
@@ -145,10 +146,22 @@ def until_end(ids: Sequence[int], ends: Collection[int]) -> list[int]:
     return list(takewhile(lambda token: token not in ends, ids))
 
 
-def reads_special_tokens(dataset: Any, reward: GroundingReward) -> bool:
-    """Whether special tokens carry the boxes of some answer, so that they must not be left out of its text."""
+def reads_special_tokens(dataset: Any, reward: GroundingReward, tokenizer: Any) -> bool:
+    """Whether special tokens carry the boxes of some answer or mark thinking: then they must stay in its text."""
+    if marks_thinking(getattr(tokenizer, "all_special_tokens", ())):
+        return True
     column = dataset["box_format"] if reward.box_format is None else ()
     return any(fmt.from_token_ids for fmt in box_formats_of(reward.box_format, column))
+
+
+def completion_begins_in_thinking(processor: Any, prompt: Any) -> bool:
+    """Whether the rendered prompt ends in an open mark of thinking, as those of Qwen3-VL-Thinking do.
+
+    Args:
+        processor: the model's.
+        prompt: conversational.
+    """
+    return opens_thinking(processor.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False))
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -25,6 +24,7 @@ from grounding_rewards.legal import Interval, check_number
 from grounding_rewards.models import vllm_backend
 from grounding_rewards.models.generate import GREEDY, OnProgress, Sampling, generate_batch
 from grounding_rewards.models.load import choose_backend, process_state
+from grounding_rewards.whole_files import whole_file, write_whole
 
 #: Columns copied beside the answer, so that the file can be scored and evaluated by itself.
 _CARRIED = (
@@ -47,6 +47,7 @@ def generate_to_file(
     batch_size: int = 256,
     seed: int = 0,
     backend: str = "transformers",
+    overwrite: bool = False,
     on_progress: OnProgress | None = None,
 ) -> list[list[str]]:
     """Generate answers into a file as :func:`grounding_rewards.models.generate.generate` does, and go on after a stop.
@@ -64,6 +65,7 @@ def generate_to_file(
         batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling.
         backend: one of :data:`grounding_rewards.models.load.BACKENDS`.
+        overwrite: drop answers that were generated with other settings; they are refused without it.
         on_progress: as for :func:`grounding_rewards.models.generate.generate`; counts what this process generates now.
 
     Returns:
@@ -89,7 +91,14 @@ def generate_to_file(
     if (limit := image_pixel_limit(processor)) is not None:
         settings["max_image_pixels"] = limit
     state = process_state()
-    files.check_settings(settings)
+    problem = files.problem_with(settings)
+    # No process may drop what another one has yet to look at.
+    state.wait_for_everyone()
+    if problem and not overwrite:
+        raise ValueError(problem)
+    if problem and state.is_main_process:
+        files.drop()
+    state.wait_for_everyone()
     done = files.read()
     size = max(1, batch_size // samples)
     starts = enumerate(range(0, len(rows), size))
@@ -156,15 +165,15 @@ class _Files:
     def are_parts(self) -> bool:
         return not self.path.is_file() or bool(self._parts())
 
-    def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse to continue answers that were generated with other settings."""
+    def problem_with(self, settings: Mapping[str, Any]) -> str:
+        """Why answers that are there cannot be continued, that is which settings differ; empty where they can."""
         if not self.settings_path.is_file():
             if found := self._files():
-                raise ValueError(
-                    f"Expected {str(self.settings_path)!r} beside {str(found[0])!r}, got none. Give another path: "
-                    "without its settings the file is not one to go on with."
+                return (
+                    f"Expected {str(self.settings_path)!r} beside {str(found[0])!r}, got none. Give another path, or "
+                    "overwrite it: without its settings the file is not one to go on with."
                 )
-            return
+            return ""
         try:
             before = json.loads(self.settings_path.read_text(encoding="utf-8"))
         except ValueError:
@@ -174,15 +183,21 @@ class _Files:
             for name in dict.fromkeys([*settings, *before])
             if before.get(name) != settings.get(name)
         ]
-        if changed:
-            raise ValueError(
-                f"Expected the settings that {str(self.path)!r} was begun with, got {', '.join(changed)}. "
-                f"Give the same again, or another path, or delete the file, {self.settings_path.name} and its parts."
-            )
+        if not changed:
+            return ""
+        return (
+            f"Expected the settings that {str(self.path)!r} was begun with, got {', '.join(changed)}. "
+            "Give the same again, or another path, or overwrite the answers that are there."
+        )
+
+    def drop(self) -> None:
+        """Remove the answers that are there, and their settings."""
+        for path in self._files():
+            path.unlink()
+        self.settings_path.unlink(missing_ok=True)
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        _replace(self.settings_path, [json.dumps(settings, indent=2) + "\n"])
+        write_whole(self.settings_path, json.dumps(settings, indent=2) + "\n")
 
     def read(self) -> dict[_Key, str]:
         """The complete lines, by key."""
@@ -215,7 +230,8 @@ class _Files:
                 f"Expected the parts of all processes in {str(self.path.parent)!r}, got no answer for film "
                 f"{missing[0][0]!r}. Several machines need one folder that all of them see."
             )
-        _replace(self.path, (lines[key] for key in keys))
+        with whole_file(self.path) as unfinished, unfinished.open("w", encoding="utf-8", newline="\n") as file:
+            file.writelines(lines[key] for key in keys)
         for part in self._parts():
             part.unlink()
 
@@ -227,14 +243,6 @@ class _Files:
         files = self.path.parent.iterdir() if self.path.parent.is_dir() else ()
         opening = f"{self.path.stem}.part-"
         return sorted(file for file in files if file.name.startswith(opening) and file.suffix == ".jsonl")
-
-
-def _replace(path: Path, lines: Iterable[str]) -> None:
-    """Write a file completely or not at all."""
-    unfinished = path.with_name(path.name + ".unfinished")
-    with unfinished.open("w", encoding="utf-8", newline="\n") as file:
-        file.writelines(lines)
-    os.replace(unfinished, path)
 
 
 def _key(line: str, number: int, file: Path) -> _Key:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,12 +11,18 @@ from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
 from grounding_rewards.parsing.box_format import BoxFormat
-from grounding_rewards.parsing.bracket_syntax import scan_brackets, scan_html, scan_lines
+from grounding_rewards.parsing.bracket_syntax import (
+    scan_brackets,
+    scan_coords,
+    scan_corners,
+    scan_html,
+    scan_lines,
+)
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.json_syntax import scan_json
 from grounding_rewards.parsing.prose import echoes_prompt, gives_instructions, states_nothing
 from grounding_rewards.parsing.results import MAX_CHARACTERS, Findings, ParsedBoxes, RawBoxes
-from grounding_rewards.parsing.scope import Answer, find_answer
+from grounding_rewards.parsing.scope import Answer, find_answer, has_rare_marks
 from grounding_rewards.parsing.writing import write_answer
 
 
@@ -27,6 +34,7 @@ def parse_boxes(
     height: float | None = None,
     resized_width: float | None = None,
     resized_height: float | None = None,
+    prompt_opens_thinking: bool = False,
 ) -> ParsedBoxes:
     """Read the boxes that a completion states, in pixels of the original image.
 
@@ -38,6 +46,8 @@ def parse_boxes(
         resized_width: width of the image that the processor fed to the model, for formats whose numbers are pixels
             of that image. Without it and `resized_height` the original size is taken, with a warning.
         resized_height: height of that image, likewise.
+        prompt_opens_thinking: the prompt ends in an open mark of thinking, such as `<think>`, so that the text begins
+            inside it: without a closing mark it has no answer, and is `truncated`.
 
     Returns:
         The boxes as written, neither repaired nor clipped, with labels, confidences, the status of the text and
@@ -62,7 +72,7 @@ def parse_boxes(
     fmt = get_box_format(box_format)
     if not isinstance(text, str):
         raise ValueError(f"Expected a string for `text`, got {text!r:.200}. Of a message list give the last content.")
-    raw = read_boxes(text, fmt)
+    raw = read_boxes(text, fmt, prompt_opens_thinking=prompt_opens_thinking)
     frame = space_frame(fmt.space, width, height, resized_width, resized_height)
     boxes = frame_to_pixel(np.array(raw.coords, dtype=np.float64).reshape(-1, 4), frame)
     return ParsedBoxes(boxes, tuple(raw.labels), tuple(raw.scores), raw.status, raw.rejected)
@@ -94,7 +104,7 @@ def format_boxes(
 
     Raises:
         ValueError: the format is unknown, a size is missing, a box is not finite, labels and boxes differ in
-            number, or a label is no string.
+            number, a label is no string, or one holds a mark such as `<think>` in a format that cannot escape it.
 
     Example:
         >>> format_boxes([[500, 100, 1000, 300]], "answer-list", width=2000, height=1000)
@@ -121,7 +131,7 @@ def format_boxes(
     return write_answer(in_space.tolist(), [None] * len(array) if labels is None else labels, fmt)
 
 
-def read_boxes(text: str, fmt: BoxFormat) -> RawBoxes:
+def read_boxes(text: str, fmt: BoxFormat, *, prompt_opens_thinking: bool = False) -> RawBoxes:
     """What `parse_boxes` does before it converts coordinates; for scoring many completions at once.
 
     Never raises for a string, takes time linear in its length, and gives finite numbers only.
@@ -131,9 +141,10 @@ def read_boxes(text: str, fmt: BoxFormat) -> RawBoxes:
         [0.1, 0.2, 0.3, 0.4]
     """
     quick = fmt.syntax.quick if fmt.scope == "answer" else None
-    if quick is not None and len(text) <= MAX_CHARACTERS and (raw := quick(text, fmt)) is not None:
+    whole = not prompt_opens_thinking and len(text) <= MAX_CHARACTERS and not has_rare_marks(text)
+    if quick is not None and whole and (raw := quick(text, fmt)) is not None:
         return raw
-    answer = find_answer(text, fmt.scope)
+    answer = find_answer(text, fmt.scope, prompt_opens_thinking=prompt_opens_thinking)
     if quick is not None and not answer.cut_off:
         content = answer.text.strip()
         raw = quick(content, fmt) if content != text and len(content) <= MAX_CHARACTERS else None
@@ -153,7 +164,9 @@ def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
     cut_off = answer.cut_off or (found.cut_off and to_the_end)
     if len(text) < len(whole):
         found.reject("too_long")
-    if "zero_box" in fmt.negatives and found.labels and not found.rejected and not any(found.coords):
+    # What follows in a text that was cut off is not known, but a zero box alone is no box there either.
+    whole_or_cut = cut_off or not found.rejected
+    if "zero_box" in fmt.negatives and found.labels and whole_or_cut and not any(found.coords):
         found = Findings()
         found.stated_empty = True
     if cut_off:
@@ -165,17 +178,28 @@ def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
     return RawBoxes(found.coords, found.labels, found.scores, status, found.rejected)
 
 
+#: Commands of LaTeX whose braces are no object of JSON; the brace that closes them is a stray one, which nobody reads.
+_LATEX = re.compile(r"(?:\\{0,2}f?boxed|\\{1,2}(?:text|math)(?:bf|tt|rm|it)?)\s{0,2}\{")
+
+
 def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
-    """Read all boxes in the answer: in JSON, in HTML, in brackets, tags and tokens, or on lines of their own.
+    """Read all boxes in the answer: in JSON, in HTML, in brackets, tags and tokens, by names, or on lines of their own.
 
     Returns:
         The text outside JSON.
     """
+    if "boxed" in text or "\\" in text:
+        text = _LATEX.sub("", text)
     outside = scan_json(text, fmt, found) if "{" in text or "｛" in text else text
     if found.met_nothing:
         if "data-bbox" in outside:
             scan_html(outside, fmt, found)
-        scan_brackets(outside, fmt, found)
+        if "<boxes" in outside:
+            scan_coords(outside, fmt, found)
+        if found.met_nothing or "<boxes" not in outside:
+            scan_brackets(outside, fmt, found)
+        if found.met_nothing and not found.cut_off:
+            scan_corners(outside, fmt, found)
         if found.met_nothing and not found.cut_off:
             scan_lines(outside, fmt, found)
     return outside

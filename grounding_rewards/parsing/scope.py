@@ -3,21 +3,58 @@
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
+
+
+def _any_case(pattern: str) -> str:
+    """The pattern with each letter in both cases: unlike with `(?i:…)`, the search passes over others at once."""
+    return "".join(f"[{c}{c.upper()}]" if c.isalpha() else c for c in pattern)
+
 
 # Each pattern begins with a character that is rare in prose, so that thinking is skipped at the speed of a search.
 # Models drop the closing bracket of a tag now and then: "</think <answer>".
+_ANSWER = _any_case("answer")
+# `<analysis>` is Keye-VL's; with a prefix Seed-OSS, MiniMax and LongCat.
+_THINKING = _any_case("(?:th(?:ink(?:ing)?|ought)|reasoning|analysis|(?:seed:|mm:|longcat_)think)")
 _TAG = re.compile(
-    r"<(?:(?i:(?P<answer>answer)|(?P<answer_end>/answer)"
-    r"|(?P<thinking>think(?:ing)?|thought|reasoning)|(?P<thinking_end>/(?:think(?:ing)?|thought|reasoning)))"
-    r"(?![\w-])\s{0,8}>?"
+    # Told by its first three letters, so that a text full of `<` costs little.
+    r"<(?=[/|acmlrstuALMRST])"
+    r"(?=/?(?:[aA][nN][aAsS]|[lL][oO][nN]|[mM][mM]:|[rR][eE][aA]|[sS][eE][eE]|[tT][hH][iIoO])"
+    r"|cha|unu|\|(?:STA|END|beg|cha|end|inn|thi))(?:"
+    rf"(?:(?P<answer>{_ANSWER})|(?P<thinking>{_THINKING})"
+    rf"|/(?:(?P<answer_end>{_ANSWER})|(?P<thinking_end>{_THINKING})))(?![\w-])\s{{0,8}}>?"
+    r"|\|(?:"
+    # Cohere, Sky-T1, Apertus, Solar Open 2
+    r"(?P<token>(?:START_THINKING|begin_of_thought|inner_prefix|think:start)\|>)"
+    r"|(?P<token_end>(?:END_THINKING|end_of_thought|inner_suffix|think:end)\|>)"
+    # Gemma 4; Harmony, in which an answer is what the channel `final` holds
+    r"|(?P<gemma>channel>(?:thought)?)"
+    r"|(?P<harmony_end>channel\|>final[^<]{0,64}(?:<\|constrain\|>[^<]{0,64})?<\|message\|>)"
+    r"|(?P<harmony>channel\|>\w{0,16}))"
+    r"|(?P<gemma_end>channel\|>)"
     # MedGemma 1.5
-    r"|unused9(?:(?P<gemma_thinking>4>(?:thought)?)|(?P<gemma_thinking_end>5>)))"
+    r"|unused9(?:(?P<medgemma>4>(?:thought)?)|(?P<medgemma_end>5>)))"
 )
+# Magistral, Kimi-VL, openPangu: searched for only where the text has them, as it may have many other brackets.
+_RARE_MARKS = ("THINK]", "think▷", "[unused1")
+_TAG_OR_RARE = re.compile(
+    rf"{_TAG.pattern}|(?P<rare>\[THINK\]|◁think▷|\[unused16\])|(?P<rare_end>\[/THINK\]|◁/think▷|\[unused17\])"
+)
+#: The groups that open thinking.
+_OPENING = frozenset(["thinking", "token", "gemma", "harmony", "medgemma", "rare"])
+_ENDS_OPEN = re.compile(r"\s{0,8}(?:<\|message\|>\s{0,8})?")
 _END_OF_TEXT = re.compile(
-    r"<(?:\|(?:im_end|endoftext|eot_id|end|end_of_text|user)\|>|end_of_turn>|/s>|eos>|pad>|｜end▁of▁sentence｜>)"
+    r"<(?=\||e[no]|tu|/s|pa|｜)"
+    r"(?:\|(?:im_end|endoftext|eot_id|end_of_text|user|return|call|END_RESPONSE|END_OF_TURN_TOKEN)\|>"
+    # Harmony ends each message, the thinking as well.
+    r"|\|end\|>(?!\s{0,8}<\|start\|>assistant)"
+    r"|end_of_turn>|turn\|>|/s>|eos>|pad>|｜end▁of▁sentence｜>)"
 )
 _START_OF_TEXT = re.compile(r"(?:\s{0,8}<(?:s>|/s>|bos>|pad>|\|begin_of_text\|>|｜begin▁of▁sentence｜>))*")
+# Harmony without its special tokens: "analysisWe see …assistantfinalNo finding."
+_BARE_CHANNEL, _BARE_FINAL = re.compile(r"analysis(?=[A-Z])"), "assistantfinal"
 
 
 class Answer(NamedTuple):
@@ -38,7 +75,30 @@ class Answer(NamedTuple):
     thought: bool = False
 
 
-def find_answer(completion: str, scope: str = "answer") -> Answer:
+#: Marks of answers and of thinking that one completion may have.
+MAX_MARKS = 10_000
+
+
+class Marks(NamedTuple):
+    """Positions of the marks of answers and of thinking that decide which part of a text counts, None where none is.
+
+    `answer`: start and end of the last mark that opens an answer; `answer_close`: of the first that closes it.
+    `answer_end`: start of the first mark that closes an answer behind the thinking.
+    `first_thinking`: start of the first mark that opens thinking; `open_thinking`: of the first behind `thinking_end`.
+    `thinking_end`: end of the last mark that closes thinking, else 0.
+    `unopened`: the first mark of thinking closes it.
+    """
+
+    answer: tuple[int, int] | None
+    answer_close: tuple[int, int] | None
+    answer_end: int | None
+    first_thinking: int | None
+    open_thinking: int | None
+    thinking_end: int
+    unopened: bool
+
+
+def find_answer(completion: str, scope: str = "answer", *, prompt_opens_thinking: bool = False) -> Answer:
     """The part of a completion that counts.
 
     Args:
@@ -46,49 +106,135 @@ def find_answer(completion: str, scope: str = "answer") -> Answer:
         scope: `answer`: the content of the last answer tag, of an unclosed one to the end; without answer tags what
             follows the thinking. `after_think`: what follows the thinking, answer tags or not. `all`: the whole
             text, for models that state their boxes while they think.
+        prompt_opens_thinking: the prompt ends in an open mark of thinking: a completion that never closes it has no
+            answer.
 
     Example:
         >>> find_answer("<think>[1, 2, 3, 4]?</think><answer>[5, 6, 7, 8]</answer>").text
         '[5, 6, 7, 8]'
         >>> find_answer("<think>[1, 2, 3, 4]</think>", "all").text
         '<think>[1, 2, 3, 4]</think>'
+        >>> find_answer("Perhaps [1, 2, 3, 4]", prompt_opens_thinking=True)[:3]
+        ('', False, True)
     """
-    if "◁" in completion:
-        # Kimi-VL
-        completion = completion.replace("◁think▷", "<think>").replace("◁/think▷", "</think>")
-    if "<" not in completion:
-        return Answer(completion)
+    if bare := _BARE_CHANNEL.match(completion):
+        thinking, final, completion = completion.partition(_BARE_FINAL)
+        if not final and scope != "all":
+            return Answer("", cut_off=True, thought=True)
+        completion = completion if final else thinking
+    if "<" not in completion and not has_rare_marks(completion):
+        cut_off = prompt_opens_thinking and not bare and scope != "all"
+        return Answer("" if cut_off else completion, cut_off=cut_off, thought=cut_off)
     start = _START_OF_TEXT.match(completion)
     begin = start.end() if start else 0
     end = _END_OF_TEXT.search(completion, begin)
     text = completion[begin : end.start()] if end else completion[begin:]
     ended = end is not None
-    return Answer(text, ended=ended) if scope == "all" else _find_in(text, scope, ended)
+    if scope == "all":
+        return Answer(text, ended=ended)
+    marks = _find_marks(text)
+    if prompt_opens_thinking and not bare and not (marks and marks.thinking_end):
+        return Answer("", cut_off=True, thought=True)
+    return _find_in(text, marks, scope, ended) if marks else Answer(text, ended=ended)
 
 
-def _find_in(text: str, scope: str, ended: bool) -> Answer:
-    answers, answer_ends, thinking, thinking_end = [], [], [], 0
-    for tag in _TAG.finditer(text):
+def opens_thinking(prompt: str) -> bool:
+    """Whether a rendered prompt ends in an open mark of thinking, so that the completion begins inside it.
+
+    Example:
+        >>> opens_thinking("<|im_start|>assistant\\n<think>\\n"), opens_thinking("… <think>\\n\\n</think>\\n\\n")
+        (True, False)
+    """
+    last = deque(_TAG_OR_RARE.finditer(prompt), maxlen=1)
+    return any(mark.lastgroup in _OPENING and _ENDS_OPEN.fullmatch(prompt, mark.end()) for mark in last)
+
+
+#: What the marks of thinking in a text tell: none are there; all in order; closed, but never opened; never closed.
+THINKING_STATES = ("none", "paired", "unopened", "unclosed")
+
+
+def thinking_state(completion: str) -> str:
+    """What the marks of thinking in a completion tell, one of `THINKING_STATES`.
+
+    Example:
+        >>> thinking_state("a draft</think>[]"), thinking_state("<think>a draft"), thinking_state("[]")
+        ('unopened', 'unclosed', 'none')
+    """
+    if "<" not in completion and not has_rare_marks(completion):
+        return "none"
+    marks = _find_marks(completion)
+    if marks is None or not marks.thinking_end:
+        return "unclosed" if marks and marks.open_thinking is not None else "none"
+    return "unopened" if marks.unopened else "paired"
+
+
+def moves_answer(words: str) -> bool:
+    """Whether words within an answer would be taken for a mark that begins or ends it.
+
+    Example:
+        >>> moves_answer("nodule <think>"), moves_answer("nodule < 5 mm")
+        (True, False)
+    """
+    return _TAG_OR_RARE.search(words) is not None or _END_OF_TEXT.search(words) is not None
+
+
+def marks_thinking(tokens: Iterable[str]) -> bool:
+    """Whether one of a tokenizer's tokens is a mark of thinking.
+
+    Example:
+        >>> marks_thinking(["<eos>", "[THINK]", "[/THINK]"]), marks_thinking(["<eos>", "<box>"])
+        (True, False)
+    """
+    return any(thinking_state(token) != "none" for token in tokens)
+
+
+def has_rare_marks(text: str) -> bool:
+    """Whether a text may have marks of thinking that do not begin with `<`.
+
+    Example:
+        >>> has_rare_marks("[THINK]hm[/THINK][]"), has_rare_marks("<think>hm</think>[]")
+        (True, False)
+    """
+    return any(mark in text for mark in _RARE_MARKS)
+
+
+def _find_marks(text: str) -> Marks | None:
+    """The marks in a text, None where it has none."""
+    answer = answer_close = answer_end = first_thinking = open_thinking = kind = None
+    thinking_end, unopened = 0, False
+    for count, tag in enumerate((_TAG_OR_RARE if has_rare_marks(text) else _TAG).finditer(text)):
+        if count == MAX_MARKS:
+            # A generation that loops over its marks has no answer.
+            return Marks(None, None, None, None, None, len(text), False)
         kind = tag.lastgroup
         if kind == "answer":
-            answers.append(tag)
+            answer, answer_close = tag.span(), None
         elif kind == "answer_end":
-            answer_ends.append(tag)
-        elif kind in ("thinking", "gemma_thinking"):
-            thinking.append(tag.start())
+            answer_close = answer_close or (tag.span() if answer else None)
+            answer_end = tag.start() if answer_end is None else answer_end
+        elif kind in _OPENING:
+            first_thinking = tag.start() if first_thinking is None else first_thinking
+            open_thinking = tag.start() if open_thinking is None else open_thinking
         else:
-            thinking_end = tag.end()
-    if not (answers or answer_ends or thinking or thinking_end):
-        return Answer(text, ended=ended)
-    before = text[: thinking[0]] if thinking and thinking[0] < thinking_end else ""
+            unopened = unopened or (first_thinking is None and not thinking_end)
+            thinking_end, open_thinking, answer_end = tag.end(), None, None
+    if kind is None:
+        return None
+    return Marks(answer, answer_close, answer_end, first_thinking, open_thinking, thinking_end, unopened)
+
+
+def _find_in(text: str, marks: Marks, scope: str, ended: bool) -> Answer:
+    first, thinking_end = marks.first_thinking, marks.thinking_end
+    before = "" if first is None or first >= thinking_end else text[:first]
     end = len(text)
     if scope == "answer":
-        if answers and (answers[-1].start() >= thinking_end or not text[thinking_end:].strip()):
-            start = answers[-1].end()
-            close = next((tag for tag in answer_ends if tag.start() >= start), None)
-            content = text[start : close.start() if close else end]
-            around = before + text[thinking_end : answers[-1].start()] + (text[close.end() :] if close else "")
-            return Answer(content, close is not None, not close and not content.strip(), ended, around, thought=True)
-        end = next((tag.start() for tag in answer_ends if tag.start() >= thinking_end), end)
-    start = next((start for start in thinking if thinking_end <= start < end), end)
+        if marks.answer and (marks.answer[0] >= thinking_end or not text[thinking_end:].strip()):
+            tag_start, start = marks.answer
+            close, behind = marks.answer_close or (end, end)
+            content = text[start:close]
+            around = before + text[thinking_end:tag_start] + text[behind:]
+            closed = marks.answer_close is not None
+            return Answer(content, closed, not closed and not content.strip(), ended, around, thought=True)
+        end = end if marks.answer_end is None else marks.answer_end
+    start = end if marks.open_thinking is None else min(marks.open_thinking, end)
     return Answer(text[thinking_end:start], False, start < end, ended, before, thought=True)

@@ -172,7 +172,8 @@ class BoxReward(ABC):
     Args:
         iou_threshold: τ, the IoU from which a pair matches, in (0, 1].
         no_box_bonus: δ, the reward for writing no box where there is none, in [0, 1].
-        matching: ``"greedy"``, ``"hungarian"`` or ``"thresholded_hungarian"``.
+        matching: ``"greedy"``, ``"hungarian"``, ``"thresholded_hungarian"`` or ``"most_hits"``, see
+            :mod:`grounding_rewards.matching`.
         label_matching: ``"ignore"``, labels play no part; ``"exact"``, a box matches only a finding of the same label,
             whatever the case and the white space; ``"synonyms"``, only one whose label
             :func:`grounding_rewards.labels.are_synonyms` agrees with. Under the last two a predicted box without a

@@ -41,11 +41,13 @@ from grounding_rewards.parsing import (
     get_box_format,
     read_boxes,
 )
+from grounding_rewards.parsing.scope import marks_thinking
 from grounding_rewards.rewards.base import Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward
 from grounding_rewards.rewards.label_matching import LabelCodes
 from grounding_rewards.rewards.registry import make_box_reward
 from grounding_rewards.space_check import SpaceWarning, SpaceWatcher
+from grounding_rewards.thinking_check import ThinkingWatcher
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,9 @@ class GroundingReward:
         on_unparseable: what a text without boxes and without a stated negative earns on a film without findings:
             ``"zero"``, or ``"empty"``, the bonus for a correct negative.
         on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off, ``"zero"`` gives it 0.
-        tokenizer: decodes ``completion_ids`` where special tokens carry the syntax of the boxes.
+        prompt_opens_thinking: whether the prompt ends in an open mark of thinking, so that a completion begins inside
+            it: without a closing mark it has no answer.
+        tokenizer: decodes ``completion_ids`` where special tokens carry the syntax of the boxes or mark thinking.
         stop_ids: tokens that are left out when a completion is decoded, as are the tokenizer's own end and padding.
     """
 
@@ -91,11 +95,15 @@ class GroundingReward:
     box_format: str | BoxFormat | None = None
     on_unparseable: str = "zero"
     on_truncated: str = "keep"
+    prompt_opens_thinking: bool = False
     # Not compared: tokenizers compare by identity, so a copied reward would differ from the original.
     tokenizer: Any = field(default=None, compare=False, repr=False)
     stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
-    # It only watches: nothing it has seen affects a reward.
+    # They only watch: nothing they have seen affects a reward.
     _watcher: SpaceWatcher = field(default_factory=SpaceWatcher, init=False, compare=False, repr=False)
+    _thinking: ThinkingWatcher = field(default_factory=ThinkingWatcher, init=False, compare=False, repr=False)
+    # Whether the tokenizer has special tokens that mark thinking, which are missing in the trainer's text.
+    _hides_thinking: bool = field(default=False, init=False, compare=False, repr=False)
     # Box formats whose special tokens were seen in the text: these need no tokenizer.
     _keeps_tokens: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
 
@@ -108,8 +116,15 @@ class GroundingReward:
             self._refuse_lost_labels([made])
         if self.tokenizer is not None:
             object.__setattr__(self, "tokenizer", _tokenizer_of(self.tokenizer))
+            special = getattr(self.tokenizer, "all_special_tokens", ())
+            object.__setattr__(self, "_hides_thinking", marks_thinking(special))
         check_word("on_unparseable", self.on_unparseable, ("zero", "empty"))
         check_word("on_truncated", self.on_truncated, ("keep", "zero"))
+        if not isinstance(self.prompt_opens_thinking, bool):
+            raise ValueError(
+                f"Expected true or false for `prompt_opens_thinking`, got {self.prompt_opens_thinking!r:.200}. "
+                "Say true where the chat template ends in an open <think>."
+            )
 
     @property
     def __name__(self) -> str:
@@ -236,7 +251,8 @@ class GroundingReward:
 
         Warns:
             SpaceWarning: once, where the boxes of many films contradict the space or the order of the box format; it
-                says what to declare, see :mod:`grounding_rewards.space_check`.
+                says what to declare, see :mod:`grounding_rewards.space_check`. Also once, where marks of thinking in
+                many completions contradict ``prompt_opens_thinking``, see :mod:`grounding_rewards.thinking_check`.
 
         Example:
             >>> reward = get_reward("R3", box_format="qwen3-vl")
@@ -245,7 +261,7 @@ class GroundingReward:
             [0.8, 0.2, 0.0]
         """
         batch = self._score(completions, columns)
-        self._notice_wrong_space(batch)
+        self._notice_wrong_reading(batch)
         if log_metric is not None:
             for key, metric in _METRICS.items():
                 log_metric(f"{self.name}/{key}", metric(batch))
@@ -280,11 +296,12 @@ class GroundingReward:
         ignore = ignore_regions(columns, len(completions))
         formats = self._formats(columns, len(completions))
         texts = self._texts(completions, formats, columns)
-        raws = [read_boxes(text, fmt) for text, fmt in zip(texts, formats, strict=True)]
+        opened = self.prompt_opens_thinking
+        raws = [read_boxes(text, fmt, prompt_opens_thinking=opened) for text, fmt in zip(texts, formats, strict=True)]
         if self.on_truncated == "zero":
             nothing: dict[str, Any] = {"coords": [], "labels": [], "scores": []}
             raws = [raw._replace(**nothing) if raw.status == "truncated" else raw for raw in raws]
-        return _ReadBatch(raws, _predicted_boxes(raws, formats, columns), formats, references, ignore, columns)
+        return _ReadBatch(texts, raws, _predicted_boxes(raws, formats, columns), formats, references, ignore, columns)
 
     def _judge(self, read: _ReadBatch) -> _ScoredBatch:
         raws, pred, references, ignore = read.raws, read.pred, read.references, read.ignore
@@ -313,7 +330,11 @@ class GroundingReward:
             readers = [references.readers[entry] for entry in best]
         return _ScoredBatch(**vars(read), outcomes=outcomes, reward=reward, gt=gt, readers=readers)
 
-    def _notice_wrong_space(self, batch: _ScoredBatch) -> None:
+    def _notice_wrong_reading(self, batch: _ScoredBatch) -> None:
+        texts = (text for text, fmt in zip(batch.texts, batch.formats, strict=True) if fmt.scope != "all")
+        suspicion = self._thinking.watch(texts, prompt_opens_thinking=self.prompt_opens_thinking)
+        if suspicion is not None:
+            warnings.warn(f"{self.name}: {suspicion}", SpaceWarning, stacklevel=3)
         if not self._watcher.wants(batch.formats):
             return
         gt = np.split(batch.gt.flat, np.cumsum(batch.gt.counts)[:-1])
@@ -346,15 +367,16 @@ class GroundingReward:
                 )
 
     def _texts(self, completions: Sequence[Any], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> list[str]:
-        """The texts, decoded from the token ids where the trainer's text lacks the box format's special tokens."""
+        """The texts, decoded from the token ids where the trainer's text lacks special tokens that matter."""
         texts = [completion_text(completion) for completion in completions]
-        ids = column_of(columns, "completion_ids", len(texts)) if any(fmt.from_token_ids for fmt in formats) else None
+        lacking = [fmt.from_token_ids or self._hides_thinking for fmt in formats]
+        ids = column_of(columns, "completion_ids", len(texts)) if any(lacking) else None
         if ids is None:
             return texts
         if self.tokenizer is not None:
             return [
-                _decoded(self.tokenizer, self.stop_ids, tokens) if fmt.from_token_ids else text
-                for text, fmt, tokens in zip(texts, formats, ids, strict=True)
+                _decoded(self.tokenizer, self.stop_ids, tokens) if lacks else text
+                for text, lacks, tokens in zip(texts, lacking, ids, strict=True)
             ]
         self._refuse_lost_boxes(texts, formats)
         return texts
@@ -387,6 +409,7 @@ def get_reward(
     box_format: str | Mapping[str, Any] | BoxFormat | None = None,
     on_unparseable: str = "zero",
     on_truncated: str = "keep",
+    prompt_opens_thinking: bool = False,
     tokenizer: Any = None,
     **params: Any,
 ) -> GroundingReward:
@@ -401,8 +424,13 @@ def get_reward(
         on_unparseable: ``"zero"``: a text with neither boxes nor a stated negative earns 0 also on a film without
             findings; ``"empty"``: it counts as a negative there (specification §9.1 to the letter).
         on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off; ``"zero"`` gives it 0.
+        prompt_opens_thinking: True where the chat template ends in an open mark of thinking, such as ``<think>``, as
+            Qwen3-VL-Thinking's does: a completion without a closing mark was cut off inside its thinking, and neither
+            a draft nor a musing in it counts. :class:`grounding_rewards.training.GroundingGRPOTrainer` sees it by
+            itself.
         tokenizer: the model's tokenizer or processor, for formats whose syntax is made of special tokens
-            (``BoxFormat.stripped``): trainers take those out of the text, so ``completion_ids`` are decoded instead.
+            (``BoxFormat.stripped``), and for models that mark their thinking by special tokens: trainers take those
+            out of the text, so ``completion_ids`` are decoded instead.
             :class:`grounding_rewards.training.GroundingGRPOTrainer` sets it by itself.
         **params: parameters of the reward, such as ``beta``, ``iou_threshold``, ``no_box_bonus``, ``center_weight``,
             ``label_matching``.
@@ -431,7 +459,9 @@ def get_reward(
         )
     # GroundingReward turns a mapping into a format.
     given: Any = box_format
-    return GroundingReward(name.rpartition(".")[2], made, given, on_unparseable, on_truncated, tokenizer)
+    return GroundingReward(
+        name.rpartition(".")[2], made, given, on_unparseable, on_truncated, prompt_opens_thinking, tokenizer
+    )
 
 
 def score_columns(
@@ -442,7 +472,7 @@ def score_columns(
     Every text is read once, however many rewards there are, and no object is made per completion.
 
     Args:
-        rewards: rewards with the same box format, tokenizer and rule for truncated texts.
+        rewards: rewards with the same box format, tokenizer and rules for truncated texts and for thinking.
         completions: n texts, message lists or lists of content blocks.
         **columns: as for calling a reward.
 
@@ -476,7 +506,7 @@ def score_columns(
         reward._refuse_lost_labels(read.formats)
         batch = reward._judge(read)
         if reward is first:
-            first._notice_wrong_space(batch)
+            first._notice_wrong_reading(batch)
         out, name = batch.outcomes, reward.__name__
         found[name] = batch.reward.tolist()
         found |= {f"{name}/{part}": getattr(out, part).tolist() for part in _PARTS}
@@ -507,7 +537,7 @@ def check_alike(rewards: Sequence[GroundingReward]) -> None:
         )
     first = rewards[0]
     for reward in rewards[1:]:
-        for setting in ("box_format", "on_truncated", "tokenizer", "stop_ids"):
+        for setting in ("box_format", "on_truncated", "prompt_opens_thinking", "tokenizer", "stop_ids"):
             mine, others = getattr(reward, setting), getattr(first, setting)
             if mine != others:
                 raise ValueError(
@@ -586,6 +616,7 @@ def has_labels(fmt: BoxFormat) -> bool:
 
 @dataclass(frozen=True)
 class _ReadBatch:
+    texts: list[str]
     raws: list[RawBoxes]
     pred: BoxBatch
     formats: list[BoxFormat]

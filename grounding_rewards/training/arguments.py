@@ -102,8 +102,9 @@ class _FilmArguments:
     dataset: str = field(
         default="synthetic",
         metadata={
-            "help": "`synthetic` for drawn films, a folder with annotations.jsonl, a folder that "
-            "`save_to_disk` wrote, or the name of a dataset on the hub."
+            "help": "`synthetic` for drawn films, a folder with annotations.jsonl, a folder that `save_to_disk` wrote, "
+            "or the name of a dataset on the hub. Where it holds no film out, patients are drawn for train, validation "
+            "and test."
         },
     )
     train_split: str = field(default="train", metadata={"help": "Split to train on."})

@@ -14,7 +14,7 @@ from trl.data_utils import prepare_multimodal_messages
 from grounding_rewards.data.checks import check_dataset, check_films, rows_with_sizes
 from grounding_rewards.data.film_column import with_film_column
 from grounding_rewards.data.images import image_sizes
-from grounding_rewards.data.model_columns import add_columns
+from grounding_rewards.data.model_columns import add_columns, add_prompts
 from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.data.resize import fit_images
 from grounding_rewards.parsing import BoxFormat, box_formats_of
@@ -31,7 +31,7 @@ def prepare_films(
     name: str,
     image_columns: Sequence[str] = ("image", "images"),
 ) -> Dataset:
-    """Add the columns that rewards need, check every row, and shrink films to the size that the model sees.
+    """Add prompts where there are none and the columns that rewards need, check every row, and shrink films.
 
     Args:
         dataset: rows with the package's columns.
@@ -56,6 +56,8 @@ def prepare_films(
     ours = [one for one in rewards if isinstance(one, GroundingReward)]
     if "box_format" not in dataset.column_names and any(one.box_format is None for one in ours):
         named = named or model_format()
+    stated = next((one.box_format for one in ours if one.box_format is not None), named)
+    dataset = add_prompts(dataset, stated)
     check_films(dataset, name=name)
     if not any(column in dataset.column_names for column in image_columns):
         raise ValueError(

@@ -16,6 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import RepeatSampler
 
 from grounding_rewards.parsing import BoxFormat
+from grounding_rewards.parsing.scope import opens_thinking
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.callbacks import SignalWatch
 from grounding_rewards.training.card import RunCard
@@ -36,8 +37,9 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
       * checks every row (`grounding_rewards.data.checks.check_dataset`), and that there are films for one step;
       * shrinks films to the limit that the processor carries (`grounding_rewards.data.resize.limit_image_pixels`).
 
-    It gives every grounding reward the model's tokenizer: where special tokens carry the boxes, the reward decodes
-    `completion_ids` with these tokens. A resumed run equals an uninterrupted one
+    It gives every grounding reward the model's tokenizer: where special tokens carry the boxes or mark thinking, the
+    reward decodes `completion_ids` with these tokens. It sees whether the rendered prompt ends in an open mark of
+    thinking: then a completion that never closes it has no answer. A resumed run equals an uninterrupted one
     (`grounding_rewards.training.resume`), and a run that learns nothing warns. Everything else is TRL's.
 
     Args:
@@ -113,8 +115,16 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         )
         # The generation configuration may have more end tokens than the tokenizer.
         stop_ids = frozenset(self.eos_token_ids)
+        opened = train_dataset is not None and self._prompt_opens_thinking(train_dataset[0]["prompt"])
         self.reward_funcs: list[Any] = [
-            replace(one, tokenizer=self._tokenizer, stop_ids=stop_ids) if isinstance(one, GroundingReward) else one
+            replace(
+                one,
+                tokenizer=self._tokenizer,
+                stop_ids=stop_ids,
+                prompt_opens_thinking=opened or one.prompt_opens_thinking,
+            )
+            if isinstance(one, GroundingReward)
+            else one
             for one in self.reward_funcs
         ]
         ours = [one for one in self.reward_funcs if isinstance(one, GroundingReward)]
@@ -122,6 +132,18 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         self.reward_lines = tuple(reward_with_parameters(one) for one in self.reward_funcs)
         if ours and train_dataset is not None:
             self.box_format_name = format_name(ours[0].box_format, train_dataset)
+
+    def _prompt_opens_thinking(self, prompt: Any) -> bool:
+        """Whether the completion begins inside a thinking that the rendered prompt opened."""
+        return opens_thinking(
+            self.processing_class.apply_chat_template(
+                prompt,
+                chat_template=self.chat_template,
+                add_generation_prompt=True,
+                tokenize=False,
+                **self.chat_template_kwargs,
+            )
+        )
 
     def start_epoch(self, epoch: int) -> None:
         """Draw the order of this epoch's films, independent of earlier draws."""

@@ -69,6 +69,15 @@ def test_assignment_is_the_one_of_greatest_total_iou():
     assert found.f1[0.5].value == pytest.approx(2 * 1 / 4)
 
 
+def test_a_box_more_loses_no_hit():
+    # The first of R2's boxes has IoU 67/133 with R1's first; with both, the greatest sum of IoUs is 65/135 twice.
+    drawn = [([35.0, 0.0, 135.0, 100.0], "x"), ([103.0, 0.0, 203.0, 100.0], "x")]
+    other = [([68.0, 0.0, 168.0, 100.0], "x"), ([0.0, 0.0, 100.0, 100.0], "x")]
+    for boxes in (other[:1], other):
+        found = measure_agreement([film(R1=drawn, R2=boxes)]).overall
+        assert found.f1[0.5].value == pytest.approx(2 * 1 / (2 + len(boxes)))
+
+
 def test_negative_films_count_as_films_but_add_nothing():
     negative = [film(str(i), R1=[], R2=[], R3=[]) for i in range(20)]
     found = measure_agreement([THREE, *negative])

@@ -7,7 +7,19 @@ import json
 import pytest
 from PIL import Image
 
+from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.film_folder import load_films, write_square_films
+from grounding_rewards.data.model_columns import add_prompts
+from grounding_rewards.data.prompts import prompt_messages
+from grounding_rewards.data.readers.jsonl import read_jsonl
+from grounding_rewards.rewards.grounding import get_reward
+
+
+def asked(dataset, box_format="qwen3-vl"):
+    """What the model is told about the first film."""
+    (message,) = add_prompts(dataset, box_format)[0]["prompt"]
+    return message["content"][1]["text"]
+
 
 GOOD = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 20, 25]], "labels": ["mass"], "split": "train"}
 
@@ -27,7 +39,9 @@ def folder(tmp_path):
 def test_columns_and_values(folder):
     root = folder(GOOD, {**GOOD, "file": "b.png", "boxes": [], "labels": [], "split": "test", "patient_id": 7})
     dataset = load_films(root)
-    assert dataset.column_names == ["prompt", "image", "boxes", "labels", "width", "height", "id", "patient_id"]
+    assert dataset.column_names == [
+        "looked_for", "image", "boxes", "labels", "width", "height", "id", "patient_id", "split",
+    ]  # fmt: skip
     first, second = dataset
     assert first["boxes"] == [[1.0, 2.0, 20.0, 25.0]]
     assert first["image"].size == (40, 30)
@@ -47,20 +61,63 @@ def test_a_folder_without_splits_has_none_of_any_other_name(folder):
     root = folder({key: value for key, value in GOOD.items() if key != "split"})
     assert load_films(root, "train").num_rows == 1
     for name in ("test", "validation", "trane"):
-        with pytest.raises(ValueError, match=f'Expected one of train for split, got \'{name}\'.*"split": "{name}"'):
+        with pytest.raises(ValueError, match=f"Expected one of train or all for the split of .*, got '{name}'"):
             load_films(root, name)
+
+
+def test_a_film_without_a_split_is_on_the_side_of_its_patient(folder):
+    """Today it is trained on, and the patient evaluated."""
+    lines = [{**GOOD, "patient_id": "p", "split": "test"}, {**GOOD, "id": "b", "patient_id": "p", "split": None}]
+    assert load_films(folder(*lines, {**GOOD, "id": "c"}), "test")["id"][:] == ["a.png", "b"]
+
+
+@pytest.mark.parametrize("own", [None, "train", "Train"])
+def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(folder, own):
+    """Two films of each of 50 patients; the same patients on every call, whatever else is in the folder."""
+    lines = [{**GOOD, "id": f"{k}", "patient_id": f"p{k % 50}", "split": own} for k in range(100)]
+    root = folder(*lines)
+    with pytest.warns(
+        UserWarning, match=r"holds no film out: 80 % of its patients .* 10 % for test\. .*annotations"
+    ) as said:
+        films = {split: load_films(root, split) for split in ("train", "validation", "test")}
+    assert len(said) == 3
+    assert sum(split.num_rows for split in films.values()) == 100
+    sides = [set(split["patient_id"]) for split in films.values()]
+    assert all(sides)
+    assert sum(map(len, sides)) == len(set.union(*sides)) == 50
+    assert [film.id for film in read_jsonl(root, split="test")] == films["test"]["id"][:]
+    assert set(films["test"]["split"]) == {"test"}
+    with pytest.raises(ValueError, match="Expected one of train, validation, test or all for the split of"):
+        load_films(root, "tset")
+    assert load_films(root, "all").num_rows == load_films(root).num_rows == 100
+    # The sides of others do not change when patients are added.
+    more = folder(*lines, *({**GOOD, "id": f"new{k}", "patient_id": f"new{k}", "split": own} for k in range(20)))
+    with pytest.warns(UserWarning, match="holds no film out"):
+        assert set(load_films(more, "test")["patient_id"]) >= sides[2]
+
+
+def test_films_that_name_no_patient_are_drawn_alone_and_it_is_said(folder):
+    root = folder(*({**GOOD, "id": f"{k}", "patient_id": "None", "split": None} for k in range(100)))
+    with pytest.warns(UserWarning, match="None of them names a patient, so that a patient may be in several splits"):
+        assert 0 < load_films(root, "test").num_rows < 30
+
+
+def test_a_patient_in_several_splits_is_said(folder):
+    lines = [{**GOOD, "patient_id": "p", "split": "test"}, {**GOOD, "id": "b", "patient_id": "p"}]
+    with pytest.warns(UserWarning, match=r"1 patient of .* are in several splits, such as p \(train, test\)"):
+        load_films(folder(*lines), "test")
 
 
 def test_prompt_is_the_same_in_every_split(folder):
     root = folder(GOOD, {**GOOD, "labels": ["effusion"], "split": "test"})
-    prompts = [load_films(root, split)[0]["prompt"][0]["content"][1]["text"] for split in ("train", "test")]
+    prompts = [asked(load_films(root, split)) for split in ("train", "test")]
     assert prompts[0] == prompts[1]
     assert "effusion, mass" in prompts[0]
 
 
 def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
     lines = [GOOD, {**GOOD, "file": "b.png", "labels": ["effusion"]}]
-    prompts = [load_films(folder(*order), "train")[0]["prompt"] for order in (lines, lines[::-1])]
+    prompts = [asked(load_films(folder(*order), "train")) for order in (lines, lines[::-1])]
     assert prompts[0] == prompts[1]
 
 
@@ -69,9 +126,13 @@ def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
     [
         ("{", "line 2: not JSON"),
         ("[]", "line 2: not a JSON object"),
-        ({**GOOD, "width": "40"}, "line 2: width is '40'"),
-        ({key: value for key, value in GOOD.items() if key != "labels"}, "line 2: labels is None"),
-        ({**GOOD, "boxes": [[1, 2, 3]]}, "not lists of four numbers"),
+        ({**GOOD, "width": "40"}, r"line 2: expected positive numbers for width and height, got \('40', 30\)"),
+        ({**GOOD, "width": None}, r"line 2: expected positive numbers for width and height, got \(None, 30\)"),
+        ({key: value for key, value in GOOD.items() if key != "labels"}, "expected one text per box for labels, got"),
+        ({**GOOD, "boxes": [[1, 2, 3]]}, r"expected four numbers per box for boxes, got \[\[1, 2, 3\]\]"),
+        ({**GOOD, "prompt": " "}, "expected a text or messages for prompt"),
+        ({**GOOD, "completions": []}, "expected columns under names that training leaves free, got 'completions'"),
+        ({**GOOD, "readers": ["A"], "read_by": ["A", "B"]}, r"2 people drew boxes side by side \(A, B\)"),
         ({**GOOD, "file": "missing.png"}, "line 2: no such image: missing.png"),
     ],
 )
@@ -86,7 +147,7 @@ def test_all_bad_lines_are_named_at_once(folder):
 
 
 def test_unknown_split_lists_the_known_ones(folder):
-    with pytest.raises(ValueError, match="Expected one of train for split, got 'validation'"):
+    with pytest.raises(ValueError, match=r"Expected one of train or all for the split of .*, got 'validation'"):
         load_films(folder(GOOD), "validation")
 
 
@@ -100,6 +161,74 @@ def test_films_without_any_finding_are_refused(folder):
         load_films(folder({**GOOD, "boxes": [], "labels": []}))
 
 
+WHOLE = {
+    **GOOD,
+    "id": 7,
+    "patient_id": 3,
+    "prompt": "Where is the mass?",
+    "box_format": "paligemma",
+    "ignore_boxes": [[0, 0, 5, 5]],
+    "reader_boxes": [[[1, 2, 20, 25]], []],
+    "reader_labels": [["mass"], []],
+    "phrases": ["a mass on the left"],
+    "resized_width": 420,
+    "resized_height": 308,
+}
+
+
+def test_whatever_a_line_says_is_kept(folder):
+    """Today only the id, the split and the patient are."""
+    first, second = load_films(folder(WHOLE, {**GOOD, "file": "b.png"}))
+    kept = {name: first[name] for name in WHOLE if name not in ("file", "prompt")}
+    assert kept == {name: value for name, value in WHOLE.items() if name in kept} | {"id": "7", "patient_id": "3"}
+    assert first["prompt"] == [
+        {"role": "user", "content": [{"type": "image", "text": None}, {"type": "text", "text": "Where is the mass?"}]}
+    ]
+    assert (first["looked_for"], second["looked_for"], second["prompt"]) == (None, ["mass"], None)
+    assert [second[name] for name in ("reader_boxes", "ignore_boxes", "box_format", "patient_id")] == [None] * 4
+
+
+def test_unknown_columns_are_carried_along(folder):
+    more = [{"age": 63, "sex": "F", "tags": ["a"], "site": {"id": 1}, "none": None}, {"age": 41.5, "sex": 1}]
+    first, second = load_films(folder({**GOOD, **more[0]}, {**GOOD, "file": "b.png", **more[1]}))
+    assert [first[name] for name in ("age", "sex", "tags", "site")] == [63.0, "F", ["a"], '{"id": 1}']
+    assert [second[name] for name in ("age", "sex", "tags", "site")] == [41.5, "1", None, None]
+    assert "none" not in first
+
+
+def test_films_are_asked_about_in_the_words_of_their_format(folder):
+    """Today wrists are called chest films, and PaliGemma is asked for JSON."""
+    root = folder({**GOOD, "labels": ["fracture"]}, {**GOOD, "file": "b.png", "box_format": "paligemma"})
+    films = load_films(root)
+    first, second = (row["prompt"][0]["content"][1]["text"] for row in add_prompts(films, None).select([1, 1]))
+    assert first == second == "detect fracture ; mass"
+    text = asked(films)
+    assert text.startswith("Locate every finding of this list in the image: fracture, mass.\n")
+    assert "chest" not in text
+    assert '"bbox_2d"' in text
+
+
+def test_films_of_a_folder_pass_the_check_of_training(folder):
+    films = add_prompts(load_films(folder(WHOLE, {**GOOD, "file": "b.png"})), "qwen3-vl")
+    check_dataset(films, get_reward("R4", box_format="qwen3-vl"))
+    assert "looked_for" not in films.column_names
+
+
+def test_sizes_come_from_the_image_where_a_line_has_none(folder):
+    (film,) = load_films(folder({key: value for key, value in GOOD.items() if key not in ("width", "height")}))
+    assert (film["width"], film["height"]) == (40, 30)
+
+
+def test_no_patient_is_nobody(folder):
+    """Today it is the patient "None", whose films are all drawn together."""
+    lines = [{**GOOD, "id": str(k), "patient_id": value} for k, value in enumerate(NOBODY)]
+    films = load_films(folder(*lines, {**GOOD, "patient_id": 7.0}))
+    assert films["patient_id"][:] == [None] * len(NOBODY) + ["7"]
+
+
+NOBODY = [None, "", " ", float("nan"), "nan", "None", "NULL", "N/A"]
+
+
 def test_square_films_keep_boxes_in_place(folder, tmp_path):
     # By hand: 40 x 30 becomes 20 x 20, so columns are halved and rows take two thirds.
     root = folder({**GOOD, "boxes": [[4, 3, 20, 30]]})
@@ -108,6 +237,7 @@ def test_square_films_keep_boxes_in_place(folder, tmp_path):
     assert film["image"].size == (film["width"], film["height"]) == (20, 20)
     assert film["boxes"] == [pytest.approx([2, 2, 10, 20])]
     assert film["labels"] == ["mass"]
+    assert film["prompt"][0]["content"][1]["text"] == prompt_messages(["mass"])[0]["content"][1]["text"]
 
 
 def test_real_films(shared_dir):

@@ -17,26 +17,46 @@ class TestSavedDatasets:
     def test_without_splits(self, tmp_path):
         """Today it answers to any name, and an evaluation measures on training films."""
         datasets.Dataset.from_dict(ROWS).save_to_disk(str(tmp_path / "films"))
-        for split in ("train", "test", "trane"):
-            with pytest.raises(
-                ValueError, match=f"take the split '{split}' of, got a single one without a name"
-            ) as caught:
+        for split in ("test", "trane"):
+            with pytest.raises(ValueError, match=f"Expected one of train or all .*, got '{split}'") as caught:
                 load_split(str(tmp_path / "films"), split)
             assert "DatasetDict(" in str(caught.value)
+
+    @pytest.mark.parametrize("split", [None, "train"])
+    def test_where_nothing_is_held_out_patients_are_drawn(self, tmp_path, split):
+        rows = {name: values * 100 for name, values in ROWS.items()} | {"patient_id": [k // 2 for k in range(100)]}
+        films = datasets.Dataset.from_dict(rows, split=split)
+        (films if split is None else datasets.DatasetDict({split: films})).save_to_disk(str(tmp_path / "films"))
+        drawn = {}
+        for name in ("train", "validation", "test"):
+            with pytest.warns(UserWarning, match="80 % of its patients are drawn for train"):
+                drawn[name] = set(load_split(str(tmp_path / "films"), name)["patient_id"])
+        assert all(drawn.values())
+        assert sum(map(len, drawn.values())) == len(set.union(*drawn.values())) == 50
+        assert load_split(str(tmp_path / "films"), "all").num_rows == 100
 
     def test_one_split_of_a_larger_dataset_knows_its_name(self, tmp_path):
         films = datasets.Dataset.from_dict(ROWS, split="validation")
         films.save_to_disk(str(tmp_path / "films"))
         assert load_split(str(tmp_path / "films"), "validation").num_rows == 1
-        with pytest.raises(ValueError, match="got a single one named 'validation'"):
+        with pytest.raises(ValueError, match=r"Expected one of validation or all for the split of .*, got 'train'"):
             load_split(str(tmp_path / "films"), "train")
 
     def test_with_splits(self, tmp_path):
         films = datasets.Dataset.from_dict(ROWS)
         datasets.DatasetDict({"train": films, "test": films}).save_to_disk(str(tmp_path / "films"))
         assert load_split(str(tmp_path / "films"), "test").num_rows == 1
-        with pytest.raises(ValueError, match=r"Expected one of train, test for the split of .*, got 'trane'"):
+        with pytest.raises(ValueError, match=r"Expected one of train, test or all for the split of .*, got 'trane'"):
             load_split(str(tmp_path / "films"), "trane")
+
+
+def test_a_dataset_of_the_hub_is_read_as_a_saved_one(monkeypatch):
+    films = datasets.Dataset.from_dict({name: values * 60 for name, values in ROWS.items()})
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: datasets.DatasetDict({"train": films}))
+    with pytest.warns(UserWarning, match="somebody/films holds no film out: 80 % of its films"):
+        assert 0 < load_split("somebody/films", "test").num_rows < 30
+    with pytest.raises(ValueError, match="Expected one of train, validation, test or all"):
+        load_split("somebody/films", "tset")
 
 
 @pytest.mark.parametrize("name", ["synthetic", "synthetic:mixed-512"])

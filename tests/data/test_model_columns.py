@@ -5,7 +5,7 @@ import pytest
 from PIL import Image
 from transformers import Qwen2VLImageProcessor
 
-from grounding_rewards.data.model_columns import add_columns
+from grounding_rewards.data.model_columns import add_columns, add_prompts
 from grounding_rewards.data.resize import resized_size
 
 pytestmark = pytest.mark.training
@@ -79,3 +79,33 @@ def test_all_other_columns_stay_as_they_are():
     }
     rows = add_columns(films([(512, 400), (400, 512)], **columns), PROCESSOR, "qwen2.5-vl")
     assert {name: rows[name][:] for name in columns} == columns
+
+
+def text_of(row):
+    return row["prompt"][0]["content"][1]["text"]
+
+
+def test_a_text_becomes_conversational_and_a_prompt_of_its_own_stays():
+    """A text alone reaches a model without its film."""
+    rows = [{"prompt": "Where is it?", "labels": ["mass"]}, {"prompt": None, "labels": ["nodule"]}]
+    first, second = add_prompts(datasets.Dataset.from_list(rows), "qwen3-vl")
+    assert [part["type"] for part in first["prompt"][0]["content"]] == ["image", "text"]
+    assert text_of(first) == "Where is it?"
+    assert "this list in the image: mass, nodule." in text_of(second)
+
+
+def test_readers_name_findings_too():
+    row = {"labels": [], "reader_labels": [["mass"], None, []], "box_format": "paligemma"}
+    assert text_of(add_prompts(datasets.Dataset.from_list([row]), None)[0]) == "detect mass"
+
+
+@pytest.mark.parametrize("row", [{"labels": []}, {"labels": ["mass"]}, {"id": "a"}])
+def test_nothing_to_ask_for_is_refused(row):
+    with pytest.raises(ValueError, match=r"Expected a prompt, or labels and a box format to make one of.* in row 0"):
+        add_prompts(datasets.Dataset.from_list([row]), None)
+
+
+def test_a_row_that_cannot_be_asked_about_is_left_to_the_checks():
+    rows = [{"prompt": " ", "box_format": "paligemma"}, {"prompt": None, "box_format": "unknown"}]
+    films = datasets.Dataset.from_list([{**row, "labels": ["mass"]} for row in rows])
+    assert add_prompts(films, None)["prompt"][:] == [None, None]

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from grounding_rewards.boxes import ORDERS
 from grounding_rewards.data.prompts import (
     TASKS,
+    conversation,
     format_example,
     format_instruction,
     gold_answer,
     prompt_messages,
+    prompt_problem,
     task_prompt,
     wordings,
 )
@@ -111,6 +115,33 @@ def test_the_example_of_the_instruction_is_what_the_parser_expects(box_format):
 )
 def test_the_instruction_says_what_the_numbers_mean(box_format, stated):
     assert stated in format_instruction(box_format)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_paligemma_is_asked_in_the_words_that_it_was_trained_on(task):
+    named = WHAT[task] if isinstance(WHAT[task], str) else "mass ; pleural effusion"
+    assert {text_of(task_prompt(task, WHAT[task], "paligemma", wording=k)) for k in range(4)} == {f"detect {named}"}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "problem"),
+    [
+        ([], "without a word|neither"),
+        (5, "neither a text nor a list"),
+        ("", "without a word"),
+        ([{"content": "Where?"}], "neither a text nor a list"),
+        ([{"role": "user"}], "neither a text nor a list"),
+        ([{"role": "user", "content": [{"type": "image"}]}], "without a word"),
+    ],
+)
+def test_prompts_that_ask_nothing(prompt, problem):
+    assert re.search(problem, prompt_problem(prompt))
+
+
+def test_the_film_is_asked_about_in_the_first_turn_of_the_user():
+    asked = conversation([{"role": "system", "content": "Be brief."}, {"role": "user", "content": ["Where?"]}])
+    assert [[part["type"] for part in turn["content"]] for turn in asked] == [["text"], ["image", "text"]]
+    assert conversation(asked) == asked
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -332,7 +332,9 @@ PLANTED = [
 def test_the_clean_set_passes(folder):
     checkup = examine(open_rows(folder(clean_films())))
     assert found(checkup) == []
-    assert set(checkup.unchecked) == {"prompt-missing", "prompt-format"}
+    assert not checkup.unchecked
+    # Training writes the prompts of a folder that has none.
+    assert any("60 of 60 rows have no prompt" in assumption for assumption in checkup.assumptions)
     assert checkup.figures.films == {"train": 40, "validation": 10, "test": 10}
     assert checkup.figures.negatives == FILMS // 4
 
@@ -598,9 +600,9 @@ def test_an_unfinished_folder_is_an_error(images, tmp_path, manifest, words, has
 
 
 def touching_the_edge(films):
-    for film in with_findings(films):
-        film["boxes"][0] = [0, 0, 60, 70]
-        film["boxes"][-1] = [film["width"] - 60.0, film["height"] - 70.0, film["width"], film["height"]]
+    for k, film in enumerate(with_findings(films)):
+        film["boxes"][0] = [0, 0, 60, 70 + k]
+        film["boxes"][-1] = [film["width"] - 60.0 - k, film["height"] - 70.0, film["width"], film["height"]]
 
 
 def whole_film(films):
@@ -620,8 +622,8 @@ def two_findings_in_one_place(films):
 
 
 def overlapping_twins(films):
-    # IoU 0.9: two findings, or one drawn twice, which cannot be told
-    for film in with_findings(films):
+    # IoU 0.9: two findings, or one drawn twice, which cannot be told from a few films
+    for film in with_findings(films)[:4]:
         x1, y1, x2, y2 = film["boxes"][0]
         film["boxes"], film["labels"] = [[x1, y1, x2, y2], [x1, y1, x2, y1 + 0.9 * (y2 - y1)]], ["lung nodule"] * 2
 
@@ -762,7 +764,7 @@ def test_splits_can_be_chosen(images, tmp_path):
 @pytest.mark.parametrize(
     ("prompt", "name"),
     [
-        (None, "prompt-missing"),
+        (" ", "prompt-missing"),
         ([{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": " "}]}], "prompt-missing"),
         ([{"role": "user", "content": "Give each box as [x, y, w, h]."}], "prompt-format"),
         ([{"role": "user", "content": "Give each box in numbers from 0 to 1."}], "prompt-format"),
@@ -858,7 +860,7 @@ def test_the_model_s_processor_decides_sizes_and_tokens(folder):
     films = clean_films()
     for film in with_findings(films)[:2]:
         film["boxes"], film["labels"] = [[30, 30, 36, 50]], ["lung nodule"]
-    root = folder(films)
+    root = folder([{**film, "prompt": "Where is a finding?"} for film in films])
     checkup = examine(open_rows(root), Model(processor=Qwen2VLImageProcessor(), max_completion_length=6))
     assert checkup.assumptions == ()
     length, small = checkup.defects
@@ -968,4 +970,14 @@ def test_every_check_says_what_to_do():
         "one-grey",
         "film-copy",
         "copy-leak",
+        # In test_planted_defects.py.
+        "answer-in-prompt",
+        "constant-box",
+        "ignored-film",
+        "label-not-in-train",
+        "negative-placeholder",
+        "null-label",
+        "split-without-findings",
+        "split-without-negatives",
+        "unmerged-readers",
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import ratio_estimates
+from grounding_rewards.metrics.calibration import calibration
+from grounding_rewards.metrics.confusion import confusion
 from grounding_rewards.metrics.counts import (
     DETECTION_FIGURES,
     MatchedFilms,
@@ -26,6 +29,7 @@ from grounding_rewards.metrics.counts import (
 from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.metrics.sizes import FILM_AREAS
+from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import box_lists, valid_box_lists
@@ -80,14 +84,14 @@ def test_figures_by_hand() -> None:
     )
 
 
-@given(box_lists(), valid_box_lists(max_size=4), valid_box_lists(max_size=2), st.sampled_from(["greedy", "hungarian"]))
+@given(box_lists(), valid_box_lists(max_size=4), valid_box_lists(max_size=2))
 def test_f_beta_of_one_film_is_that_of_the_reward(
-    pred: list[list[float]], gt: list[list[float]], ignore: list[list[float]], matching: str
+    pred: list[list[float]], gt: list[list[float]], ignore: list[list[float]]
 ) -> None:
     film = AnsweredFilm("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred, ignore=ignore)
-    figures = values([film], matching=matching)
+    figures = values([film])
     for key, beta in (("f1_50", 1.0), ("f_beta_50", 1.5)):
-        explained = MeanIoUReward(beta=beta, matching=matching).explain(
+        explained = MeanIoUReward(beta=beta, matching="most_hits").explain(
             np.reshape(pred, (-1, 4)), np.reshape(gt, (-1, 4)), ignore=np.reshape(ignore, (-1, 4))
         )
         counted = len(pred) - len(explained.ignored) + len(gt) > 0
@@ -125,6 +129,49 @@ def test_mean_iou_is_that_of_the_best_pairing(pred: list[list[float]], gt: list[
     assert detection_sums([film])["mean_iou"].tolist() == [[pytest.approx(pair_film(film).ious.sum()), len(gt)]]
     ious, there = MatchedFilms([film]).best_ious
     assert ious[there].tolist() == pytest.approx(pair_film(film).ious.tolist())
+
+
+def test_a_box_more_loses_no_hit_by_hand() -> None:
+    # A box between two findings, and one more that reaches the first finding alone, below the threshold.
+    gt = [[35, 0, 135, 100], [103, 0, 203, 100]]
+    one, more = [68, 0, 168, 100], [0, 0, 100, 100]
+    iou = pairwise_iou([one, more], gt)
+    # The greatest sum of IoUs, 65/135 twice, has no hit.
+    assert iou.tolist() == [[pytest.approx(67 / 133), pytest.approx(65 / 135)], [pytest.approx(65 / 135), 0]]
+    alone, both = (
+        AnsweredFilm("a", 300, 100, gt=gt, gt_labels=["x", "y"], pred=boxes) for boxes in ([one], [one, more])
+    )
+    for film in (alone, both):
+        assert values([film])["recall_50"] == 0.5
+        assert values([film], label_matching="ignore")["recall_50"] == 0.5
+        groups = label_groups([film])
+        assert [reference_sums([film], groups)[name, "recall_50"].tolist() for name in groups] == [[[1, 1]], [[0, 1]]]
+        assert pair_film(film).hits(0.5).tolist() == [True, False]
+    assert calibration([replace(both, pred_scores=[0.5, 0.5])]).precision.tolist() == [0.5]  # type: ignore[union-attr]
+    assert confusion([both]).counts.tolist() == [[0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
+    # The mean IoU is another matter: it is of the pairs whose sum is greatest.
+    assert values([both])["mean_iou"] == pytest.approx(65 / 135)
+
+
+def most_hits_of_all(film: AnsweredFilm, iou_threshold: float) -> int:
+    """By trying every assignment of reference boxes to predicted ones."""
+    right = pairwise_iou(film.pred, film.gt) >= iou_threshold
+    few, many = sorted(right.shape)
+    wide = right if right.shape[0] == few else right.T
+    return max(sum(bool(wide[i, j]) for i, j in enumerate(order)) for order in permutations(range(many), few))
+
+
+@given(valid_box_lists(max_size=5), valid_box_lists(max_size=4), st.sampled_from([0.1, 0.3, 0.5, 0.75]))
+def test_hits_are_as_many_as_can_be_and_a_box_more_loses_none(
+    pred: list[list[float]], gt: list[list[float]], iou_threshold: float
+) -> None:
+    films = [AnsweredFilm(str(n), 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred[:n]) for n in range(len(pred) + 1)]
+    tp = MatchedFilms(films).counts(iou_threshold).tp.tolist()
+    assert tp == [most_hits_of_all(film, iou_threshold) for film in films]
+    assert tp == sorted(tp)
+    assert tp == [pair_film(film).hits(iou_threshold).sum() for film in films]
+    lower = MatchedFilms(films).counts(iou_threshold - 0.1 or 0.05).tp.tolist()
+    assert all(few <= many for few, many in zip(tp, lower, strict=True))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -188,18 +235,18 @@ def test_no_films_and_every_key() -> None:
     sums = detection_sums([])
     assert list(sums) == list(DETECTION_FIGURES)
     assert all(one.shape == (0, 2) for one in sums.values())
-    for heading, definition, of, lower_is_better in DETECTION_FIGURES.values():
+    for heading, definition, of, lower_is_better, is_share in DETECTION_FIGURES.values():
         assert heading
         assert definition
         assert callable(of)
         assert lower_is_better in (True, False, None)
+        assert is_share in (True, False)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"label_matching": "fuzzy"}, "`label_matching`, got 'fuzzy'"),
-        ({"matching": "best"}, "`matching`, got 'best'"),
         ({"label": "mass"}, "Expected a label that is compared for `label`, got 'mass' with label_matching='ignore'"),
     ],
 )
@@ -240,7 +287,7 @@ def test_sums_by_hand(film: AnsweredFilm, expected: dict[str, tuple[float, float
 
 @given(box_lists(), valid_box_lists(min_size=1, max_size=4), valid_box_lists(max_size=2))
 def test_one_film_has_the_f_beta_precision_and_recall_of_its_reward(pred: Any, gt: Any, ignore: Any) -> None:
-    reward = get_reward("R3", matching="hungarian", beta=1.0)
+    reward = get_reward("R3", matching="most_hits", beta=1.0)
     explained = reward.explain(pred, gt, ignore=ignore)
     film = AnsweredFilm("1", 20, 20, gt=gt, gt_labels=["x"] * len(gt), pred=pred, ignore=ignore)
     sums = film_sums([film])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -23,12 +24,13 @@ def film(pred: Any, gt: Any, ignore: Any = ()) -> AnsweredFilm:
 
 @given(box_lists(), valid_box_lists(max_size=4), valid_box_lists(max_size=2), st.sampled_from([0.3, 0.5, 0.75]))
 def test_hits_and_false_boxes_are_those_of_the_reward(pred: Any, gt: Any, ignore: Any, threshold: float) -> None:
-    reward = get_reward("R3", matching="hungarian", iou_threshold=threshold)
+    reward = get_reward("R3", matching="most_hits", iou_threshold=threshold)
     explained = reward.explain(pred, gt, ignore=ignore)
     pairs = pair_film(film(pred, gt, ignore))
     assert pairs.hits(threshold).sum() == explained.tp
     assert pairs.counted(threshold).sum() == explained.tp + explained.fp
-    assert sorted(pairs.ious[pairs.hits(threshold)]) == pytest.approx(sorted(explained.ious))
+    found = pairs.found(threshold)
+    assert [(i, j) for i, j in enumerate(found.tolist()) if j >= 0] == list(explained.matches)
 
 
 @pytest.mark.parametrize(
@@ -71,6 +73,16 @@ def test_boxes_that_do_not_overlap_are_no_partners() -> None:
     pairs = pair_film(film([[0, 0, 10, 5], [15, 15, 16, 16]], [[0, 0, 10, 10], [11, 0, 14, 10]]))
     assert pairs.ious.tolist() == [0.5, 0.0]
     assert pairs.partners.tolist() == [0, -1]
+
+
+def test_labels_that_disagree_are_no_partners() -> None:
+    one = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["left lung"], pred=[[0, 0, 4, 4]] * 2)
+    named = replace(one, pred_labels=("right lung", "Left  lung"))
+    assert pair_film(named).partners.tolist() == [0]
+    assert pair_film(named, "exact").partners.tolist() == [1]
+    assert pair_film(replace(named, pred_labels=("right lung", None)), "exact").hits(0.5).tolist() == [False]
+    with pytest.raises(ValueError, match="`label_matching`"):
+        pair_film(named, "fuzzy")
 
 
 def test_films_are_told_apart() -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from grounding_rewards.parsing.scope import Answer, find_answer
+from grounding_rewards.parsing import format_boxes, get_box_format, list_box_formats, parse_boxes, read_boxes
+from grounding_rewards.parsing.scope import MAX_MARKS, Answer, find_answer, opens_thinking, thinking_state
 
 CASES = [
     # no tags at all: everything
@@ -51,6 +52,36 @@ CASES = [
     # Kimi-VL, MedGemma 1.5
     ("◁think▷[1]◁/think▷[2]", Answer("[2]")),
     ("<unused94>thought\n[1]<unused95>[2]", Answer("[2]")),
+    # Magistral
+    ("[THINK]draft [1][/THINK][2]", Answer("[2]")),
+    ("[THINK]draft [1]", Answer("", cut_off=True)),
+    # Gemma 4, its end token, and its empty thinking
+    ("<|channel>thought\n[1]<channel|>[2]<turn|>", Answer("[2]", ended=True)),
+    ("<|channel>thought\n<channel|>[2]", Answer("[2]")),
+    ("<|channel>thought\n[1]", Answer("", cut_off=True)),
+    # Harmony: each message ends by a token, and the answer is in the last channel
+    (
+        "<|channel|>analysis<|message|>[1]<|end|><|start|>assistant<|channel|>final<|message|>[2]<|return|>",
+        Answer("[2]", ended=True),
+    ),
+    ("<|channel|>final <|constrain|>json<|message|>[2]", Answer("[2]")),
+    ("<|channel|>commentary<|message|>[1]<|end|><|start|>assistant<|channel|>fin", Answer("", cut_off=True)),
+    # the same without special tokens
+    ("analysisWe see [1]assistantfinal[2]", Answer("[2]")),
+    ("analysisWe see [1]", Answer("", cut_off=True)),
+    # Cohere, Keye-VL, Seed-OSS, MiniMax, LongCat, Sky-T1, Apertus, Solar Open 2, openPangu
+    (
+        "<|START_THINKING|>[1]<|END_THINKING|><|START_RESPONSE|>[2]<|END_RESPONSE|>",
+        Answer("<|START_RESPONSE|>[2]", ended=True),
+    ),
+    ("<analysis>easy</analysis><think>[1]</think><answer>[2]</answer>", Answer("[2]", closed=True)),
+    ("<seed:think>[1]</seed:think>[2]", Answer("[2]")),
+    ("<mm:think>[1]</mm:think>[2]", Answer("[2]")),
+    ("<longcat_think>[1]</longcat_think>[2]", Answer("[2]")),
+    ("<|begin_of_thought|>[1]<|end_of_thought|>[2]", Answer("[2]")),
+    ("<|inner_prefix|>[1]<|inner_suffix|>[2]", Answer("[2]")),
+    ("<|think:start|>[1]<|think:end|>[2]", Answer("[2]")),
+    ("[unused16][1][unused17][2]", Answer("[2]")),
     # tags that only begin like these
     ("<answers>[1]</answers><rethink>", Answer("<answers>[1]</answers><rethink>")),
 ]
@@ -88,3 +119,82 @@ def test_answer_of_completion(completion, answer):
 )
 def test_what_stands_around_the_answer(completion, around, thought):
     assert find_answer(completion)[4:] == (around, thought)
+
+
+# what opens and closes thinking, in each family
+PAIRS = [
+    ("<think>\n", "\n</think>"),
+    ("<thinking>", "</thinking>"),
+    ("<reasoning>", "</reasoning>"),
+    ("<analysis>", "</analysis>"),
+    ("<seed:think>", "</seed:think>"),
+    ("<mm:think>", "</mm:think>"),
+    ("<longcat_think>", "</longcat_think>"),
+    ("◁think▷", "◁/think▷"),
+    ("[THINK]", "[/THINK]"),
+    ("[unused16]", "[unused17]"),
+    ("<unused94>thought\n", "<unused95>"),
+    ("<|channel>thought\n", "<channel|>"),
+    ("<|channel|>analysis<|message|>", "<|end|><|start|>assistant<|channel|>final<|message|>"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|begin_of_thought|>", "<|end_of_thought|>"),
+    ("<|inner_prefix|>", "<|inner_suffix|>"),
+    ("<|think:start|>", "<|think:end|>"),
+]
+DRAFT = 'Perhaps [{"bbox_2d": [1, 2, 3, 4]}], or no finding.'
+BOX = '[{"bbox_2d": [5, 6, 7, 8]}]'
+#: formats whose labels stand in JSON
+KEYED = [
+    fmt.name for fmt in map(get_box_format, list_box_formats()) if fmt.syntax.keyed and "{label}" in fmt.layout.item
+]
+
+
+@pytest.mark.parametrize(("opening", "closing"), PAIRS)
+class TestFamilies:
+    def test_a_draft_is_no_prediction_and_a_negative_behind_it_is_read(self, opening, closing):
+        fmt = get_box_format("qwen3-vl")
+        assert read_boxes(f"{opening}{DRAFT}{closing}{BOX}", fmt).coords == [5, 6, 7, 8]
+        assert read_boxes(f"{opening}{DRAFT}{closing}No finding.", fmt).status == "empty"
+        assert read_boxes(f"{opening}{DRAFT}", fmt) == ([], [], [], "truncated", {})
+
+    def test_a_thinking_that_the_prompt_opened(self, opening, closing):
+        fmt = get_box_format("qwen3-vl")
+        assert opens_thinking(f"<|im_start|>assistant\n{opening}")
+        assert not opens_thinking(f"{opening}\n\n{closing}\n\n")
+        assert not opens_thinking(f"Put your thoughts between {opening} and so on.")
+        for inside in (DRAFT, BOX, "No finding.", "[]", f"<answer>{BOX}</answer>", ""):
+            assert read_boxes(inside, fmt, prompt_opens_thinking=True) == ([], [], [], "truncated", {})
+        assert read_boxes(f"{DRAFT}{closing}{BOX}", fmt, prompt_opens_thinking=True).coords == [5, 6, 7, 8]
+        assert read_boxes(f"{DRAFT}{closing}[]", fmt, prompt_opens_thinking=True).status == "empty"
+
+    def test_what_the_marks_tell(self, opening, closing):
+        assert thinking_state(f"{opening}hm{closing}[]") == "paired"
+        assert thinking_state(f"hm{closing}[]") == "unopened"
+        assert thinking_state(f"{opening}hm") == "unclosed"
+
+    @pytest.mark.parametrize("name", KEYED)
+    def test_a_label_may_hold_a_mark_in_json(self, name, opening, closing):
+        sizes = {"width": 100, "height": 100, "resized_width": 100, "resized_height": 100}
+        labels = (f"a {opening.strip()} b", f"{closing.strip()} c")
+        text = format_boxes([[10, 20, 30, 40]] * 2, name, labels=labels, **sizes)
+        assert parse_boxes(text, name, **sizes).labels == labels
+
+    def test_elsewhere_it_is_refused(self, opening, closing):
+        with pytest.raises(ValueError, match="Expected labels without marks such as <think>"):
+            format_boxes([[10, 20, 30, 40]], "internvl", labels=[f"a {opening} b"], width=100, height=100)
+
+
+def test_a_scope_that_reads_the_thinking_too_knows_no_open_prompt():
+    assert find_answer("hm [1]", "all", prompt_opens_thinking=True).text == "hm [1]"
+
+
+def test_ordinary_labels_are_written_as_they_are():
+    text = format_boxes([[1, 2, 3, 4]], "qwen3-vl", labels=["nodule < 5 mm [x]"], width=1000, height=1000)
+    assert '"label": "nodule < 5 mm [x]"' in text
+
+
+@pytest.mark.parametrize("mark", ["<answer>", "</answer>", "<think>", "</think>", "<think></think>"])
+def test_a_generation_that_loops_over_marks_has_no_answer(mark):
+    # an answer behind it was not meant: nobody thinks ten thousand times
+    assert find_answer(mark * (MAX_MARKS + 1) + "[1, 2, 3, 4]") == Answer("", thought=True)
+    assert find_answer(mark * (MAX_MARKS // 4) + "</think>[1, 2, 3, 4]").text == "[1, 2, 3, 4]"

@@ -231,7 +231,7 @@ class TestLabels:
 
     @pytest.mark.parametrize("name", gr.list_box_formats())
     def test_formats_that_have_labels(self, name):
-        without = {"glm-4v", "cogvlm", "llava", "visual-rft", "univg-r1", "answer-list", "radvlm"}
+        without = {"seed-vl", "glm-4v", "cogvlm", "llava", "visual-rft", "univg-r1", "answer-list", "radvlm"}
         assert has_labels(get_box_format(name)) == (name not in without)
 
     @pytest.mark.parametrize(

@@ -205,6 +205,34 @@ class TestColumns:
         assert add_columns(films, "a tokenizer", None)[0] == {"width": 512, "height": 400, "resized_width": 7}
 
 
+TEMPLATE_END = "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+THINKING_END = (
+    "{% if add_generation_prompt %}<|im_start|>assistant\n<think>\n"
+    "{% if enable_thinking is defined and not enable_thinking %}\n</think>\n\n{% endif %}{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "kwargs", "opened"),
+    [
+        (TEMPLATE_END, None, False),
+        # as Qwen3-VL-Thinking's and Qwen3.5's
+        (THINKING_END, None, True),
+        (THINKING_END, {"enable_thinking": False}, False),
+    ],
+)
+def test_rewards_know_whether_the_prompt_opens_the_thinking(tiny_vlm, films, tmp_path, end, kwargs, opened):
+    processor = AutoProcessor.from_pretrained(tiny_vlm)
+    assert processor.chat_template.endswith(TEMPLATE_END)
+    processor.chat_template = processor.chat_template.removesuffix(TEMPLATE_END) + end
+    trainer = GroundingGRPOTrainer(
+        str(tiny_vlm), "R4", config(tmp_path, chat_template_kwargs=kwargs), films, processing_class=processor
+    )
+    assert trainer.reward_funcs[0].prompt_opens_thinking is opened
+    scored = trainer.reward_funcs[0](["[]"], boxes=[[]], width=[112], height=[112], box_format=["qwen3-vl"])
+    assert scored == [0.0 if opened else 0.2]
+
+
 def test_rewards_know_the_tokenizer_and_all_tokens_that_end_an_answer(tiny_vlm, films, tmp_path):
     """What they do with it is in test_special_tokens.py."""
     model = AutoModelForImageTextToText.from_pretrained(tiny_vlm, dtype=torch.float32)

@@ -39,12 +39,6 @@ def signature_of_file(root: str, allow_outside: bool, file: str) -> bytes | None
         return None
 
 
-def group_name(film: FilmRecord) -> str:
-    """What a film is drawn by: its patient, or the film where the patient is not known."""
-    patient = patient_of_film(film)
-    return film.id if patient is None else patient
-
-
 def join_copies(
     films: Iterable[tuple[FilmRecord, bytes | None]], patient_splits: Mapping[str, str], *, own: bool, skip: bool
 ) -> CopiedFilms:
@@ -66,8 +60,9 @@ def join_copies(
     places: list[tuple[str, str, str | None]] = []
     signatures = []
     for film, signature in films:
-        name = group_name(film)
-        places.append((film.id, name, (film.split or patient_splits.get(name)) if own else None))
+        patient = patient_of_film(film)
+        of_patient = None if patient is None else patient_splits.get(patient)
+        places.append((film.id, patient or film.id, (film.split or of_patient) if own else None))
         signatures.append(signature)
     pairs = list(find_copies(signatures))
     left_out = _left_out([(places[a], places[b]) for a, b in pairs], Counter(split for *_, split in places))

@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.data.held_out import ALL, check_known
 from grounding_rewards.data.prepare.card import card_text
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.shards import (
@@ -18,12 +19,12 @@ from grounding_rewards.data.prepare.shards import (
     file_checksum,
     read_footer,
     shard_files,
-    write_text,
 )
 from grounding_rewards.data.prepare.survey import Survey
 from grounding_rewards.data.readers import source_of
 from grounding_rewards.data.texts import parse_json, read_text
 from grounding_rewards.versions import package_versions
+from grounding_rewards.whole_files import UNFINISHED, write_whole
 
 MANIFEST = "manifest.json"
 CARD = "README.md"
@@ -58,9 +59,9 @@ def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:
     """Prepare a new or unfinished folder for writing, after `find_finished`."""
     if not (out / MANIFEST).is_file():
         out.mkdir(parents=True, exist_ok=True)
-        write_text(out / MANIFEST, _as_json({"complete": False, **_identity(settings, survey)}))
-    for partial in (out / FOLDER).glob("*.partial"):
-        partial.unlink()
+        write_whole(out / MANIFEST, _as_json({"complete": False, **_identity(settings, survey)}))
+    for unfinished in (out / FOLDER).glob(f"*{UNFINISHED}"):
+        unfinished.unlink()
 
 
 def finish_folder(
@@ -86,7 +87,6 @@ def finish_folder(
             for path, footer in zip(files, footers, strict=True)
         ]
         splits[split] = {**counts, "shards": shards}
-    hashed = settings.splits_from == "hash"
     manifest: dict[str, Any] = {
         "complete": True,
         **_identity(settings, survey),
@@ -96,14 +96,14 @@ def finish_folder(
         "films_without_patient": survey.without_patient,
         "films_without_own_split": survey.films_drawn,
         "films_with_copies": survey.copied.films,
-        "films_drawn_by_film": survey.without_patient if hashed else survey.without_both,
+        "films_drawn_by_film": survey.without_both if survey.rule.own else survey.without_patient,
         "agreement": agreement,
         "splits": splits,
         "skipped": skipped,
     }
-    write_text(out / CARD, card_text(manifest))
+    write_whole(out / CARD, card_text(manifest))
     manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}
-    write_text(out / MANIFEST, _as_json(manifest))
+    write_whole(out / MANIFEST, _as_json(manifest))
     return manifest
 
 
@@ -133,7 +133,7 @@ def readers_agreement(dataset: str | Path) -> dict[str, Any] | None:
 
 
 def split_files(folder: str | Path, split: str) -> list[str]:
-    """The shards of a split of a prepared folder.
+    """The shards of a split of a prepared folder; those of every split for `all`.
 
     Raises:
         ValueError: The folder is not finished, or has no such split.
@@ -144,12 +144,10 @@ def split_files(folder: str | Path, split: str) -> list[str]:
             f"Expected a folder that is finished, got {str(folder)!r}, whose preparation was interrupted. Run the same "
             "command again: it goes on."
         )
-    if split not in manifest["splits"]:
-        raise ValueError(
-            f"Expected one of {', '.join(manifest['splits'])} for the split of {str(folder)!r}, got {split!r}. "
-            "Choose one of these."
-        )
-    return [str(Path(folder) / shard["file"]) for shard in manifest["splits"][split]["shards"]]
+    splits = manifest["splits"]
+    check_known(split, list(splits), str(folder), "Choose one of these.")
+    chosen = splits if split == ALL else [split]
+    return [str(Path(folder) / shard["file"]) for name in chosen for shard in splits[name]["shards"]]
 
 
 def verify_films(folder: str | Path) -> list[str]:

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.film_paths import film_path
+from grounding_rewards.data.held_out import film_split
+from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.prepare.copied_films import join_copies, signature_of_file
 from grounding_rewards.data.prepare.film_images import ImageOptions, StoredImage, store_image
 from grounding_rewards.data.prepare.manifest import begin_folder, find_finished, finish_folder
 from grounding_rewards.data.prepare.rows import dataset_features, film_rows
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.shards import ShardWriter
-from grounding_rewards.data.prepare.splits import film_split
 from grounding_rewards.data.prepare.survey import Survey, survey_films
 from grounding_rewards.data.prepare.tasks import TaskRow, film_of_interest, task_rows
 from grounding_rewards.data.readers.base import FilmRecord
@@ -115,7 +116,7 @@ def _with_copies(
 ) -> Survey:
     """The survey with the copies among the films; nothing is compared where all films go into one split."""
     settings = survey.plan.settings
-    drawn = {name for name, share in settings.shares if share} if survey.films_drawn else set()
+    drawn = {name for name, share in survey.rule.shares.items() if share} if survey.films_drawn else set()
     if len(survey.own_splits | drawn) < 2:
         return survey
     named, counted = itertools.tee(_counted(records(), lambda done: on_progress("comparing films", done, survey.films)))
@@ -123,12 +124,11 @@ def _with_copies(
     with worker_pool(processes) if processes > 1 else nullcontext() as pool:
         files = (record.file for record in named)
         signatures = map(sign, files) if pool is None else map_in_order(pool, sign, files, ahead=processes * _AHEAD)
-        own, skip = settings.splits_from == "dataset", settings.bad_films == "skip"
+        skip = settings.bad_films == "skip"
         # The signatures go ahead of the records, which `tee` keeps until then.
         pairs = ((record, signature) for signature, record in zip(signatures, counted, strict=True))
-        copied = join_copies(pairs, survey.patient_splits, own=own, skip=skip)
-    splits = {**survey.patient_splits, **copied.splits}
-    return replace(survey, patient_splits=splits, copied=copied)
+        copied = join_copies(pairs, survey.patient_splits, own=survey.rule.own, skip=skip)
+    return replace(survey, copied=copied)
 
 
 def _write_shards(
@@ -187,11 +187,15 @@ def _open_jobs(
 ) -> Iterator[_Job]:
     """A job for each film that the task asks about and that is not in a finished shard; adds missing writers."""
     settings = survey.plan.settings
-    own = settings.splits_from == "dataset"
     finished: dict[str, int] = {}
     for record in films:
-        shares, groups = dict(settings.shares), survey.copied.groups
-        split = film_split(record, survey.patient_splits, shares, settings.seed, own=own, groups=groups)
+        patient = patient_of_film(record)
+        own = None if patient is None else survey.patient_splits.get(patient)
+        name = patient or record.id
+        if name in survey.copied.groups:
+            name = survey.copied.groups[name]
+            own = survey.copied.splits.get(name)
+        split = film_split(record.split, name, own, survey.rule, settings.seed)
         rows = list(task_rows(record, survey.plan))
         if not rows:
             continue

@@ -40,6 +40,8 @@ def film_rows(
         "patient_id": record.patient_id,
         "split": split,
     }
+    # What the package writes itself, such as the size of a pixel of the stored image, goes before.
+    common = survey.carried.values(record.extra) | common
     if survey.has_spacing:
         common["pixel_spacing"] = stored_spacing(record, image)
     if isinstance(settings.box_format, str):
@@ -106,4 +108,4 @@ def dataset_features(survey: Survey, *, with_resized: bool) -> Any:
     }
     if settings.readers == "any-of":
         columns |= {"reader_boxes": List(boxes), "reader_labels": List(List(word))}
-    return Features(columns)
+    return Features(survey.carried.features() | columns)

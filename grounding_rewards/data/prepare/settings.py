@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from grounding_rewards.data.held_out import SHARES
 from grounding_rewards.data.policies import POLICIES
 from grounding_rewards.data.prompts import TASKS
 from grounding_rewards.data.readers import SOURCES
 from grounding_rewards.legal import check_word
 from grounding_rewards.parsing import get_box_format
-
-SHARES: Mapping[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}
-"""Default shares of patients, for films without a split of the dataset's own."""
 
 SPLITS_FROM = ("dataset", "hash")
 IMAGE_FORMATS = ("png", "jpeg", "webp", "keep")
@@ -37,7 +35,9 @@ class PrepareSettings:
             [0, 1). Less where there are not that many films without it.
         normalize_labels: Write the findings in the words of the shared vocabulary.
         readers: How the boxes of several readers become one reference, of `POLICIES`; None where one person read.
-        splits_from: `dataset` takes the split of every film that has one, `hash` none.
+        split: The only split of the dataset's own that was read; None where all were.
+        splits_from: `dataset` takes the dataset's own splits, unless it holds no film out: then, and with `hash`, all
+            patients are drawn.
         shares: Names of the splits that patients are drawn into, and their shares, which sum to 1.
         seed: Of the splits, the wording of prompts and the choice of negatives.
         one_wording: Ask every time in the same words.
@@ -70,6 +70,7 @@ class PrepareSettings:
     negatives: float = 0.5
     normalize_labels: bool = False
     readers: str | None = None
+    split: str | None = None
     splits_from: str = "dataset"
     shares: tuple[tuple[str, float], ...] = tuple(SHARES.items())
     seed: int = 0

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from grounding_rewards.whole_files import publish, unfinished_name
 
 FOLDER = "data"
 """The folder of the shards in a prepared dataset."""
@@ -79,7 +80,7 @@ class ShardWriter:
         footer = {"films": self._seen, **self._counts.as_json()}
         self._writer.add_key_value_metadata({_FOOTER: json.dumps(footer, ensure_ascii=False).encode()})
         self._writer.close()
-        _publish(self._partial, self._path)
+        publish(unfinished_name(self._path), self._path)
         self._number += 1
         self._writer, self._shard_bytes, self._counts = None, 0, Counts()
 
@@ -87,15 +88,13 @@ class ShardWriter:
     def _path(self) -> Path:
         return self._folder / f"{self._split}-{self._number:05d}.parquet"
 
-    @property
-    def _partial(self) -> Path:
-        return self._path.with_suffix(".partial")
-
     def _open(self) -> None:
         import pyarrow.parquet as pq
 
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._writer = pq.ParquetWriter(self._partial, self._schema, dictionary_pagesize_limit=_DICTIONARY_BYTES)
+        self._writer = pq.ParquetWriter(
+            unfinished_name(self._path), self._schema, dictionary_pagesize_limit=_DICTIONARY_BYTES
+        )
 
     def _write_group(self) -> None:
         import pyarrow as pa
@@ -177,20 +176,3 @@ def file_checksum(path: Path) -> str:
         while block := file.read(2**20):
             digest.update(block)
     return digest.hexdigest()
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file completely or not at all."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    _publish(partial, path)
-
-
-def _publish(partial: Path, path: Path) -> None:
-    """Rename a file once its bytes are on the disk."""
-    descriptor = os.open(partial, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    os.replace(partial, path)

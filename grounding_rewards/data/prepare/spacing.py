@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import isfinite
+from typing import Any
 
 from grounding_rewards.data.dicom import is_dicom
 from grounding_rewards.data.prepare.film_images import StoredImage
@@ -46,10 +47,10 @@ def stored_spacing(record: FilmRecord, image: StoredImage) -> list[float] | None
     return [spacing[0] * size[0] / image.width, spacing[1] * size[1] / image.height]
 
 
-def _numbers(extra: Mapping[str, str], key: str) -> list[float]:
+def _numbers(extra: Mapping[str, Any], key: str) -> list[float]:
     """The positive numbers in a column, with any separators; empty if it holds anything else."""
     try:
-        numbers = [float(word) for word in re.findall(r"[^\s,;\[\]()\\]+", extra.get(key, ""))]
+        numbers = [float(word) for word in re.findall(r"[^\s,;\[\]()\\]+", str(extra.get(key, "")))]
     except ValueError:
         return []
     return numbers if all(isfinite(number) and number > 0 for number in numbers) else []

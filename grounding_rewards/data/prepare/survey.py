@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from grounding_rewards.data.carried_columns import CarriedColumns
+from grounding_rewards.data.held_out import TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
 from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.prepare.copied_films import CopiedFilms
@@ -27,12 +30,14 @@ class Survey:
         digest: Hash of all records, so that a continued run notices other films.
         boxes: Boxes of each label, before policies for readers.
         patient_splits: The dataset's own split of each patient, if any.
+        rule: Whether the dataset's own splits hold, and the shares in which other films are drawn.
         without_patient: Films whose patient is not known.
         without_split: Films without a split of the dataset's own.
         without_both: Films with neither.
         has_ignored: Whether any film has regions to ignore.
         has_spacing: Whether any film may hold the size of its pixels.
         has_several_readers: Whether any film was read by several people.
+        carried: The columns that are not the package's own.
         plan: For `tasks.task_rows`.
         own_splits: Names of the dataset's own splits.
         copied: Copies among the films; empty until `pipeline` has compared them.
@@ -42,12 +47,14 @@ class Survey:
     digest: str
     boxes: dict[str, int]
     patient_splits: dict[str, str]
+    rule: SplitRule
     without_patient: int
     without_split: int
     without_both: int
     has_ignored: bool
     has_spacing: bool
     has_several_readers: bool
+    carried: CarriedColumns
     plan: Plan
     own_splits: frozenset[str]
     copied: CopiedFilms = field(default_factory=CopiedFilms)
@@ -55,7 +62,7 @@ class Survey:
     @property
     def films_drawn(self) -> int:
         """Films without a split of the dataset's own."""
-        return self.without_split if self.plan.settings.splits_from == "dataset" else self.films
+        return self.without_split if self.rule.own else self.films
 
 
 def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Survey:
@@ -67,6 +74,7 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
     """
     digest = hashlib.blake2b(digest_size=16)
     splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
+    carried, names = CarriedColumns(), set[str]()
     # Films with a finding, and other films that are no negatives for it. Films with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
     without_patient = without_split = without_both = films = ignored = 0
@@ -78,7 +86,10 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         check_readers(record)
         _check_policy(record, settings)
         splits.add(record)
+        if record.split is not None:
+            names.add(record.split)
         boxes.update(record.labels)
+        carried.add(record.extra)
         if settings.task == "finding":
             for label in set(record.labels):
                 state = is_present(finding_row(record, label, settings))
@@ -100,22 +111,40 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         raise ValueError(
             f"Expected phrases for the task phrase, got none in {settings.dataset}. Choose detection or finding."
         )
+    rule = _rule(names, len(splits.known) + without_patient, settings)
+    if names and settings.splits_from == "dataset" and not rule.own:
+        said = drawn_sentence(settings.dataset, rule.shares, films, without_patient)
+        warnings.warn(f"{said} --split-shares draws others, --split {TRAIN} draws none.", stacklevel=3)
     vocabulary = _vocabulary(boxes, settings.labels)
     keep = {label: _keep(present[label], films - ignored - unclear[label], settings.negatives) for label in vocabulary}
     return Survey(
         films=films,
         digest=digest.hexdigest(),
         boxes=dict(sorted(boxes.items())),
-        patient_splits=splits.known if settings.splits_from == "dataset" else {},
+        patient_splits=splits.known if rule.own else {},
+        rule=rule,
         without_patient=without_patient,
         without_split=without_split,
         without_both=without_both,
         has_ignored=ignored > 0,
         has_spacing=has_spacing,
         has_several_readers=has_several_readers,
+        carried=carried,
         plan=Plan(settings, vocabulary, keep),
-        own_splits=frozenset(splits.names) if settings.splits_from == "dataset" else frozenset(),
+        own_splits=frozenset(names) if rule.own else frozenset(),
     )
+
+
+def _rule(names: set[str], patients: int, settings: PrepareSettings) -> SplitRule:
+    """Own splits hold where the dataset holds films out, or where only one of them was asked for."""
+    shares = dict(settings.shares)
+    if settings.splits_from == "hash" or not names:
+        return SplitRule(False, shares)
+    if settings.split is not None:
+        return SplitRule(True, {settings.split: 1.0})
+    rule = split_rule(names, patients, shares)
+    # Of a few patients those without a split are drawn as they were asked to be.
+    return SplitRule(True, shares) if rule.own and not holds_out(names) else rule
 
 
 def _keep(present: int, absent: int, negatives: float) -> float:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from grounding_rewards.data.held_out import hash_fraction
 from grounding_rewards.data.policies import film_readers, reference_boxes
 from grounding_rewards.data.prepare.settings import PrepareSettings
-from grounding_rewards.data.prepare.splits import hash_fraction
 from grounding_rewards.data.prompts import task_prompt, wordings
 from grounding_rewards.data.readers.base import FilmRecord
 

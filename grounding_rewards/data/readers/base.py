@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 CREDENTIALED = "PhysioNet Credentialed Health Data License 1.5.0; not redistributable"
 RESTRICTED = "PhysioNet Restricted Health Data License 1.5.0; not redistributable"
@@ -24,7 +24,7 @@ class FilmRecord(NamedTuple):
     read_by: everybody who read the film, including those who drew nothing; empty where the dataset doesn't say.
     phrases: the phrase that each box belongs to, one per box; empty where the dataset has none.
     ignored: regions in which a prediction is neither hit nor false positive (crowds, regions that were not judged).
-    extra: other columns of the dataset, such as pixel spacing or view.
+    extra: other columns of the dataset, such as view or age, which rows carry along; `pixel_spacing` has a meaning.
     """
 
     id: str
@@ -39,7 +39,7 @@ class FilmRecord(NamedTuple):
     read_by: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
     ignored: tuple[tuple[float, float, float, float], ...] = ()
-    extra: Mapping[str, str] = {}
+    extra: Mapping[str, Any] = {}
 
 
 class Reader(Protocol):

@@ -1,29 +1,44 @@
-"""The package's own folder of films, which `data.film_folder` loads: images, and `annotations.jsonl`, one film a line.
+"""The package's own folder of films: images, and `annotations.jsonl`, one film a line.
 
     {"file": "images/0001.jpg", "width": 512, "height": 418, "boxes": [[60, 40, 220, 330]], "labels": ["left lung"]}
 
-`boxes` are xyxy in pixels of the image. Optional: `id` (the file when left out), `split` (a film without it belongs to
-every split), `patient_id`, `phrases` (one per box), `ignore_boxes`, `readers` (who drew each box), `read_by` (everybody
-who read the film, those who drew nothing included), and `resized_width`, `resized_height` and `prompt`, which become
-`extra`. With `readers` and `read_by`, the agreement of several readers can be measured.
+`boxes` are xyxy in pixels of the image; `width` and `height` may both be left out, the image has them. Optional: `id`
+(else the file), `split`, `patient_id` (else a film is its own patient), `prompt` (text or messages), `box_format`,
+`resized_width` and `resized_height`, `ignore_boxes`, `phrases` (one per box). What several people drew stands in
+`reader_boxes` and `reader_labels`, a list per reader; or side by side in `boxes`, with `readers` (who drew each box)
+and `read_by` (everybody who read the film, those who drew nothing included). Any other key is carried along.
 Negative: a film whose boxes are an empty list.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from grounding_rewards.boxes import is_box
+from grounding_rewards.columns import stated_name
+from grounding_rewards.data.checks import is_size, label_count_problems, list_problems
+from grounding_rewards.data.held_out import ALL, assign_splits, check_known
+from grounding_rewards.data.patients import patient_of_film
+from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import pixels, read_json_rows
+from grounding_rewards.data.readers.documents import read_json_rows
 from grounding_rewards.data.readers.tables import find_file, row_error
 
 ANNOTATIONS = "annotations.jsonl"
 
-_EXTRA = ("resized_width", "resized_height", "prompt")
+KNOWN_KEYS = (
+    "file", "id", "split", "patient_id", "prompt", "box_format", "boxes", "labels", "width", "height", "resized_width",
+    "resized_height", "ignore_boxes", "phrases", "reader_boxes", "reader_labels", "readers", "read_by",
+)  # fmt: skip
+"""What a line may say that the package knows; all else is carried along."""
+
+# Columns that the trainer makes itself, or hands to a reward under these names.
+_TAKEN = (
+    "image", "images", "looked_for", "prompts", "completion", "completions", "completion_ids", "trainer_state",
+    "log_extra", "log_metric",
+)  # fmt: skip
 
 
 @register_reader("jsonl")
@@ -32,93 +47,149 @@ def read_jsonl(root: str | Path, *, split: str | None = None) -> Iterator[FilmRe
 
     Args:
         root: the folder.
-        split: films of this split and films without one; None takes all.
+        split: films of this split, the same that training finds in it (`data.held_out`); None takes all, each with the
+            split that its line says.
 
     Returns:
         Records in the order of the lines.
 
     Raises:
-        ValueError: no such file; while iterating, a line that cannot be read, or no film of the split.
+        ValueError: no such file; while iterating, a line that cannot be read, or an unknown split.
 
     Example:
         >>> import json, tempfile
-        >>> line = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 11, 22]], "labels": ["mass"]}
+        >>> line = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 9, 9]], "labels": ["mass"], "age": 63}
         >>> with tempfile.TemporaryDirectory() as root:
         ...     _ = Path(root, "annotations.jsonl").write_text(json.dumps(line))
-        ...     [(film.file, film.boxes, film.labels) for film in read_jsonl(root)]
-        [('a.png', [[1.0, 2.0, 11.0, 22.0]], ['mass'])]
+        ...     [(film.file, film.boxes, film.labels, film.extra) for film in read_jsonl(root)]
+        [('a.png', [[1.0, 2.0, 9.0, 9.0]], ['mass'], {'age': 63})]
     """
     return _films(find_file(root, ANNOTATIONS), split)
 
 
 def _films(path: Path, split: str | None) -> Iterator[FilmRecord]:
-    seen: dict[str, None] = {}
-    found = False
-    for line, row in read_json_rows(path):
-        film = _film(path, line, row)
-        if split is None or film.split in (None, split):
-            found = True
-            yield film
-        elif film.split is not None:
-            seen[film.split] = None
-    if split is not None and not found:
-        raise ValueError(
-            f"Expected one of {', '.join(seen)} or None for split, got {split!r}. Choose a split of {path.parent}."
-        )
+    if split is None:
+        yield from _records(path)
+        return
+    assigned = assign_splits(
+        ((film.split, patient_of_film(film), film.id) for film in _records(path)), str(path.parent)
+    )
+    check_known(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
+    for film, own in zip(_records(path), assigned.splits, strict=True):
+        if split in (ALL, own):
+            yield film._replace(split=own)
 
 
-def _film(path: Path, line: int, row: dict[str, Any]) -> FilmRecord:
-    boxes, labels, phrases = row.get("boxes"), row.get("labels"), row.get("phrases") or []
-    count = len(boxes) if isinstance(boxes, list) else None
-    ignored = row.get("ignore_boxes") or []
-    readers, read_by = row.get("readers") or [], row.get("read_by") or []
-    width, height = pixels(row.get("width")), pixels(row.get("height"))
-    name = str(row.get("id", row.get("file")))
-    for expected, holds, got in (
-        ("a text for file", isinstance(row.get("file"), str), row.get("file")),
-        ("positive numbers for width and height", width and height, (row.get("width"), row.get("height"))),
-        ("four numbers per box for boxes", _are_boxes(boxes), boxes),
-        ("one text per box for labels", _are_texts(labels, count), labels),
-        ("one text per box for phrases", not phrases or _are_texts(phrases, count), phrases),
-        ("four numbers per box for ignore_boxes", _are_boxes(ignored), ignored),
-        ("one text per box for readers", not readers or _are_texts(readers, count), readers),
-        ("a list of different texts for read_by", _are_names(read_by), read_by),
-        ("all of readers in read_by", _are_names(read_by) and _covers(read_by, readers), (readers, read_by)),
-    ):
-        if not holds:
-            raise row_error(path, line, name, expected, got, "Correct the line.")
+def _records(path: Path) -> Iterator[FilmRecord]:
+    for line, content in read_json_rows(path):
+        row = film_row(content)
+        if problem := next(row_faults(row), None):
+            raise row_error(path, line, row["id"], *problem, "Correct the line.")
+        yield film_record(row)
+
+
+def film_row(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A line as the row that loading, `prepare` and the doctor work with: its id, split and patient are settled.
+
+    What stands for nothing, such as an empty text, is None there.
+
+    Example:
+        >>> film_row({"file": "a.png", "id": 7, "patient_id": "", "split": None})
+        {'file': 'a.png', 'id': '7', 'patient_id': None, 'split': None}
+    """
+    file = content.get("file")
+    return {
+        **content,
+        "id": stated_name(content.get("id")) or (file if isinstance(file, str) else "-"),
+        "patient_id": stated_name(content.get("patient_id")),
+        "split": stated_name(content.get("split")),
+    }
+
+
+def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Why a row cannot be a film at all: what is expected and what it has. Its geometry is checked later, by `checks`.
+
+    Example:
+        >>> list(row_faults({"file": "a.png", "boxes": [[1, 2, 3]], "labels": ["mass"], "width": 40, "height": 30}))
+        [('four numbers per box for boxes', [[1, 2, 3]])]
+    """
+    boxes, labels = row.get("boxes"), row.get("labels")
+    sides = (row.get("width"), row.get("height"))
+    readers, read_by = row.get("readers"), row.get("read_by")
+    drawings = [("boxes", boxes), ("ignore_boxes", row.get("ignore_boxes") or [])]
+    drawings += [("reader_boxes", one) for one in _listed(row.get("reader_boxes"))]
+    named = [("labels", labels), *(("reader_labels", one) for one in _listed(row.get("reader_labels")))]
+    taken = [name for name in _TAKEN if name in row]
+    if not isinstance(row.get("file"), str) or not row["file"]:
+        yield "a text for file", row.get("file")
+    if sides != (None, None) and not all(map(is_size, sides)):
+        yield "positive numbers for width and height", sides
+    unlisted = list(list_problems(row))
+    if unlisted:
+        yield "four numbers per box for boxes, ignore_boxes and reader_boxes", "; ".join(unlisted)
+    else:
+        for name, given in drawings:
+            if not all(map(is_box, _listed(given))):
+                yield f"four numbers per box for {name}", given
+        if labels is None:
+            yield "one text per box for labels", labels
+        elif miscounted := list(label_count_problems(row)):
+            yield "one text per box for labels", "; ".join(miscounted)
+        elif wrong := [name for name, given in named if not _are_texts(given)]:
+            yield f"one text per box for {wrong[0]}", row[wrong[0]]
+    count = len(boxes) if isinstance(boxes, list) else 0
+    for name, given in (("phrases", row.get("phrases")), ("readers", readers)):
+        if given and not (_are_texts(given) and len(given) == count):
+            yield f"one text per box for {name}", given
+    if read_by and not (_are_texts(read_by) and len(set(read_by)) == len(read_by)):
+        yield "a list of different texts for read_by", read_by
+    elif read_by and not all(reader in read_by for reader in _listed(readers)):
+        yield "all of readers in read_by", (readers, read_by)
+    if (problem := prompt_problem(row.get("prompt"))) is not None:
+        yield "a text or messages for prompt", problem
+    if taken:
+        yield "columns under names that training leaves free", taken[0]
+
+
+def film_record(row: Mapping[str, Any]) -> FilmRecord:
+    """A row without :func:`row_faults` as the record of a film; what each reader drew stands side by side in it.
+
+    Example:
+        >>> row = {"file": "a.png", "boxes": [], "labels": [], "reader_boxes": [[[0, 0, 9, 9]], []],
+        ...        "reader_labels": [["mass"], []]}
+        >>> film = film_record(film_row(row))
+        >>> film.boxes, film.readers, film.read_by
+        ([[0.0, 0.0, 9.0, 9.0]], ('1',), ('1', '2'))
+    """
+    boxes, labels = row["boxes"], row["labels"]
+    readers, read_by = tuple(row.get("readers") or ()), tuple(row.get("read_by") or ())
+    if row.get("reader_boxes") is not None:
+        drawn = row["reader_boxes"]
+        boxes = [box for one in drawn for box in one]
+        labels = [label for one in row.get("reader_labels") or [row["labels"]] for label in one]
+        read_by = tuple(str(number) for number in range(1, len(drawn) + 1))
+        readers = tuple(name for name, one in zip(read_by, drawn, strict=True) for _ in one)
+    width, height = row.get("width"), row.get("height")
     return FilmRecord(
-        id=name,
+        id=row["id"],
         file=row["file"],
-        boxes=[[float(value) for value in box] for box in row["boxes"]],
-        labels=list(row["labels"]),
-        width=width,
-        height=height,
-        patient_id=_text(row.get("patient_id")),
-        split=_text(row.get("split")),
-        readers=tuple(readers),
-        read_by=tuple(read_by),
-        phrases=tuple(phrases),
-        ignored=tuple((float(x1), float(y1), float(x2), float(y2)) for x1, y1, x2, y2 in ignored),
-        extra={key: value if isinstance(value := row[key], str) else json.dumps(value) for key in _EXTRA if key in row},
+        boxes=[[float(value) for value in box] for box in boxes],
+        labels=list(labels),
+        width=None if width is None else int(width),
+        height=None if height is None else int(height),
+        patient_id=row["patient_id"],
+        split=row["split"],
+        readers=readers,
+        read_by=read_by,
+        phrases=tuple(row.get("phrases") or ()),
+        ignored=tuple((float(x1), float(y1), float(x2), float(y2)) for x1, y1, x2, y2 in row.get("ignore_boxes") or ()),
+        extra={name: value for name, value in row.items() if name not in KNOWN_KEYS and value is not None},
     )
 
 
-def _are_boxes(value: Any) -> bool:
-    return isinstance(value, list) and all(map(is_box, value))
+def _listed(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
 
 
-def _are_texts(value: Any, count: int | None) -> bool:
-    return isinstance(value, list) and len(value) == count and all(isinstance(text, str) for text in value)
-
-
-def _are_names(value: Any) -> bool:
-    return isinstance(value, list) and _are_texts(value, len(value)) and len(set(value)) == len(value)
-
-
-def _covers(read_by: Any, readers: Any) -> bool:
-    return not read_by or (isinstance(readers, list) and all(reader in read_by for reader in readers))
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)

@@ -6,7 +6,9 @@ Folder::
     dicom-images-train/<study>/<series>/<ImageId>.dcm
 
 A mask is a list of run lengths, column by column: pixels to skip after the last run, pixels to take, and so on. A film
-can have several rows. Each connected part of their union (also connected by corners) gets a box.
+can have several rows. Each connected part of their union (also connected by corners) gets a box, after a closing with a
+square of 5 x 5 pixels: parts of one pneumothorax that a gap of up to four pixels divides are one. Specks that a hand
+left farther away stay boxes of their own: about one box in seven has a side below 10 pixels.
 
 The films come from NIH ChestX-ray14, under other names and without a patient: never train on one and test on the other.
 
@@ -31,6 +33,8 @@ from grounding_rewards.data.readers.tables import TableRow, check_split, film_fi
 _SIDE = 1024
 _LABEL = "Pneumothorax"
 _NEGATIVE = "-1"
+# Side in pixels of the square with which gaps are closed.
+_CLOSING = 5
 
 
 @register_reader(
@@ -62,7 +66,7 @@ def read_siim_acr(root: str | Path, *, split: str | None = None) -> Iterator[Fil
 
 
 def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[float]]:
-    """A box around every connected part of the union of several masks.
+    """A box around every connected part of the union of several masks, small gaps closed.
 
     Args:
         masks: run lengths of each, column by column: skip, take, skip, take, ...
@@ -74,13 +78,13 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
     Raises:
         ValueError: an odd count of numbers, a negative one, or a run that leaves the film.
 
-    On a film of 4 x 4 pixels: two pixels at the top of the second column, and the last pixel of the last one.
+    On a film of 12 x 12 pixels: two pixels at the top of the second column, and the last pixel of the last one.
 
     Example:
-        >>> mask_boxes([[4, 2], [15, 1]], side=4)
-        [[1.0, 0.0, 2.0, 2.0], [3.0, 3.0, 4.0, 4.0]]
+        >>> mask_boxes([[12, 2], [143, 1]], side=12)
+        [[1.0, 0.0, 2.0, 2.0], [11.0, 11.0, 12.0, 12.0]]
     """
-    from scipy.ndimage import find_objects, label
+    from scipy.ndimage import binary_closing, find_objects, label
 
     film = np.zeros(side * side, dtype=bool)
     for mask in masks:
@@ -89,9 +93,19 @@ def mask_boxes(masks: Sequence[Sequence[int]], side: int = _SIDE) -> list[list[f
         ends = np.cumsum(mask)
         for start, end in zip(ends[::2], ends[1::2], strict=True):
             film[start:end] = True
-    parts, _ = label(film.reshape(side, side), structure=np.ones((3, 3)))
     # The mask is written column by column, so the first axis is x.
-    return [[float(x.start), float(y.start), float(x.stop), float(y.stop)] for x, y in find_objects(parts)]
+    taken = film.reshape(side, side)
+    if not taken.any():
+        return []
+    x1, y1 = (int(np.flatnonzero(taken.any(axis=axis))[0]) for axis in (1, 0))
+    x2, y2 = (int(np.flatnonzero(taken.any(axis=axis))[-1]) + 1 for axis in (1, 0))
+    # With a margin, so that the edge of the film closes nothing.
+    inner = np.pad(taken[x1:x2, y1:y2], _CLOSING)
+    parts, _ = label(binary_closing(inner, np.ones((_CLOSING, _CLOSING))), structure=np.ones((3, 3)))
+    # Of the pixels that were taken: closing alone may add a part that has none.
+    found = [part for part in find_objects(np.where(inner, parts, 0)) if part is not None]
+    left, top = x1 - _CLOSING, y1 - _CLOSING
+    return [[float(left + x.start), float(top + y.start), float(left + x.stop), float(top + y.stop)] for x, y in found]
 
 
 def _boxes(path: Path, film: str, rows: list[TableRow]) -> list[list[float]]:

@@ -86,7 +86,7 @@ def test_folders_that_are_not_prepared_are_refused(tmp_path):
 
 
 def test_unknown_splits_are_refused(prepared):
-    with pytest.raises(ValueError, match=r"Expected one of train, test for the split of .*, got 'validation'"):
+    with pytest.raises(ValueError, match=r"Expected one of train, test or all for the split of .*, got 'validation'"):
         load_split(str(prepared), "validation")
 
 

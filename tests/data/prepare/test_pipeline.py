@@ -22,6 +22,7 @@ from grounding_rewards.data.prepare import PrepareSettings, prepare_films, read_
 from grounding_rewards.data.prepare.film_images import StoredImage
 from grounding_rewards.data.prepare.spacing import stored_spacing
 from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.jsonl import read_jsonl
 from grounding_rewards.rewards.grounding import get_reward
 
 REPOSITORY = Path(__file__).resolve().parents[3]
@@ -471,3 +472,53 @@ def test_pixel_spacing_of_dicom_files(tmp_path, write_dicom_film):
 def test_pixel_spacing_that_is_none(text):
     film = FilmRecord("a", "a.png", [], [], extra={"pixel_spacing": text})
     assert stored_spacing(film, StoredImage(b"", 48, 32, 96, 64)) is None
+
+
+def test_other_columns_are_carried_along(tmp_path):
+    """For subgroups and attribution: today they end at the reader."""
+    for name in ("1", "2"):
+        Image.new("L", (40, 30)).save(tmp_path / f"{name}.png")
+    lines = [
+        {"file": "1.png", "boxes": [[1, 2, 20, 25]], "labels": ["mass"], "age": 63, "view": "PA", "prompt": "Where?"},
+        {"file": "2.png", "boxes": [], "labels": [], "age": 41.5, "site": {"name": "A"}, "resized_width": 9},
+    ]
+    (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    everything = options(shares=(("train", 1.0),))
+    prepare_films(lambda: read_jsonl(tmp_path), tmp_path, tmp_path / "out", everything)
+    rows = sorted(load_split(str(tmp_path / "out"), "train"), key=lambda row: row["id"])
+    assert [[row[name] for name in ("age", "view", "site")] for row in rows] == [
+        [63.0, "PA", None],
+        [41.5, None, '{"name": "A"}'],
+    ]
+    # What a preparation writes itself is its own.
+    assert "Where?" not in rows[0]["prompt"][0]["content"][1]["text"]
+    assert "resized_width" not in rows[0]
+
+
+def test_where_nothing_is_held_out_patients_are_drawn_and_it_is_said(make_films, tmp_path):
+    """VinDr-CXR of Kaggle, RSNA and SIIM have labels for `train` alone: today everything is trained on."""
+    root, records = make_films(40, split="train")
+    records = [record._replace(patient_id=f"p{k // 2 % 20}") for k, record in enumerate(records)]
+    with pytest.warns(
+        UserWarning, match=r"jsonl holds no film out: 80 % .* --split-shares draws others, --split train"
+    ):
+        manifest = prepare_films(lambda: records, root, tmp_path / "out", options())
+    rows = [row for split in manifest["splits"] for row in load_split(str(tmp_path / "out"), split)]
+    sides = {(row["patient_id"], row["split"]) for row in rows}
+    assert len(sides) == 20 == len({patient for patient, _ in sides})
+    assert set(manifest["splits"]) > {"train"}
+    assert manifest["films_without_own_split"] == 40
+    assert len(load_split(str(tmp_path / "out"), "all")) == 40
+    # One split was asked for: nothing is drawn.
+    kept = prepare_films(lambda: records, root, tmp_path / "kept", options(split="train"))
+    assert set(kept["splits"]) == {"train"}
+
+
+def test_a_film_without_a_split_is_trained_on_where_others_are_held_out(make_films, tmp_path):
+    root, records = make_films(30, split="test")
+    records = [record._replace(split=None, patient_id=None) if k else record for k, record in enumerate(records)]
+    manifest = prepare_films(lambda: records, root, tmp_path / "out", options())
+    assert {split: counts["films_with_rows"] for split, counts in manifest["splits"].items()} == {
+        "train": 29,
+        "test": 1,
+    }

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grounding_rewards.data.prepare.settings import SHARES, PrepareSettings
-from grounding_rewards.data.prepare.splits import PatientSplits, film_split, hash_fraction, hashed_split
+from grounding_rewards.data.held_out import SHARES, SplitRule, film_split, hash_fraction, hashed_split
+from grounding_rewards.data.patients import patient_of_film
+from grounding_rewards.data.prepare.settings import PrepareSettings
+from grounding_rewards.data.prepare.splits import PatientSplits
 from grounding_rewards.data.readers.base import FilmRecord
 
 patients = st.one_of(st.none(), st.sampled_from(["p1", "p2", "p3", "p4"]))
@@ -26,7 +28,9 @@ def assigned(films, *, own=True, seed=0):
         splits.add(one)
     if own:
         splits.check()
-    return [film_split(one, splits.known, SHARES, seed, own=own) for one in films]
+    rule = SplitRule(own, SHARES)
+    named = [(one, patient_of_film(one)) for one in films]
+    return [film_split(one.split, patient or one.id, splits.known.get(patient), rule, seed) for one, patient in named]
 
 
 def sides(films, splits):

@@ -38,7 +38,7 @@ def test_required_and_optional_keys(folder):
     assert (plain.split, plain.patient_id, plain.phrases, plain.extra) == (None, None, (), {})
     assert (full.id, full.patient_id, full.split, full.phrases) == ("5", "7", "train", ("a mass on the left",))
     assert full.ignored == ((0, 0, 5, 5),)
-    assert full.extra == {"resized_width": "420", "prompt": "Where?"}
+    assert full.extra == {"unknown": 1}
     assert negative.boxes == []
 
 
@@ -59,13 +59,16 @@ def test_several_readers(folder):
     assert found.overall.f1[0.5].value == pytest.approx(2 * 1 / 4)
 
 
-def test_a_film_without_a_split_belongs_to_every_split(folder):
+def test_a_film_without_a_split_is_one_to_train_on(folder):
+    """Today it is in every split, to train on and to be evaluated on."""
     root = folder(FILM | {"split": "train"}, FILM | {"file": "b.png"}, FILM | {"file": "c.png", "split": "test"})
-    assert [film.file for film in read_jsonl(root, split="test")] == ["b.png", "c.png"]
+    assert [film.file for film in read_jsonl(root, split="test")] == ["c.png"]
+    assert [film.file for film in read_jsonl(root, split="train")] == ["a.png", "b.png"]
+    assert [film.split for film in read_jsonl(root)] == ["train", None, "test"]
 
 
 def test_no_film_of_the_split(folder):
-    with pytest.raises(ValueError, match="Expected one of train or None for split, got 'test'"):
+    with pytest.raises(ValueError, match=r"Expected one of train or all for the split of .*, got 'test'"):
         list(read_jsonl(folder(FILM | {"split": "train"}), split="test"))
 
 
@@ -78,7 +81,7 @@ def test_no_film_of_the_split(folder):
         (FILM | {"width": 0}, "positive numbers for width and height in line 2"),
         (FILM | {"boxes": [[1, 2, 3]]}, r"four numbers per box for boxes in line 2 of .* \(id a.png\)"),
         (FILM | {"boxes": [[1, 2, 3, "4"]]}, "four numbers per box for boxes in line 2"),
-        (FILM | {"boxes": None}, "four numbers per box for boxes in line 2"),
+        (FILM | {"boxes": None}, "four numbers per box for boxes, ignore_boxes and reader_boxes in line 2"),
         (FILM | {"labels": []}, "one text per box for labels in line 2"),
         (FILM | {"phrases": ["a", "b"]}, "one text per box for phrases in line 2"),
         (FILM | {"readers": ["A", "B"]}, "one text per box for readers in line 2"),
@@ -92,6 +95,18 @@ def test_no_film_of_the_split(folder):
 def test_bad_lines(folder, line, message):
     with pytest.raises(ValueError, match=message):
         list(read_jsonl(folder(FILM, line)))
+
+
+def test_what_readers_drew_stands_side_by_side(folder):
+    lines = FILM | {"reader_boxes": [[[1, 2, 20, 25]], [], [[3, 3, 9, 9]]], "reader_labels": [["mass"], [], ["nodule"]]}
+    (film,) = read_jsonl(folder(lines))
+    assert (film.boxes, film.labels) == ([[1.0, 2.0, 20.0, 25.0], [3.0, 3.0, 9.0, 9.0]], ["mass", "nodule"])
+    assert (film.readers, film.read_by) == (("1", "3"), ("1", "2", "3"))
+
+
+def test_sizes_may_be_left_to_the_image(folder):
+    (film,) = read_jsonl(folder({key: value for key, value in FILM.items() if key not in ("width", "height")}))
+    assert (film.width, film.height) == (None, None)
 
 
 def test_no_file(tmp_path):

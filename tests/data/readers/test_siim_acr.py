@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from grounding_rewards.data.readers.siim_acr import mask_boxes, read_siim_acr
 
-SIDE = 6
+SIDE = 11
 # The example of the competition's data page, shortened: the first run starts at pixel 387620 of the column-major film,
 # 378 columns of 1024 pixels and 548 rows, and the next one 996 pixels after the first has ended, one column on.
 EXAMPLE = "387620 23 996 33"
@@ -29,9 +29,19 @@ def encode(film):
     return numbers
 
 
+def closed(film):
+    """Pixels, also beyond the film, of which every square of 5 x 5 that holds them meets the mask: by definition."""
+    taken = {(int(y), int(x)) for y, x in np.argwhere(film)}
+    span = range(-2, 3)
+    wide = range(-4, SIDE + 4)
+    meets = {(y, x) for y in wide for x in wide if any((y + dy, x + dx) in taken for dy in span for dx in span)}
+    return {(y, x) for y, x in meets if all((y + dy, x + dx) in meets for dy in span for dx in span)}
+
+
 def parts(film):
     """Boxes of connected parts by flooding, written independently of the reader."""
-    left = {(int(y), int(x)) for y, x in np.argwhere(film)}
+    taken = {(int(y), int(x)) for y, x in np.argwhere(film)}
+    left = closed(film)
     boxes = []
     while left:
         front, part = [left.pop()], []
@@ -41,14 +51,20 @@ def parts(film):
             near = {(y + dy, x + dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1)} & left
             left -= near
             front += near
-        ys, xs = zip(*part, strict=True)
-        boxes.append([min(xs), min(ys), max(xs) + 1, max(ys) + 1])
+        if drawn := taken.intersection(part):
+            ys, xs = zip(*drawn, strict=True)
+            boxes.append([min(xs), min(ys), max(xs) + 1, max(ys) + 1])
     return sorted(boxes)
 
 
-films = st.lists(st.booleans(), min_size=SIDE * SIDE, max_size=SIDE * SIDE).map(
-    lambda pixels: np.array(pixels).reshape(SIDE, SIDE)
-)
+def drawn(pixels):
+    film = np.zeros(SIDE * SIDE, dtype=bool)
+    film[list(pixels)] = True
+    return film.reshape(SIDE, SIDE)
+
+
+# Few pixels, so that some are too far apart to be joined.
+films = st.sets(st.integers(0, SIDE * SIDE - 1), max_size=8).map(drawn)
 
 
 @given(masks=st.lists(films, min_size=1, max_size=3))
@@ -87,6 +103,14 @@ def test_rows_that_do_not_touch_are_two_boxes(root):
     # Pixel (0, 0), and pixel 5 of column 10
     (film,) = read_siim_acr(root("a,0 1", f"a,{10 * 1024 + 5} 1"))
     assert film.boxes == [[0, 0, 1, 1], [10, 5, 11, 6]]
+
+
+@pytest.mark.parametrize(("gap", "boxes"), [(4, 1), (5, 2)])
+def test_a_gap_of_up_to_four_pixels_is_closed(root, gap, boxes):
+    # Two runs of 20 pixels in a column: strokes of one pneumothorax
+    (film,) = read_siim_acr(root(f"a,{500 * 1024 + 300} 20 {gap} 20"))
+    assert len(film.boxes) == boxes
+    assert (film.boxes[0][1], film.boxes[-1][3]) == (300, 340 + gap)
 
 
 def test_copies_keep_the_frame_of_the_original(root):

@@ -1,0 +1,205 @@
+"""Films that no model may learn from: what a source's own splits mean, and what is drawn where it holds nothing out."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
+
+SHARES: Mapping[str, float] = {"train": 0.8, "validation": 0.1, "test": 0.1}
+"""Default shares of the patients of a source that holds no film out."""
+
+TRAIN = "train"
+ALL = "all"
+"""The name that stands for every film of a source, whatever its split."""
+
+FEWEST_PATIENTS = 20
+"""Of fewer patients none is held out: a tenth of them may be nobody."""
+
+
+class SplitRule(NamedTuple):
+    """How films come to their splits.
+
+    own: whether a film, or its patient, keeps the split that the source gives.
+    shares: of the films that are drawn.
+    """
+
+    own: bool
+    shares: Mapping[str, float]
+
+
+def split_rule(names: Iterable[str], patients: int, shares: Mapping[str, float] = SHARES) -> SplitRule:
+    """Whether a source's own splits hold; where it gives none or only `train`, its patients are drawn.
+
+    A source that holds films out is trained on by films without a split.
+
+    Args:
+        names: the splits that the source gives.
+        patients: how many there are; a film without one is its own.
+        shares: of the splits that patients are drawn into.
+
+    Example:
+        >>> split_rule(["train", "test"], 90), split_rule(["train"], 9)
+        (SplitRule(own=True, shares={'train': 1.0}), SplitRule(own=True, shares={'train': 1.0}))
+        >>> split_rule(["train"], 90).own
+        False
+    """
+    is_kept = holds_out(names) or patients < FEWEST_PATIENTS
+    return SplitRule(True, {TRAIN: 1.0}) if is_kept else SplitRule(False, shares)
+
+
+def holds_out(names: Iterable[str]) -> bool:
+    """Whether a source with these splits holds films out.
+
+    >>> holds_out(["train"]), holds_out([]), holds_out(["train", "val"])
+    (False, False, True)
+    """
+    return any(name.casefold() != TRAIN for name in names)
+
+
+def film_split(split: str | None, name: str, own: str | None, rule: SplitRule, seed: int = 0) -> str:
+    """The split of a film: its own, else its patient's, else drawn as by :func:`hashed_split`.
+
+    Args:
+        split: of the film, as the source gives it.
+        name: of the patient, or of the film where the patient is not known.
+        own: of the patient, as other films of the patient have it.
+        rule: of the source; the source's own splits count only as it says.
+        seed: of the draw.
+
+    Example:
+        >>> film_split(None, "patient 7", "test", SplitRule(own=True, shares={"train": 1.0}))
+        'test'
+    """
+    given = (split or own) if rule.own else None
+    return given or hashed_split(name, rule.shares, seed)
+
+
+def hash_fraction(*words: object) -> float:
+    """A number in [0, 1) that depends on the words alone, the same on every machine and in every release.
+
+    >>> hash_fraction(0, "patient 7") == hash_fraction(0, "patient 7") != hash_fraction(1, "patient 7")
+    True
+    """
+    text = "\x1f".join(map(str, words))
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=6).digest()
+    return int.from_bytes(digest, "big") / 2**48
+
+
+def hashed_split(name: str, shares: Mapping[str, float], seed: int) -> str:
+    """The split of a patient, drawn by a hash of the name: no other patient moves when one is added.
+
+    Args:
+        name: The id of the patient, or of the film where the patient is not known.
+        shares: Names of splits and their shares, which sum to 1.
+        seed: Of the draw.
+
+    >>> hashed_split("patient 7", {"train": 0.5, "test": 0.5}, seed=0)
+    'test'
+    """
+    fraction, reached = hash_fraction("split", seed, name), 0.0
+    for split, share in shares.items():
+        reached += share
+        if fraction < reached:
+            return split
+    # The shares sum to 1 only up to rounding.
+    return next(split for split, share in reversed(list(shares.items())) if share)
+
+
+class Assigned(NamedTuple):
+    """The split of each film, and what has to be said about them.
+
+    splits: in the order of the films.
+    drawn: whether they were drawn.
+    said: a sentence where they were drawn, or where a patient is in several; else empty.
+    """
+
+    splits: list[str]
+    drawn: bool
+    said: str
+
+    @property
+    def names(self) -> list[str]:
+        """The splits that there are, in the usual order."""
+        return in_usual_order(self.splits)
+
+
+def in_usual_order(splits: Iterable[str]) -> list[str]:
+    """Each split once; training films come first.
+
+    >>> in_usual_order(["test", "fold", "train", "test"])
+    ['train', 'test', 'fold']
+    """
+    usual = (TRAIN, "validation", "val", "dev", "test")
+    return sorted(set(splits), key=lambda split: (usual.index(split) if split in usual else len(usual), split))
+
+
+def assign_splits(films: Iterable[tuple[str | None, str | None, str]], name: str) -> Assigned:
+    """The split of every film of a source, the same on every call: its own, its patient's, or drawn by the patient.
+
+    Args:
+        films: split, patient and id of each, None where there is none.
+        name: of the source, for messages.
+
+    Example:
+        >>> assign_splits([("test", "p", "1"), (None, "p", "2"), (None, None, "3")], "films").splits
+        ['test', 'test', 'train']
+        >>> assign_splits([(None, str(number), "1") for number in range(100)], "films").said
+        'films holds no film out: 80 % of its patients are drawn for train, 10 % for validation, 10 % for test.'
+    """
+    listed = list(films)
+    known: dict[str, str] = {}
+    several: dict[str, set[str]] = {}
+    for split, patient, _ in listed:
+        if split is not None and patient is not None:
+            first = known.setdefault(patient, split)
+            if first != split:
+                several.setdefault(patient, {first}).add(split)
+    alone = sum(patient is None for _, patient, _ in listed)
+    patients = len({patient for _, patient, _ in listed if patient is not None}) + alone
+    rule = split_rule({split for split, _, _ in listed if split is not None}, patients)
+    splits = [film_split(split, patient or film, known.get(patient or ""), rule) for split, patient, film in listed]
+    if not rule.own:
+        return Assigned(splits, True, drawn_sentence(name, rule.shares, len(listed), alone))
+    if not several:
+        return Assigned(splits, False, "")
+    patient, found = next(iter(several.items()))
+    return Assigned(
+        splits,
+        False,
+        f"{len(several)} {'patient' if len(several) == 1 else 'patients'} of {name} are in several splits, such as "
+        f"{patient} ({', '.join(in_usual_order(found))}): figures on held-out films will be too good.",
+    )
+
+
+def drawn_sentence(name: str, shares: Mapping[str, float], films: int, alone: int) -> str:
+    """What is said about a draw: the shares, and how many films could only be drawn by themselves.
+
+    Example:
+        >>> drawn_sentence("films", {"train": 0.9, "test": 0.1}, 50, 50)
+        'films holds no film out: 90 % of its films are drawn for train, 10 % for test. None of them names a patient, \
+so that a patient may be in several splits.'
+    """
+    (first, share), *others = shares.items()
+    units = "films" if alone == films else "patients"
+    words = ", ".join([f"{share:.0%} of its {units} are drawn for {first}", *(f"{x:.0%} for {s}" for s, x in others)])
+    sentence = f"{name} holds no film out: {words}.".replace("%", " %")
+    if not alone:
+        return sentence
+    who = "None of them names" if alone == films else f"{alone} of {films} films name"
+    return f"{sentence} {who} a patient, so that a patient may be in several splits."
+
+
+def check_known(split: str, known: Collection[str], name: str, remedy: str) -> None:
+    """Refuse a split that a source does not have.
+
+    Example:
+        >>> check_known("tset", ["train", "test"], "films", "Choose one of these.")
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected one of train, test or all for the split of 'films', got 'tset'. Choose one of these.
+    """
+    if split not in (*known, ALL):
+        raise ValueError(
+            f"Expected one of {', '.join(known)} or {ALL} for the split of {name!r}, got {split!r}. {remedy}"
+        )

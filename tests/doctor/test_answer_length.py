@@ -1,0 +1,53 @@
+"""The estimate of tokens, against pieces counted by hand and against a real tokenizer's counts."""
+
+from __future__ import annotations
+
+import pytest
+
+from grounding_rewards.data.prompts import gold_answer
+from grounding_rewards.doctor.answer_length import estimated_tokens
+from grounding_rewards.doctor.model import Model
+from grounding_rewards.parsing import get_box_format
+
+BOXES = [[691, 1375, 1653, 1831], [1264, 743, 1611, 1019]]
+FILM = {"width": 2080, "height": 2336, "resized_width": 924, "resized_height": 1036}
+
+
+@pytest.mark.parametrize(
+    ("text", "box_format", "tokens"),
+    [
+        ("", "qwen3-vl", 0),
+        # every digit is a token, a space before a digit too
+        ("1167, 3", "qwen3-vl", 7),
+        # marks go together, and take the line end with them
+        ('"},\n', "qwen3-vl", 1),
+        # three letters of a word are a token: ple ura l, eff usi on
+        ("pleural effusion", "qwen3-vl", 6),
+        # the vocabulary of the family has the coordinate
+        ("<loc0171><loc0103>", "paligemma", 2),
+        ("<patch_index_0163><patch_index_0329>", "kosmos-2", 2),
+        ("<x10><y10>", "maira-2", 2),
+        # and special tokens for tags: ref, mas s, ref, box, (, 1, ), box
+        ("<|object_ref_start|>mass<|object_ref_end|><|box_start|>(1)<|box_end|>", "qwen2-vl", 9),
+    ],
+)
+def test_pieces_counted_by_hand(text, box_format, tokens):
+    assert estimated_tokens(text, get_box_format(box_format)) == tokens
+
+
+@pytest.mark.parametrize(
+    ("box_format", "tokens"),
+    # Counted by the tokenizer of Qwen3 (tokenizers 0.23.3), its end token left out.
+    [("qwen2-vl", 51), ("qwen2.5-vl", 79), ("qwen3-vl", 79), ("vlm-r1", 77), ("visual-rft", 66), ("answer-list", 59)],
+)
+def test_the_estimate_is_at_most_a_quarter_above_the_tokenizer_and_not_below(box_format, tokens):
+    fmt = get_box_format(box_format)
+    answer = gold_answer({"boxes": BOXES, "labels": ["pleural effusion", "cardiomegaly"], **FILM}, fmt)
+    assert tokens <= estimated_tokens(answer, fmt) <= 1.25 * tokens
+
+
+def test_a_film_of_eight_findings_does_not_fit_into_the_usual_limit():
+    """Eight findings take 295 tokens of Qwen3's tokenizer; 3.5 characters a token gave 154."""
+    fmt = get_box_format("qwen2.5-vl")
+    answer = gold_answer({"boxes": BOXES * 4, "labels": ["pleural effusion"] * 8, **FILM}, fmt)
+    assert Model().tokens(answer, fmt) > 256
