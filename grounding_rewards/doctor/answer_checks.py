@@ -144,7 +144,7 @@ class AnswerExaminer(Examiner):
             unchecked |= dict.fromkeys(("prompt-format", "gold-length", "gold-reward"), why)
         if not self.case.source.has_prompts:
             why = "the rows have no prompts of their own; they get them when they are loaded"
-            unchecked |= dict.fromkeys(("prompt-missing", "prompt-format"), why)
+            unchecked |= dict.fromkeys(("prompt-missing", "prompt-format", "answer-in-prompt"), why)
         return unchecked
 
 

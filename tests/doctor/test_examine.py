@@ -318,7 +318,7 @@ PLANTED = [
 def test_the_clean_set_passes(folder):
     checkup = examine(open_rows(folder(clean_films())))
     assert found(checkup) == []
-    assert set(checkup.unchecked) == {"prompt-missing", "prompt-format"}
+    assert set(checkup.unchecked) == {"prompt-missing", "prompt-format", "answer-in-prompt"}
     assert checkup.figures.films == {"train": 40, "validation": 10, "test": 10}
     assert checkup.figures.negatives == FILMS // 4
 
