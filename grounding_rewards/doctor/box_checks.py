@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from grounding_rewards.boxes import is_box
 from grounding_rewards.doctor.box_defects import BoxFit, box_defect, is_placeholder
 from grounding_rewards.doctor.case import Case, Examiner, group
 from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, Problem
@@ -127,15 +126,16 @@ class BoxExaminer(Examiner):
         size = row.trusted_size
         film = "" if size is None else f" on {size[0]:g} x {size[1]:g}"
         for drawing in row.drawings:
-            for index, box in enumerate(drawing.boxes):
-                if name := _defect(drawing, index, size):
+            defects = [_defect(drawing, index, size) for index in range(len(drawing.boxes))]
+            for index, (box, name) in enumerate(zip(drawing.boxes, defects, strict=True)):
+                if name is not None:
                     on_film = film if name in ("off-film", "partly-off-film", "normalised-boxes") else ""
                     named = f", {drawing.label(index)!r:.40}" if name == "negative-placeholder" else ""
                     yield Problem(name, f"{drawing.prefix}box {index} is {shown(box)}{on_film}{named}", drawing.name)
-            if size is not None:
-                self._fit(row, drawing, size)
-        if size is not None:
-            self._count_films(row, size)
+            if size is not None and drawing.boxes:
+                self._fit(row, drawing, defects, size)
+                if drawing.name == row.answers[0].name:
+                    self._count_film([box for box, name in zip(drawing.boxes, defects, strict=True) if not name], size)
 
     def defects(self) -> Iterator[Defect]:
         constant = list(self._constant())
@@ -186,20 +186,17 @@ class BoxExaminer(Examiner):
                 )
                 return
 
-    def _count_films(self, row: FilmRow, size: tuple[float, float]) -> None:
-        """Count the film for each of its boxes."""
-        width, height = size
-        for drawing in row.answers[:1]:
-            sound = [box for k, box in enumerate(drawing.boxes) if is_box(box) and _defect(drawing, k, size) is None]
-            pixels = {tuple(box) for box in sound}
-            parts = {tuple(round(v / s, 3) for v, s in zip(box, (width, height) * 2, strict=True)) for box in sound}
-            for films_of, boxes in zip(self._films_of, (pixels, parts), strict=True):
-                for box in boxes:
-                    if box in films_of or len(films_of) < _MOST_DISTINCT:
-                        films_of[box] += 1
+    def _count_film(self, boxes: Sequence[Sequence[float]], size: tuple[float, float]) -> None:
+        """Count a film for each of its sound boxes."""
+        sides = (*size, *size)
+        pixels = {tuple(box) for box in boxes}
+        parts = {tuple(round(value / side, 3) for value, side in zip(box, sides, strict=True)) for box in boxes}
+        for films_of, distinct in zip(self._films_of, (pixels, parts), strict=True):
+            for box in distinct:
+                if box in films_of or len(films_of) < _MOST_DISTINCT:
+                    films_of[box] += 1
 
-    def _fit(self, row: FilmRow, drawing: Drawing, size: tuple[float, float]) -> None:
-        defects = [_defect(drawing, k, size) for k in range(len(drawing.boxes))]
+    def _fit(self, row: FilmRow, drawing: Drawing, defects: Sequence[str | None], size: tuple[float, float]) -> None:
         if "normalised-boxes" in defects:
             parts = [drawing.boxes[k] for k, one in enumerate(defects) if one == "normalised-boxes"]
             self._normalised.add(parts, (1, 1))

@@ -398,8 +398,8 @@ def as_tokens(row):
     return "".join(f"<loc{int(value):04}>" for value in (y1, x1, y2, x2))
 
 
-def no_prompt(rows):
-    rows[7]["prompt"] = None
+def empty_prompt(rows):
+    rows[7]["prompt"] = [{"role": "user", "content": " "}]
 
 
 def wrong_order_asked(rows):
@@ -541,7 +541,7 @@ DEFECTS = [
     ("y first in the prompt", prompts_say(in_units(1000, "yxyx")), "answer-in-prompt", ""),
     ("x, y, w, h in the prompt", prompts_say(in_units(1000, "xywh")), "answer-in-prompt", ""),
     ("tokens in the prompt", prompts_say(as_tokens), "answer-in-prompt", ""),
-    ("no prompt", no_prompt, "prompt-missing", ""),
+    ("a prompt without words", empty_prompt, "prompt-missing", ""),
     ("another order is asked for", wrong_order_asked, "prompt-format", ""),
     # Rows.
     ("no width", column("width", None), "missing-size", ""),

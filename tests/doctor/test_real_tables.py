@@ -52,7 +52,7 @@ def defects(rows: list[Row], model: Model | None = None) -> list[Defect]:
     def films() -> Iterator[FilmRow]:
         return (FilmRow("train", k, row) for k, row in enumerate(rows))
 
-    source = RowSource("films", films, len(rows), has_prompts=False)
+    source = RowSource("films", films, len(rows))
     return list(examine(source, model).defects)
 
 
