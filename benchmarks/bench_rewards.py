@@ -6,7 +6,7 @@ Prints, for R1 and R5, the time per completion of one batch, and how many times 
 on the same texts. It is processor time, the two measured in turn, and the median of the paired ratios, so that a
 machine whose speed drifts gives the same figure. Then the time from text to boxes alone for six formats, with and
 without 600 characters of thinking in front, as ratios to `json.loads` on the same boxes in JSON. Last the time for
-adversarial texts of 1 MB and 2 MB.
+adversarial texts of 1 MB and 2 MB: made patterns behind openings, and every mark that a format writes, repeated.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import grounding_rewards as gr
 # The adversarial texts are shared with the tests.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from grounding_rewards.parsing import format_boxes, get_box_format, read_boxes
-from tests.parsing.adversarial import slowest
+from tests.parsing.adversarial import slowest, slowest_marks
 
 SIZE = 1000
 SIZES = {"width": SIZE, "height": SIZE, "resized_width": SIZE, "resized_height": SIZE}
@@ -121,6 +121,9 @@ def bench_adversarial(count: int) -> None:
         print(f"\n{length:>9,} characters")
         for taken, box_format, opening, pattern in slowest(length, count):
             print(f"{1000 * taken:>9.1f}  {box_format}: {opening!r} and then {pattern}")
+        print(f"\n{length:>9,} characters of one mark, whole or cut, that any format or model has")
+        for taken, box_format, mark in slowest_marks(length, count):
+            print(f"{1000 * taken:>9.1f}  {box_format}: {mark!r}")
 
 
 def main() -> None:

@@ -29,6 +29,7 @@ __all__ = [
     "NORM100",
     "NORM999",
     "NORM1000",
+    "NORM1023",
     "ORDERS",
     "PAD1",
     "PAD999",
@@ -277,11 +278,13 @@ NORM1 = CoordinateSpace("norm1", "film", meaning="fractions of width and height"
 NORM100 = CoordinateSpace("norm100", "film", 100.0, meaning="0 to 100")
 NORM999 = CoordinateSpace("norm999", "film", 999.0, meaning="0 to 999: x / 999")
 NORM1000 = CoordinateSpace("norm1000", "film", 1000.0, meaning="0 to 1000: x / 1000")
+NORM1023 = CoordinateSpace("norm1023", "film", 1023.0, meaning="0 to 1023: x / 1023")
 BIN1024 = CoordinateSpace("bin1024", "film", 1024.0, meaning="bins: n / 1024")
 BIN1000 = CoordinateSpace("bin1000", "film", 1000.0, offset=0.5, meaning="bins, their centres: (n + 0.5) / 1000")
 SQUASH840 = CoordinateSpace("squash840", "film", 840.0, meaning="pixels of the film squashed to 840 × 840")
 PAD1 = CoordinateSpace("pad1", "padded", meaning="fractions of the film padded to a square")
 PAD999 = CoordinateSpace("pad999", "padded", 999.0, meaning="0 to 999 of the film padded to a square")
+PAD1000 = CoordinateSpace("pad1000", "padded", 1000.0, meaning="0 to 1000 of the film padded to a square")
 CROP100 = CoordinateSpace(
     "crop100", "cropped", 100.0, offset=0.5, meaning="bins of the square in the film's centre: (n + 0.5) / 100"
 )
@@ -297,9 +300,11 @@ SPACES = {
         NORM100,
         NORM999,
         PAD1,
+        NORM1023,
         BIN1024,
         BIN1000,
         PAD999,
+        PAD1000,
         CROP100,
         SQUASH840,
     )

@@ -143,9 +143,12 @@ def shikra(value, side, other):
 
 #: Space, largest number and each family's own rule from a number to a pixel along one side, before any rounding.
 FAMILIES = {
-    "qwen2-vl, qwen3-vl, internvl, cogvlm, ferret, glm-4v": (bx.NORM1000, 1000, on_film(1000)),
-    "deepseek-vl2, rex-omni": (bx.NORM999, 999, on_film(999)),
-    "paligemma": (bx.BIN1024, 1023, on_film(1024)),
+    "qwen2-vl, qwen3-vl, internvl, ferret, glm-4v": (bx.NORM1000, 1000, on_film(1000)),
+    "deepseek-vl2, rex-omni, cogvlm": (bx.NORM999, 999, on_film(999)),
+    # as its trainer writes: round(v * 1023) in big_vision's pp/proj/paligemma/segmentation.py
+    "paligemma": (bx.NORM1023, 1023, on_film(1023)),
+    # as many demonstrations read PaliGemma
+    "bin1024": (bx.BIN1024, 1023, on_film(1024)),
     "chexagent-2": (bx.NORM100, 100, on_film(100)),
     "seg-zero": (bx.SQUASH840, 840, on_film(840)),
     "florence-2": (bx.BIN1000, 999, florence_2),

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
-from grounding_rewards.boxes import SPACES
+from grounding_rewards.boxes import ORDERS, SPACES
 from grounding_rewards.parsing import RawBoxes, format_boxes, get_box_format, read_boxes
 from grounding_rewards.space_check import Reading, SpaceWarning, SpaceWatcher, check_space, film_sizes
 
@@ -156,6 +156,56 @@ def test_a_poor_model_is_no_mix_up(model, with_references):
                     raws = read(POOR_MODELS[model](rng, size, gt), declared(*reading), size, declared(*reading))
                     check = check_space(raws, declared(*reading), gt if with_references else None, **size)
                     assert check.likely is None, check
+
+
+def turn(rng: np.random.Generator, boxes: np.ndarray, share: float) -> np.ndarray:
+    """This share of the boxes with the lower right corner first, or with only the left and the right side swapped."""
+    turned = np.where(rng.random((len(boxes), 1)) < 0.7, boxes[:, [2, 3, 0, 1]], boxes[:, [2, 1, 0, 3]])
+    return np.where(rng.random((len(boxes), 1)) < share, turned, boxes)
+
+
+#: A poor model, as poor as it may be, that writes many of its boxes upside down: 162 logs.
+UPSIDE_DOWN = [(seed, shape, share) for seed in range(18) for shape in SIZES for share in (0.35, 0.6, 0.9)]
+
+
+@pytest.mark.parametrize("reading", [("norm1000", "xyxy"), ("norm1", "xyxy"), ("pixel", "xyxy"), ("norm1000", "yxyx")])
+def test_boxes_upside_down_are_no_mix_up(reading):
+    for seed, shape, share in UPSIDE_DOWN:
+        rng, size = np.random.default_rng([11, seed]), SIZES[shape]
+        # boxes in the upper left quarter are small enough that corners could be taken for sizes
+        part = (0.4, 0.7, 1.0)[seed % 3]
+        gt = [boxes * part for boxes in truth(rng, size, (8, 20, 60)[seed // 3 % 3], prior=seed % 2 == 1)]
+        noise = (0.1, 0.4, 0.9)[seed // 6]
+        raws = read(
+            [turn(rng, jitter(rng, boxes, noise), share) for boxes in gt], declared(*reading), size, declared(*reading)
+        )
+        check = check_space(raws, declared(*reading), gt, **size)
+        assert check.likely is None, (seed, shape, share, check)
+
+
+def test_no_advice_lowers_the_iou():
+    """Any model, right and poor, under any declaration, right and wrong: 540 logs."""
+    advised = 0
+    for seed in range(540):
+        rng = np.random.default_rng([12, seed])
+        size = SIZES[list(SIZES)[seed % 3]]
+        gt = [
+            boxes * rng.choice([0.4, 1.0])
+            for boxes in truth(rng, size, int(rng.choice([5, 12, 40])), prior=seed % 2 == 1)
+        ]
+        model = POOR_MODELS[list(POOR_MODELS)[seed // 3 % len(POOR_MODELS)]]
+        preds = [turn(rng, boxes, rng.choice([0.0, 0.5, 1.0])) for boxes in model(rng, size, gt)]
+        written, as_declared = (
+            declared(
+                str(rng.choice(["norm1000", "norm1", "pixel", "resized_pixel", "pad1"])), str(rng.choice(list(ORDERS)))
+            )
+            for _ in range(2)
+        )
+        check = check_space(read(preds, written, size, as_declared), as_declared, gt, **size)
+        if check.likely is not None:
+            advised += 1
+            assert check.likely_iou > check.declared_iou + 0.02, (seed, check)
+    assert advised > 40
 
 
 @pytest.mark.parametrize(

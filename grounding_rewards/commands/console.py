@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from grounding_rewards.data.film_paths import ALLOW_OUTSIDE_HELP
 from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -157,6 +158,11 @@ def add_reader_option(parser: argparse._ActionsContainer) -> None:
         metavar="NAME=VALUE",
         help="an option of the reader, may be repeated; a wrong name lists the right ones",
     )
+
+
+def add_allow_outside(parser: argparse._ActionsContainer) -> None:
+    """Add `--allow-outside`, for images that lie outside the folder that was named."""
+    parser.add_argument("--allow-outside", action="store_true", help=ALLOW_OUTSIDE_HELP)
 
 
 def add_sizes(parser: argparse._ActionsContainer, *, resized: bool = False) -> None:

@@ -2,8 +2,8 @@
 which labels and sizes of findings. Films are matched by id; runs with different reference boxes are refused.
 
 Every figure of both runs has a 95 % bootstrap interval, and so has their difference, B - A, with the same patients
-drawn for both (or the same films, where no patient is known). Beside it a sign test says whether B is better on more
-patients than it is worse, and Holm's p takes into account how many tests the table has. The verdict is about one
+drawn for both (or the same films, where no patient is known). Beside it a permutation test says how often a difference
+comes by chance that is as large, and Holm's p takes into account how many tests the table has. The verdict is about one
 figure: choose it before you look.
 
 The baselines that `evaluate` measured with B stand beside both runs. The page that --html writes shows films and what
@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import output_console, write_json
+from grounding_rewards.commands.console import add_allow_outside, output_console, write_json
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.comparison import MAIN_FIGURE, RunDifference, compare_runs
@@ -69,8 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--label-matching",
         choices=LABEL_MATCHING,
-        default="ignore",
-        help="whether a box is right only under the finding's label, as for `evaluate`; default: %(default)s",
+        help="whether a box is right only under the finding's label; default: as in both evaluations",
     )
     parser.add_argument(
         "--sizes",
@@ -79,12 +78,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sizes of reference boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
     )
     parser.add_argument(
-        "--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap; default: %(default)s"
+        "--resamples",
+        type=int,
+        default=RESAMPLES,
+        metavar="N",
+        help="of the bootstrap and the permutation test; default: %(default)s",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the bootstrap; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of both; default: %(default)s")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the verdict and the tables as Markdown")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with figures, curves and films")
+    add_allow_outside(parser)
     parser.add_argument(
         "--reward",
         metavar="NAME",
@@ -109,22 +113,23 @@ def run(options: argparse.Namespace) -> int:
         OSError: a file cannot be written.
     """
     a, b = read_answered(options.a), read_answered(options.b)
+    evaluation = read_evaluation(options.b)
+    evaluations = read_evaluation(options.a), evaluation
     found = compare_runs(
         a,
         b,
-        label_matching=options.label_matching,
+        label_matching=options.label_matching or _label_matching(evaluations),
         sizes=options.sizes,
         main=options.figure,
         resamples=options.resamples,
         seed=options.seed,
     )
-    evaluation = read_evaluation(options.b)
     comparison = Comparison(
         found=found,
         paths=(options.a, options.b),
         figures=_chosen(options.figures, found),
-        settings=facts_that_differ(read_evaluation(options.a).facts, evaluation.facts),
-        baselines=_baselines(evaluation, found, options.label_matching),
+        settings=facts_that_differ(*(one.facts for one in evaluations)),
+        baselines=_baselines(evaluation, found),
     )
     if options.markdown is not None:
         write_whole(options.markdown, render_markdown(comparison))
@@ -139,6 +144,17 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _label_matching(evaluations: Sequence[StoredEvaluation]) -> str:
+    """How labels were compared in the evaluations of both runs; a run that does not say is taken to be as the other."""
+    rules = dict.fromkeys(one.label_matching for one in evaluations if one.label_matching is not None)
+    if len(rules) > 1:
+        raise ValueError(
+            f"Expected runs that were evaluated by one --label-matching, got {' and '.join(rules)}. Their figures "
+            "say different things: give --label-matching, by which both are measured here, or evaluate one again."
+        )
+    return next(iter(rules), "ignore")
+
+
 def _chosen(keys: Sequence[str], found: RunDifference) -> Sequence[str]:
     """The figures that are shown; all of them where none was chosen."""
     for key in keys:
@@ -149,9 +165,9 @@ def _chosen(keys: Sequence[str], found: RunDifference) -> Sequence[str]:
     return list(dict.fromkeys(keys)) or list(found.figures)
 
 
-def _baselines(evaluation: StoredEvaluation, found: RunDifference, label_matching: str) -> Mapping[str, Figures]:
+def _baselines(evaluation: StoredEvaluation, found: RunDifference) -> Mapping[str, Figures]:
     """The baselines of B, if they were measured on the films that both runs have, by the same `--label-matching`."""
-    if found.only_b or evaluation.facts.get("label matching") != label_matching:
+    if found.only_b or evaluation.label_matching != found.label_matching:
         return {}
     return dict(list(evaluation.systems.items())[1:])
 
@@ -170,7 +186,7 @@ def _write_page(
     in_b = {film.id: film for film in b}
     pairs = [FilmPair(film, in_b[film.id]) for film in a if film.id in in_b]
     reward = _reward(options.reward or evaluation.reward, pairs)
-    load_image = _image_loader(b, evaluation.facts)
+    load_image = _image_loader(b, evaluation.facts, options.b, options.allow_outside)
     path = options.log or _training_log(evaluation.facts)
     log = [] if path is None else read_log(path)
     curves = draw_curves(log), draw_curves(log, dark=True)
@@ -180,6 +196,7 @@ def _write_page(
         pairs=pairs,
         reward=reward,
         load_image=load_image,
+        label_matching=options.label_matching,
         curves=curves if curves[0] else None,
     )
     with whole_folder(options.html.parent) as unfinished:
@@ -210,18 +227,33 @@ def _training_log(facts: Mapping[str, Any]) -> Path | None:
     return path if "model" in facts and path.is_file() else None
 
 
-def _image_loader(films: Sequence[AnsweredFilm], facts: Mapping[str, Any]) -> Callable[[AnsweredFilm], Image | None]:
-    """A function that opens the image of a film: its row in the dataset that was evaluated on, else its file."""
+def _image_loader(
+    films: Sequence[AnsweredFilm], facts: Mapping[str, Any], run: Path, allow_outside: bool
+) -> Callable[[AnsweredFilm], Image | None]:
+    """A function that opens the image of a film: its row in the dataset that was evaluated on, else its file.
+
+    A run from elsewhere may name any file of this machine: only those in its folder or its dataset's are opened.
+    """
+    from grounding_rewards.data.film_paths import is_below
     from grounding_rewards.data.images import open_film
     from grounding_rewards.data.load import load_dataset_image, load_split
 
     files = {film.id: film.image for film in films if film.image is not None and Path(film.image).is_file()}
+    folders = [run if run.is_dir() else run.parent, *map(Path, filter(None, [str(facts.get("dataset", ""))]))]
+    outside = [name for name, file in files.items() if not (allow_outside or is_below(folders, file))]
+    if outside:
+        print(
+            f"grounding-rewards: {len(outside)} films are drawn without their images, which lie outside "
+            f"{' and '.join(map(repr, map(str, folders)))}. Give --allow-outside if these films are meant.",
+            file=sys.stderr,
+        )
+        files = {name: file for name, file in files.items() if name not in set(outside)}
     dataset: Any = None
     places: dict[str, int] = {}
     if len(files) < len(films) and facts.get("dataset") and facts.get("split"):
         try:
             count = facts["films"] if isinstance(facts.get("films"), int) else None
-            dataset = load_split(str(facts["dataset"]), str(facts["split"]), films=count)
+            dataset = load_split(str(facts["dataset"]), str(facts["split"]), films=count, allow_outside=allow_outside)
             places = {name: k for k, name in enumerate(map(str, dataset["id"]))}
         except (ValueError, KeyError, OSError, ImportError) as error:
             print(f"grounding-rewards: films are drawn without their images: {error}", file=sys.stderr)

@@ -13,13 +13,14 @@ The folder --out then holds
   samples.jsonl      its sampled answers, with --samples
   figures/           the diagrams as PNG and PDF
 
-Baselines stand beside every figure: a constant box, nothing found, the whole image, and another reader where there are
-several. The page shows films and the model's words: guard it like the films.
+Beside every figure stand the ceiling, the reference as answer, and baselines: a constant box, nothing found, the whole
+image, and another reader where there are several. The page shows films and the model's words: guard it like the films.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.commands.console import (
+    add_allow_outside,
     add_sizes,
     count_columns,
     late_progress,
@@ -37,13 +39,20 @@ from grounding_rewards.commands.console import (
     parameters_from_option,
     stage_progress,
 )
-from grounding_rewards.data.checks import BAD_ROWS, check_films
+from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.answered_film import AnsweredFilm, write_answered
-from grounding_rewards.metrics.answers import check_labels, read_answers
-from grounding_rewards.metrics.baselines import baseline_systems
+from grounding_rewards.metrics.answers import confidence_notes, read_answers, read_references
+from grounding_rewards.metrics.baselines import REFERENCE, baseline_systems
 from grounding_rewards.metrics.bootstrap import RESAMPLES
-from grounding_rewards.metrics.evaluation import Evaluation, Measures, evaluate, write_evaluation
+from grounding_rewards.metrics.evaluation import (
+    Evaluation,
+    Measures,
+    evaluate,
+    evaluation_file,
+    read_evaluation,
+    write_evaluation,
+)
 from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS
 from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES, RobustnessPoint
 from grounding_rewards.metrics.sizes import SIZES
@@ -72,9 +81,9 @@ examples:
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _TEMPERATURE = 1.0
 _BASELINES = (
-    "constant box: the mean box of each label that at least half of the training films carry, else of the most "
-    "frequent label; whole image: with the most frequent label; another reader: the first who did not draw the "
-    "reference, and the reference itself on films that nobody else read"
+    "reference as answer: what no answer can better; constant box: the mean box of each label that at least half of "
+    "the training films carry, else of the most frequent label; whole image: with the most frequent label; another "
+    "reader: the first who did not draw the reference, and the reference itself on films that nobody else read"
 )
 _NO_SPLIT = "none"
 
@@ -103,8 +112,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     films.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
     add_sizes(films)
+    add_allow_outside(films)
     measures = parser.add_argument_group("how it is measured")
     measures.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    measures.add_argument(
+        "--overwrite", action="store_true", help="write also where the folder has another evaluation, or other answers"
+    )
     measures.add_argument("--box-format", metavar="FORMAT", help="how the model writes boxes; default: derived from it")
     measures.add_argument("--reward", default="R4", help="that films are ranked by; default: %(default)s")
     measures.add_argument("--reward-kwargs", metavar="JSON", help="""its parameters, such as '{"beta": 1.0}'""")
@@ -178,17 +191,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Evaluate, write the folder, and print the tables."""
     _check(options)
+    reward = _reward(options)
     training = _training_films(options)
-    subject = _ask_model(options) if options.model is not None else _read_log(options)
+    subject = _ask_model(options, reward) if options.model is not None else _read_log(options, reward)
     if subject is None:
         # Not the first process: its share of the answers is generated.
         return 0
     with _step_status() as on_progress:
         rows, texts = subject.answers.rows, subject.answers.texts
         films = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
-        found = _measure(options, subject, films, training, on_progress)
+        for note in (*subject.answers.notes, *confidence_notes(films)):
+            print(f"warning: {note}", file=sys.stderr)
+        on_progress("answering without a look at the films")
+        baselines = baseline_systems(rows, training, subject.reward)
+        found = _measure(options, subject, {subject.name: films, **baselines}, on_progress)
         on_progress("drawing")
-        _write(options, subject, found, films)
+        _write(options, subject, found, films, baselines[REFERENCE])
     _print(options, found)
     return 0
 
@@ -266,31 +284,60 @@ def _check(options: argparse.Namespace) -> None:
         raise ValueError(f"Expected a whole number from 0 up for --seed, got {options.seed}. 0 is usual.")
     if options.out.exists() and not options.out.is_dir():
         raise ValueError(f"Expected a folder for --out, got the file {str(options.out)!r}. Give another name.")
+    _check_folder(options)
 
 
-def _ask_model(options: argparse.Namespace) -> _Subject | None:
-    from grounding_rewards.data.answer_logs import Answers
-    from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
+def _check_folder(options: argparse.Namespace) -> None:
+    """Refuse a folder that has the evaluation of something else: it would be lost."""
+    taken = [name for name in ("evaluation.json", "films.jsonl", "report.html") if (options.out / name).exists()]
+    if options.overwrite or not taken:
+        return
+    before = read_evaluation(options.out).command if evaluation_file(options.out).is_file() else None
+    if before != _command(options):
+        found = f"{taken[0]} of another one" if before is None else f"that of `evaluate {before}`"
+        raise ValueError(
+            f"Expected a folder without another evaluation for --out, got {str(options.out)!r} with {found}. "
+            "Name another folder, or replace what is there with --overwrite."
+        )
+
+
+def _command(options: argparse.Namespace) -> str:
+    """What was asked for: the options that are not at their defaults, without where it is written."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    words = []
+    for name, value in vars(options).items():
+        if name not in ("out", "overwrite") and value != parser.get_default(name):
+            words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(words)
+
+
+def _ask_model(options: argparse.Namespace, reward: GroundingReward) -> _Subject | None:
+    from grounding_rewards.data.answer_logs import Answers, check_films, dataset_places
+    from grounding_rewards.data.load import light_rows, load_dataset_image
     from grounding_rewards.data.model_columns import add_columns, add_prompts
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.models.generate import Sampling, completion_begins_in_thinking, reads_special_tokens
-    from grounding_rewards.models.load import choose_backend, load_model, process_state
+    from grounding_rewards.models.load import choose_backend, load_model, model_type_of, process_state
     from grounding_rewards.models.resumable import generate_to_file
     from grounding_rewards.models.robustness import corrupt
 
     # Only transformers can be asked about changed films, and both must be asked in the same way.
     backend = "transformers" if options.robustness else choose_backend(options.backend)
+    # All that can be wrong is looked at before a large model is loaded.
+    dataset = _load_films(options, options.split, options.films)
+    places = dataset_places(dataset)
+    films = light_rows(dataset)
+    check_films(films, places, label_matching=options.label_matching)
+    read_references(films)
+    box_format = None
+    if reward.box_format is None and "box_format" not in dataset.column_names:
+        box_format = box_format_for_model_type(model_type_of(options.model))
     state = process_state()
     model, processor = load_model(options.model, backend=backend)
     notes = set_image_size(processor, options.max_image_pixels)
-    reward = _reward(options)
-    dataset = load_split(options.dataset, options.split, films=options.films, bad_rows=options.bad_rows)
-    box_format = None
-    if reward.box_format is None and "box_format" not in dataset.column_names:
-        box_format = box_format_for_model_type(model.config.model_type)
     dataset = add_columns(dataset, processor, box_format, bad_rows=options.bad_rows)
-    # What cannot be right is refused now, not when the answers are read.
-    dataset = check_films(add_prompts(dataset, reward.box_format), name=options.dataset, bad_rows=options.bad_rows)
+    dataset = add_prompts(dataset, reward.box_format)
     image_size = largest_image(dataset, processor)
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
@@ -299,7 +346,7 @@ def _ask_model(options: argparse.Namespace) -> _Subject | None:
     if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
         reward = replace(reward, prompt_opens_thinking=True)
     light = light_rows(dataset)
-    check_labels(light, options.label_matching)
+    check_films(light, places, reward)
     if "corruptions" in (options.robustness or ()):
         # Refuse a film that cannot be changed now, not after hours of generation.
         corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
@@ -319,6 +366,7 @@ def _ask_model(options: argparse.Namespace) -> _Subject | None:
                 batch_size=options.batch_size,
                 seed=options.seed,
                 backend=backend,
+                overwrite=options.overwrite,
                 on_progress=on_progress if state.is_main_process else None,
             )
 
@@ -329,7 +377,7 @@ def _ask_model(options: argparse.Namespace) -> _Subject | None:
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
     if not state.is_main_process:
         return None
-    answers = Answers(light, texts, partial(load_dataset_image, dataset))
+    answers = Answers(light, texts, partial(load_dataset_image, dataset), places)
     facts = {
         "model": options.model,
         "image size": image_size.removeprefix("Image size: ").rstrip("."),
@@ -357,6 +405,7 @@ def _change_films(
             films,
             reward,
             changes,
+            label_matching=options.label_matching,
             max_new_tokens=options.max_new_tokens,
             batch_size=options.batch_size,
             resamples=options.resamples,
@@ -365,26 +414,20 @@ def _change_films(
     return points, f"the first {films.num_rows} films, {changes}"
 
 
-def _read_log(options: argparse.Namespace) -> _Subject:
-    from grounding_rewards.data.answer_logs import read_log
-    from grounding_rewards.data.load import load_split
+def _read_log(options: argparse.Namespace, reward: GroundingReward) -> _Subject:
+    from grounding_rewards.data.answer_logs import check_films, read_log
 
-    dataset = (
-        None
-        if options.dataset is None
-        else load_split(options.dataset, options.split, films=options.films, bad_rows=options.bad_rows)
-    )
+    dataset = None if options.dataset is None else _load_films(options, options.split, options.films)
     answers = read_log(
         options.completions,
         dataset=dataset,
         text_column=options.text_column,
         sizes={"width": options.width, "height": options.height},
+        allow_outside=options.allow_outside,
     )
-    check_labels(answers.rows, options.label_matching)
+    check_films(answers.rows, answers.places, reward, label_matching=options.label_matching)
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
-    return _Subject(
-        name, answers, _reward(options), [], {"completions": ", ".join(path.name for path in options.completions)}
-    )
+    return _Subject(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
 
 
 def _reward(options: argparse.Namespace) -> GroundingReward:
@@ -394,13 +437,26 @@ def _reward(options: argparse.Namespace) -> GroundingReward:
     return get_reward(options.reward, **{"box_format": box_format, **parameters_from_option(options.reward_kwargs)})
 
 
+def _load_films(options: argparse.Namespace, split: str, films: int | None = None) -> Dataset:
+    """The films of a split of `--dataset`, all of them or those that are sound."""
+    from grounding_rewards.data import checks
+    from grounding_rewards.data.load import load_split
+
+    ways = {"bad_rows": options.bad_rows, "allow_outside": options.allow_outside}
+    dataset = load_split(options.dataset, split, films=films, **ways)
+    if options.bad_rows == "refuse":
+        # What is wrong with them is refused for logs and models alike, by `answer_logs.check_films`.
+        return dataset
+    return checks.check_films(dataset, name=options.dataset, bad_rows=options.bad_rows)
+
+
 def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
-    from grounding_rewards.data.load import light_rows, load_split
+    from grounding_rewards.data.load import light_rows
 
     if options.dataset is None or options.train_split == _NO_SPLIT:
         return None
     try:
-        return light_rows(load_split(options.dataset, options.train_split, bad_rows=options.bad_rows))
+        return light_rows(_load_films(options, options.train_split))
     except ValueError as error:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 
@@ -420,19 +476,18 @@ def _measures(options: argparse.Namespace, reward: str) -> Measures:
 def _measure(
     options: argparse.Namespace,
     subject: _Subject,
-    films: list[AnsweredFilm],
-    training: Sequence[Mapping[str, Any]] | None,
+    systems: Mapping[str, Sequence[AnsweredFilm]],
     on_progress: Callable[[str], None],
 ) -> Evaluation:
     from grounding_rewards.data.prepare.manifest import readers_agreement
 
-    on_progress("answering without a look at the films")
     return evaluate(
-        {subject.name: films, **baseline_systems(subject.answers.rows, training, subject.reward)},
+        systems,
         _measures(options, subject.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=subject.robustness,
         facts=_facts(options, subject),
+        command=_command(options),
         on_progress=on_progress,
     )
 
@@ -452,7 +507,13 @@ def _facts(options: argparse.Namespace, subject: _Subject) -> dict[str, Any]:
     }
 
 
-def _write(options: argparse.Namespace, subject: _Subject, found: Evaluation, films: list[AnsweredFilm]) -> None:
+def _write(
+    options: argparse.Namespace,
+    subject: _Subject,
+    found: Evaluation,
+    films: Sequence[AnsweredFilm],
+    reference: Sequence[AnsweredFilm],
+) -> None:
     from grounding_rewards.report.evaluation_diagrams import write_diagrams
     from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
 
@@ -463,12 +524,18 @@ def _write(options: argparse.Namespace, subject: _Subject, found: Evaluation, fi
         films=films,
         reward=subject.reward.name,
         load_image=subject.answers.load_image,
+        label_matching=options.label_matching,
+        reference=reference,
     )
     with whole_folder(options.out) as unfinished:
         write_answered(unfinished / "films.jsonl", films)
         write_evaluation(unfinished, found)
-        write_diagrams(found, unfinished / "figures")
+        drawn = {path.name for path in write_diagrams(found, unfinished / "figures")}
         write_whole(unfinished / "report.html", render_evaluation_page(page))
+    for path in (options.out / "figures").iterdir():
+        if path.name not in drawn:
+            # Of an evaluation before, which had other figures.
+            path.unlink()
 
 
 def _subtitle(facts: Mapping[str, Any]) -> str:

@@ -13,17 +13,15 @@ OUT is a new or empty folder; for model-card a file.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from grounding_rewards.exchange.coco import write_coco, write_cvat, write_fiftyone
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
 from grounding_rewards.exchange.label_studio import LOCAL_FILES, write_label_studio
 from grounding_rewards.exchange.model_card import evaluated_model, model_card_block
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
-from grounding_rewards.metrics.evaluation import evaluation_file
+from grounding_rewards.metrics.evaluation import read_evaluation
 from grounding_rewards.whole_files import whole_folder, write_whole
 
 EXAMPLES = """\
@@ -63,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
     _check_options(options)
     out: Path = options.out
     if options.to == "model-card":
-        evaluation = _evaluation(options.run, required=True)
+        evaluation = read_evaluation(options.run, required=True)
         block = model_card_block(evaluation, name=options.name, system=options.system)
         _check_new(out, out.exists())
         write_whole(out, block)
@@ -105,7 +103,7 @@ _WRITERS: Mapping[str, Callable[[Sequence[AnsweredFilm], Path, argparse.Namespac
 
 
 def _model(options: argparse.Namespace) -> str:
-    return options.name or evaluated_model(_evaluation(options.run))
+    return options.name or evaluated_model(read_evaluation(options.run))
 
 
 def _check_options(options: argparse.Namespace) -> None:
@@ -120,20 +118,3 @@ def _check_options(options: argparse.Namespace) -> None:
 def _check_new(out: Path, taken: bool) -> None:
     if taken:
         raise ValueError(f"Expected a new or empty place for --out, got {str(out)!r} with files. Name another one.")
-
-
-def _evaluation(run: Path, *, required: bool = False) -> Mapping[str, Any]:
-    """The content of `evaluation.json`; empty where it is missing and not required."""
-    path = evaluation_file(run)
-    if not path.is_file() and not required:
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(
-            f"Expected evaluation.json in the folder of an evaluation, got {str(run)!r} ({error}). "
-            "Make it with `grounding-rewards evaluate`."
-        ) from error
-    if not isinstance(content, Mapping):
-        raise ValueError(f"Expected an object in {str(path)!r}, got a {type(content).__name__}. Make the file anew.")
-    return content

@@ -65,10 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Inspect a log; returns 1 with `--strict` if it is suspect."""
-    completions, rows = read_completions(options.log, text_column=options.text_column)
+    log = read_completions(options.log, text_column=options.text_column)
     inspection = inspect_completions(
-        completions,
-        rows,
+        log.completions,
+        log.rows,
         box_format_from_option(options.box_format),
         sizes={side: getattr(options, side) for side in _SIZES},
         prompt_opens_thinking=options.prompt_opens_thinking,

@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import add_reader_option, stage_progress
+from grounding_rewards.commands.console import add_allow_outside, add_reader_option, stage_progress
 from grounding_rewards.data.held_out import SHARES
 from grounding_rewards.data.policies import POLICIES
 from grounding_rewards.data.prepare.manifest import verify_films
@@ -61,6 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     films.add_argument("--root", type=Path, metavar="FOLDER", help="the dataset as it was downloaded")
     films.add_argument("--split", metavar="NAME", help="only this split of the dataset's own")
     add_reader_option(films)
+    add_allow_outside(films)
     films.add_argument(
         "--readers",
         choices=list(POLICIES),
@@ -154,7 +155,13 @@ def run(arguments: argparse.Namespace) -> int:
     read = functools.partial(reader, str(arguments.root), split=arguments.split, **options)
     with stage_progress() as progress:
         manifest = prepare_films(
-            read, arguments.root, arguments.out, settings, processes=arguments.processes, on_progress=progress
+            read,
+            arguments.root,
+            arguments.out,
+            settings,
+            processes=arguments.processes,
+            allow_outside=arguments.allow_outside,
+            on_progress=progress,
         )
     _print_summary(arguments.out, manifest)
     return 0

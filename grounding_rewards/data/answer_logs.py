@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.data.completion_logs import read_completions
+import numpy as np
+
+from grounding_rewards.columns import SIZE_COLUMNS, patient_of
+from grounding_rewards.data.checks import is_blank, row_problems
+from grounding_rewards.data.completion_logs import Log, first_of, read_completions
+from grounding_rewards.data.film_paths import is_below
 from grounding_rewards.data.images import open_film
 from grounding_rewards.data.load import light_rows, load_dataset_image
 
@@ -17,7 +22,15 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from PIL.Image import Image
 
+    from grounding_rewards.rewards.grounding import GroundingReward
+
 _IMAGE_COLUMNS = ("image_path", "image", "file")
+# What a film cannot be measured without.
+_NEEDED = ("boxes", "width", "height")
+# Boxes and sizes that differ by less are those of the film after rounding.
+_ROUNDING = 0.5
+# Lines of an error about many films.
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True)
@@ -28,11 +41,15 @@ class Answers:
         rows: one a film, without prompt and image.
         texts: for each film one completion or several, the first of which is judged.
         load_image: the k-th film as an image, or None.
+        places: where each film is, for a message.
+        notes: what a person should know about the log, a sentence each.
     """
 
     rows: list[dict[str, Any]]
     texts: list[list[Any]]
     load_image: Callable[[int], Image | None]
+    places: list[str]
+    notes: tuple[str, ...] = ()
 
 
 def read_log(
@@ -41,104 +58,303 @@ def read_log(
     dataset: Dataset | None = None,
     text_column: str | None = None,
     sizes: Mapping[str, float | None] | None = None,
+    allow_outside: bool = False,
 ) -> Answers:
     """Read a log of completions together with the films that they answer.
 
     Args:
         paths: files or folders, as :func:`grounding_rewards.data.completion_logs.read_completions` takes them. Several
-            rows with one `id` are several answers to one film, the first of which is judged.
+            rows with one `id` are several answers to one film, as many for every film; the first is judged, or the one
+            with the lowest `sample`, where all rows have that column.
         dataset: the films; without it the rows of the log have `boxes`, `width` and `height`. Films and rows belong
-            together by `id`, or, where the log has none, by their order.
+            together by `id`, or, where no row of the log has one, by their order. What the log says of a film besides
+            has to agree with the dataset.
         text_column: the column with the completions.
         sizes: sizes for films that have none, by column.
+        allow_outside: whether images that the log names may lie outside the folders of its files.
 
     Raises:
-        ValueError: a file is broken, or films and completions do not fit each other.
+        ValueError: a file is broken, or films and completions do not fit each other. The message names file and row.
     """
-    completions, rows = read_completions(paths, text_column=text_column)
     known = {name: value for name, value in (sizes or {}).items() if value is not None}
     unknown = sorted(known.keys() - set(SIZE_COLUMNS))
     if unknown:
         raise ValueError(f"Expected {', '.join(SIZE_COLUMNS)} for `sizes`, got {unknown[0]!r}. Name one of them.")
-    if all(row.get("id") is not None for row in rows):
-        texts: dict[str, list[Any]] = {}
-        first: dict[str, dict[str, Any]] = {}
-        for text, row in zip(completions, rows, strict=True):
-            texts.setdefault(str(row["id"]), []).append(text)
-            _refuse_other_film(row, first.setdefault(str(row["id"]), row))
-        if dataset is not None:
-            return _by_name(texts, first, dataset, known)
-        return _films_of_rows(list(first.values()), list(texts.values()), paths, known)
-    single = [[text] for text in completions]
+    log = read_completions(paths, text_column=text_column)
+    log = log._replace(rows=list(map(_with_numbers, log.rows)))
+    by_id = _rows_by_id(log)
+    members = [[k] for k in range(len(log.rows))] if by_id is None else list(by_id.values())
+    for places in members:
+        _refuse_other_film(log, places)
     if dataset is None:
-        return _films_of_rows(rows, single, paths, known)
-    if len(single) != dataset.num_rows:
-        raise ValueError(
-            f"Expected a column `id` in the log, or as many completions as films, got {len(single)} completions for "
-            f"{dataset.num_rows} films. Add the film's `id` to every row."
-        )
+        return _films_of_the_log(log, members, paths, known, allow_outside)
     films = [{**known, **row} for row in light_rows(dataset)]
-    return Answers(_with_formats(films, rows), single, partial(load_dataset_image, dataset))
+    if by_id is not None:
+        names = [str(row.get("id", k)) for k, row in enumerate(films)]
+        _check_names(log, by_id, names)
+        members = [by_id[name] for name in names]
+    elif len(members) != len(films):
+        raise ValueError(
+            f"Expected a column `id` in the log, or as many completions as films, got {len(members)} completions for "
+            f"{len(films)} films. Add the film's `id` to every row."
+        )
+    _check_what_is_said_twice(log, members, films)
+    return Answers(
+        [_with_format(film, log.rows[first]) for film, (first, *_) in zip(films, members, strict=True)],
+        [[log.completions[k] for k in several] for several in members],
+        partial(load_dataset_image, dataset),
+        dataset_places(dataset),
+        tuple(_notes_of_samples(members)),
+    )
 
 
-def _refuse_other_film(row: Mapping[str, Any], first: Mapping[str, Any]) -> None:
-    for column in ("boxes", "labels", "width", "height", "ignore_boxes"):
-        if row.get(column) != first.get(column):
+def dataset_places(dataset: Dataset) -> list[str]:
+    """Where each film of a dataset is, for a message."""
+    return [f"row {k} of the dataset" for k in range(dataset.num_rows)]
+
+
+def check_films(
+    rows: Sequence[Mapping[str, Any]],
+    places: Sequence[str],
+    reward: GroundingReward | None = None,
+    *,
+    label_matching: str = "ignore",
+) -> None:
+    """Refuse films that nothing can be measured on: sizes, boxes and labels by the rules that training has.
+
+    Args:
+        rows: as :class:`Answers` has them.
+        places: where each is.
+        reward: that will read the answers: whether the box format is known and what it needs is there; None leaves the
+            box format aside.
+        label_matching: under others than ``"ignore"`` every reference box needs a label.
+
+    Raises:
+        ValueError: it names the films, the place of each, and what is wrong with it.
+
+    Example:
+        >>> check_films([{"id": 7, "boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}], ["line 1 of 'log.jsonl'"])
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected sizes, boxes and labels that fit the film for every film, got 1 of 1 that does not. \
+Correct it, or go on without it by --bad-rows drop:
+        line 1 of 'log.jsonl' (id 7): box 0 is [0, 0, 9, 99], outside the film of 50 x 50
+    """
+    for name in _NEEDED:
+        without = [k for k, row in enumerate(rows) if row.get(name) is None]
+        if without:
             raise ValueError(
-                f"Expected the same `{column}` in all rows of one film, got others for id {row['id']!r}. Rows with one "
-                "id are answers to one film: give films names of their own."
+                f"Expected a column `{name}` for every film, got none for {len(without)} of {len(rows)}: "
+                f"{first_of([_named(rows, places, k) for k in without])}. Add it, or name the dataset that has it with "
+                "--dataset."
             )
-
-
-def _by_name(
-    texts: Mapping[str, list[Any]],
-    logged: Mapping[str, Mapping[str, Any]],
-    dataset: Dataset,
-    sizes: Mapping[str, float],
-) -> Answers:
-    names = [str(name) for name in dataset["id"]] if "id" in dataset.column_names else []
-    chosen = [k for k, name in enumerate(names) if name in texts]
-    if len(chosen) < len(texts):
-        unknown = next(name for name in texts if name not in set(names))
+    # Without any format there is one thing to say, not one for each row: the reward says it.
+    knows_format = reward is not None and (reward.box_format is not None or any(row.get("box_format") for row in rows))
+    problems = {
+        k: found
+        for k, row in enumerate(rows)
+        if (found := [*row_problems(row, reward if knows_format else None), *_unnamed_boxes(row, label_matching)])
+    }
+    if problems:
+        one = len(problems) == 1
+        lines = [f"{_named(rows, places, k)}: {'; '.join(found)}" for k, found in problems.items()]
+        more = len(lines) - _MOST_NAMED
         raise ValueError(
-            f"Expected the `id` of a film of the dataset in every row of the log, got {unknown!r}, and "
-            f"{len(texts) - len(chosen) - 1} more that are not. Give the split that was answered with --split."
+            f"Expected sizes, boxes and labels that fit the film for every film, got {len(problems)} of {len(rows)} "
+            f"that {'does' if one else 'do'} not. Correct {(it := 'it' if one else 'them')}, or go on without {it} by "
+            "--bad-rows drop:\n" + "\n".join([*lines[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
         )
-    if len(chosen) < len(names):
+
+
+def _named(rows: Sequence[Mapping[str, Any]], places: Sequence[str], k: int) -> str:
+    return f"{places[k]} (id {rows[k].get('id', '-')})"
+
+
+def _unnamed_boxes(row: Mapping[str, Any], label_matching: str) -> Iterator[str]:
+    """Whether labels are compared and a box has none: no predicted box could match it."""
+    labels, boxes = row.get("labels"), row["boxes"]
+    if label_matching != "ignore" and isinstance(boxes, list) and boxes and (not labels or any(map(is_blank, labels))):
+        yield f"a box without a label, which --label-matching {label_matching} compares"
+
+
+def _with_numbers(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the sizes that a CSV file has as texts."""
+    texts = {name: row[name] for name in SIZE_COLUMNS if isinstance(row.get(name), str)}
+    return {**row, **{name: _number(text) for name, text in texts.items()}} if texts else row
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _rows_by_id(log: Log) -> dict[str, list[int]] | None:
+    """The rows of each film, the one that is judged first; None where no row has an id."""
+    without = [k for k, row in enumerate(log.rows) if row.get("id") in (None, "")]
+    if len(without) == len(log.rows):
+        return None
+    if without:
         raise ValueError(
-            f"Expected a completion for every film, got {len(chosen)} of {len(names)}; the first without one is "
-            f"{next(name for name in names if name not in texts)!r}. Answer all films, or name those that were "
-            "answered with --films."
+            f"Expected an `id` in every row of the log, or in none, got {len(without)} of {len(log.rows)} without: "
+            f"{first_of([log.places[k] for k in without])}. Answers belong to films by it: add the film's `id`, or "
+            "remove these rows."
         )
-    films = [{**sizes, **row} for row in light_rows(dataset)]
-    rows = _with_formats(films, [logged[name] for name in names])
-    return Answers(rows, [texts[name] for name in names], partial(load_dataset_image, dataset))
+    found: dict[str, list[int]] = {}
+    for k, row in enumerate(log.rows):
+        found.setdefault(str(row["id"]), []).append(k)
+    samples: list[int] = [row["sample"] for row in log.rows if isinstance(row.get("sample"), int)]
+    if len(samples) == len(log.rows):
+        found = {name: sorted(rows, key=samples.__getitem__) for name, rows in found.items()}
+        twice = {name: rows for name, rows in found.items() if len({samples[k] for k in rows}) < len(rows)}
+        if twice:
+            raise ValueError(
+                f"Expected one row for each `id` and `sample`, got several for {_listed(log, twice)}. "
+                "Remove those that are left over from another run."
+            )
+    usual = Counter(map(len, found.values())).most_common(1)[0][0]
+    others = {name: rows for name, rows in found.items() if len(rows) != usual}
+    if others:
+        raise ValueError(
+            f"Expected as many answers to every film, got {usual} for most, and another number for {len(others)} of "
+            f"{len(found)}: {_listed(log, others)}. Rows with one `id` are answers to one film: give films names of "
+            "their own, and remove rows that are there twice."
+        )
+    return found
 
 
-def _with_formats(films: list[dict[str, Any]], logged: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The films with what only the log knows: the box format, and the size of the image that the model saw."""
-    names = ("box_format", "resized_width", "resized_height")
-    return [
-        {**film, **{name: row[name] for name in names if row.get(name) is not None}}
-        for film, row in zip(films, logged, strict=True)
+def _listed(log: Log, films: Mapping[str, Sequence[int]]) -> str:
+    """The first few films, each with the places of its rows."""
+    return first_of(
+        [f"{name!r} ({first_of([log.places[k] for k in rows])})" for name, rows in films.items()],
+    )
+
+
+def _notes_of_samples(members: Sequence[Sequence[int]]) -> Iterator[str]:
+    if members and len(members[0]) > 1:
+        yield (
+            f"The log has {len(members[0])} answers to every film: the first is judged, the others are its samples, of "
+            "which only the reward is measured."
+        )
+
+
+def _refuse_other_film(log: Log, members: Sequence[int]) -> None:
+    first, *others = members
+    for k in others:
+        for column in (*_NEEDED, "labels", "ignore_boxes"):
+            if log.rows[k].get(column) != log.rows[first].get(column):
+                raise ValueError(
+                    f"Expected the same `{column}` in all rows of one film, got others for id "
+                    f"{log.rows[k].get('id')!r} in {log.places[first]} and {log.places[k]}. Rows with one id are "
+                    "answers to one film: give films names of their own."
+                )
+
+
+def _check_names(log: Log, by_id: Mapping[str, Sequence[int]], names: Sequence[str]) -> None:
+    """Refuse ids that the dataset does not have, and films without an answer."""
+    there = set(names)
+    unknown = {name: rows for name, rows in by_id.items() if name not in there}
+    if unknown:
+        raise ValueError(
+            f"Expected the `id` of a film of the dataset in every row of the log, got {len(unknown)} of {len(by_id)} "
+            f"that it does not have: {_listed(log, unknown)}. It has {first_of([repr(one) for one in names])}. "
+            "Give the split that was answered with --split, and as many films with --films."
+        )
+    without = [name for name in names if name not in by_id]
+    if without:
+        raise ValueError(
+            f"Expected a completion for every film, got {len(names) - len(without)} of {len(names)}; without one are "
+            f"{first_of([repr(name) for name in without])}. Answer all films, or name those that were answered with "
+            "--films."
+        )
+
+
+def _check_what_is_said_twice(log: Log, members: Sequence[Sequence[int]], films: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse a log whose films are not those of the dataset."""
+    other = [
+        (first, film, column)
+        for (first, *_), film in zip(members, films, strict=True)
+        for column in _contradictions(log.rows[first], film)
     ]
+    if other:
+        k, film, column = other[0]
+        rows = {k for k, *_ in other}
+        raise ValueError(
+            f"Expected what the dataset says of a film in the log, or nothing, got another `{column}` in "
+            f"{log.places[k]}: {log.rows[k][column]!r:.100} for the film with id {film.get('id', '-')!r}, of which the "
+            f"dataset says {film.get(column)!r:.100}. {len(rows)} of {len(films)} films differ. Name the dataset and "
+            "split that were answered, or, where the log is wrong, remove its columns."
+        )
 
 
-def _films_of_rows(
-    rows: Sequence[Mapping[str, Any]], texts: list[list[Any]], paths: Sequence[Path], sizes: Mapping[str, float]
+def _contradictions(logged: Mapping[str, Any], film: Mapping[str, Any]) -> Iterator[str]:
+    """The columns that a row of the log and the film both have, and that differ by more than rounding."""
+    for column in (*_NEEDED, "ignore_boxes"):
+        own, other = logged.get(column), film.get(column)
+        if own is not None and other is not None and not _agree(own, other):
+            yield column
+    labels = [None if row.get("labels") is None else list(row["labels"]) for row in (logged, film)]
+    if None not in labels and labels[0] != labels[1]:
+        yield "labels"
+    if None not in (patients := [patient_of(logged), patient_of(film)]) and patients[0] != patients[1]:
+        yield "patient_id"
+
+
+def _agree(one: Any, other: Any) -> bool:
+    try:
+        first, second = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    except (TypeError, ValueError):
+        return False
+    if not first.size and not second.size:
+        return True
+    return first.shape == second.shape and bool((np.abs(first - second) <= _ROUNDING).all())
+
+
+def _with_format(film: dict[str, Any], logged: Mapping[str, Any]) -> dict[str, Any]:
+    """The film with what only the log knows: the box format, and the size of the image that the model saw."""
+    names = ("box_format", "resized_width", "resized_height")
+    return {**film, **{name: logged[name] for name in names if logged.get(name) is not None}}
+
+
+def _films_of_the_log(
+    log: Log,
+    members: Sequence[Sequence[int]],
+    paths: Sequence[Path],
+    sizes: Mapping[str, float],
+    allow_outside: bool,
 ) -> Answers:
     folders = [path if path.is_dir() else path.parent for path in paths]
-    films = []
-    for row in rows:
-        found = _find_image(row, folders)
-        films.append({**sizes, **row, **({} if found is None else {"image_path": str(found)})})
-    return Answers(films, texts, partial(_open_listed, [film.get("image_path") for film in films]))
+    films, missing, outside = [], [], []
+    for first, *_ in members:
+        row, place = log.rows[first], log.places[first]
+        given = next((row[name] for name in _IMAGE_COLUMNS if isinstance(row.get(name), str)), None)
+        found = None if given is None else _find_image(given, folders)
+        if given is not None and found is None:
+            missing.append(f"{given!r} in {place}")
+        elif found is not None and not allow_outside and not is_below(folders, found):
+            outside.append(f"{given!r} in {place}")
+            found = None
+        kept = {name: value for name, value in row.items() if name not in _IMAGE_COLUMNS}
+        films.append({**sizes, **kept, **({} if found is None else {"image_path": str(found)})})
+    notes = [
+        f"{len(several)} of {len(films)} films are shown without their image, {why}: {first_of(several)}. {remedy}"
+        for several, why, remedy in (
+            (missing, "which is not there", "Paths start at the folder of the log."),
+            (outside, "which is not beside the log", "Name the --dataset, or give --allow-outside."),
+        )
+        if several
+    ]
+    return Answers(
+        films,
+        [[log.completions[k] for k in several] for several in members],
+        partial(_open_listed, [film.get("image_path") for film in films]),
+        [log.places[first] for first, *_ in members],
+        (*_notes_of_samples(members), *notes),
+    )
 
 
-def _find_image(row: Mapping[str, Any], folders: Sequence[Path]) -> Path | None:
-    given = next((row[name] for name in _IMAGE_COLUMNS if isinstance(row.get(name), str)), None)
-    if given is None:
-        return None
+def _find_image(given: str, folders: Iterable[Path]) -> Path | None:
     # An absolute path stays as it is when joined to a folder.
     return next((folder / given for folder in folders if (folder / given).is_file()), None)
 

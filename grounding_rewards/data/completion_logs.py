@@ -11,7 +11,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +26,23 @@ _BYTES, _ROWS = 1 << 18, 1000
 
 # In a CSV file these hold JSON.
 _JSON_COLUMNS = ("boxes", "labels", "box_format", "ignore_boxes", "reader_boxes", "reader_labels")
+
+# How many rows an error names.
+_NAMED = 3
+
+
+class Log(NamedTuple):
+    """The n rows of logs.
+
+    Attributes:
+        completions: texts or message lists.
+        rows: that they come from.
+        places: where each row is, for a message: its line or number, and its file.
+    """
+
+    completions: list[Any]
+    rows: list[dict[str, Any]]
+    places: list[str]
 
 
 class Block(NamedTuple):
@@ -111,9 +128,7 @@ def read_blocks(path: Path) -> Iterator[Block]:
         raise _not_utf8(repr(str(path)), error) from None
 
 
-def read_completions(
-    paths: Sequence[Path], *, text_column: str | None = None
-) -> tuple[list[Any], list[dict[str, Any]]]:
+def read_completions(paths: Sequence[Path], *, text_column: str | None = None) -> Log:
     """Read whole logs of completions.
 
     Args:
@@ -121,26 +136,68 @@ def read_completions(
         text_column: the column with the completions; without it the first of :data:`TEXT_COLUMNS`.
 
     Returns:
-        The completions, texts or message lists, and the rows that they come from. A row without `boxes` gets the
-        fields of its column `ground_truth` where that has them.
+        The rows of all files. One without `boxes` gets the fields of its column `ground_truth` where that has them.
 
     Raises:
-        ValueError: a file is missing, is of another kind or broken, or no row has a text.
+        ValueError: a file is missing, is of another kind or broken, or rows have no text; they are named.
 
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "log.jsonl")
         ...     _ = path.write_text('{"response": "[]", "boxes": []}')
-        ...     read_completions([path])
+        ...     log = read_completions([path])
+        >>> log.completions, log.rows
         (['[]'], [{'response': '[]', 'boxes': []}])
     """
-    rows = [row for path in _files(paths) for block in read_blocks(path) for _, row in block.rows()]
-    column = find_text_column(rows, text_column)
-    return [row.get(column) for row in rows], [_unpacked(row) for row in rows]
+    blocks = (block for path in _files(paths) for block in read_blocks(path))
+    placed = [(block.place(number), row) for block in blocks for number, row in block.rows()]
+    column = find_text_column([row for _, row in placed], text_column)
+    check_completions(placed, column)
+    return Log(
+        [row[column] for _, row in placed], [_unpacked(row) for _, row in placed], [place for place, _ in placed]
+    )
 
 
-def find_text_column(rows: Iterable[dict[str, Any]], given: str | None = None) -> str:
+def check_completions(placed: Iterable[tuple[str, Mapping[str, Any]]], column: str) -> None:
+    """Refuse rows in which the column has neither a text nor messages.
+
+    Args:
+        placed: where each row is, and the row.
+        column: with the completions.
+
+    Raises:
+        ValueError: the first such rows are named, and all are counted.
+
+    Example:
+        >>> check_completions([("line 1 of 'log.jsonl'", {"text": ""}), ("line 2 of 'log.jsonl'", {})], "text")
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected a completion in column text of every row, got none or no text in 1 row: line 2 of \
+'log.jsonl'. Remove it, or write an empty text where the model wrote nothing.
+    """
+    without = [place for place, row in placed if not isinstance(row.get(column), str | list | Mapping)]
+    if without:
+        one = len(without) == 1
+        raise ValueError(
+            f"Expected a completion in column {column} of every row, got none or no text in {len(without)} "
+            f"{'row' if one else 'rows'}: {first_of(without)}. Remove {'it' if one else 'them'}, or write an empty "
+            "text where the model wrote nothing."
+        )
+
+
+def first_of(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are.
+
+    Example:
+        >>> first_of(["a", "b"]), first_of(["a", "b", "c", "d", "e"])
+        ('a, b', 'a, b, c and 2 more')
+    """
+    left = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {left} more" if left > 0 else "")
+
+
+def find_text_column(rows: Sequence[Mapping[str, Any]], given: str | None = None) -> str:
     """The column with the completions: the given one, or the first of ``TEXT_COLUMNS`` that a row has.
 
     Raises:
@@ -154,9 +211,11 @@ def find_text_column(rows: Iterable[dict[str, Any]], given: str | None = None) -
     if not columns:
         raise ValueError("Expected rows with completions in the log, got none. Check that it is the right file.")
     wanted = TEXT_COLUMNS if given is None else (given,)
-    for name in wanted:
-        if name in columns:
-            return name
+    # A table may have a column that is empty throughout.
+    for names in (dict.fromkeys(name for row in rows for name, value in row.items() if value), columns):
+        for name in wanted:
+            if name in names:
+                return name
     raise ValueError(
         f"Expected a column {' or '.join(wanted)} with the completions, got {', '.join(columns)}. "
         "Name yours with --text-column."
@@ -209,7 +268,10 @@ def _read_csv(path: Path) -> Iterator[tuple[int, list[Any]]]:
     try:
         with io.TextIOWrapper(_open(path), encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file, restkey="more")
-            rows = ({name: value for name, value in row.items() if value not in ("", None)} for row in reader)
+            rows = (
+                {name: cell for name, cell in row.items() if cell or (cell == "" and name in TEXT_COLUMNS)}
+                for row in reader
+            )
             for number, block in _numbered_blocks(rows):
                 for k, row in enumerate(block, number):
                     for column in _JSON_COLUMNS:

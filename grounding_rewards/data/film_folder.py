@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.checks import BAD_ROWS, said_dropped
+from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.held_out import ALL, assign_splits, check_known
 from grounding_rewards.data.images import image_size, open_film
+from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.policies import film_readers
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_messages, prompt_order
 from grounding_rewards.data.readers.documents import json_lines
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 _ALWAYS = ("boxes", "labels", "width", "height", "id", "split")
 
 
-def load_films(root: str | Path, split: str | None = None, *, bad_rows: str = "refuse") -> Dataset:
+def load_films(
+    root: str | Path, split: str | None = None, *, bad_rows: str = "refuse", allow_outside: bool = False
+) -> Dataset:
     """Load the films of a folder with the columns that every part of the package uses.
 
     A film without a prompt is asked for the labels of all films in the folder, of every split, in alphabetical order:
@@ -42,6 +46,7 @@ def load_films(root: str | Path, split: str | None = None, *, bad_rows: str = "r
         split: only films of this split; None and `all` take every film. A film without a split is one of its patient's,
             else of `train`; where no film is held out, patients are drawn (`data.held_out`), which a warning says.
         bad_rows: `refuse` lines that are no films, or `drop` them, which a warning says.
+        allow_outside: whether images may lie outside the folder.
 
     Returns:
         Columns image, boxes (xyxy pixels), labels, width, height, id and split; where any film has them patient_id,
@@ -56,7 +61,7 @@ def load_films(root: str | Path, split: str | None = None, *, bad_rows: str = "r
     from datasets import Dataset, Features
 
     root = Path(root)
-    rows = list(_read(root, bad_rows))
+    rows = list(_read(root, bad_rows, allow_outside))
     splits = _splits(rows, root, split)
     kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
     carried = CarriedColumns()
@@ -78,7 +83,7 @@ def load_films(root: str | Path, split: str | None = None, *, bad_rows: str = "r
 
 
 def _splits(rows: list[dict[str, Any]], root: Path, split: str | None) -> list[str]:
-    assigned = assign_splits([(row["split"], row["patient_id"], row["id"]) for row in rows], str(root))
+    assigned = assign_splits([(row["split"], patient_of_row(row), row["id"]) for row in rows], str(root))
     remedy = f'To choose yourself, give every film in {ANNOTATIONS} its "split", the films of a patient on one side.'
     if split not in (None, ALL):
         check_known(split, assigned.names, str(root), remedy)
@@ -164,7 +169,7 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
     (output / ANNOTATIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _read(root: Path, bad_rows: str = "refuse") -> Iterator[dict[str, Any]]:
+def _read(root: Path, bad_rows: str = "refuse", allow_outside: bool = False) -> Iterator[dict[str, Any]]:
     """The rows of a folder whose images are there."""
     path = root / ANNOTATIONS
     if not path.is_file():
@@ -177,7 +182,7 @@ def _read(root: Path, bad_rows: str = "refuse") -> Iterator[dict[str, Any]]:
     for number, content, no_object in json_lines(path):
         lines += 1
         row = {} if no_object else film_row(content)
-        if problem := no_object or _problem(row, root):
+        if problem := no_object or _problem(row, root, allow_outside):
             name = "" if no_object else f" (id {row['id']})"
             problems.append(f"line {number}{name}: {problem}")
         else:
@@ -191,11 +196,15 @@ def _read(root: Path, bad_rows: str = "refuse") -> Iterator[dict[str, Any]]:
         said_dropped(len(problems), f"{lines} lines of {path}", problems)
 
 
-def _problem(row: Mapping[str, Any], root: Path) -> str | None:
+def _problem(row: Mapping[str, Any], root: Path, allow_outside: bool) -> str | None:
     """What is wrong with a row; its geometry is checked before training."""
     for expected, got in row_faults(row):
         return f"expected {expected}, got {got!r:.200}"
-    if not (root / row["file"]).is_file():
+    try:
+        path = film_path(root, row["file"], allow_outside=allow_outside)
+    except ValueError as error:
+        return str(error)
+    if not path.is_file():
         return f"no such image: {row['file']}"
     readers = film_readers(film_record(row))
     if len(readers) > 1 and row.get("reader_boxes") is None:

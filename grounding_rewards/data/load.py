@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.columns import stated_name
+from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.data.film_folder import load_films
 from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_known, in_usual_order
 from grounding_rewards.data.images import rows_without_images, stored_images
@@ -24,7 +24,14 @@ SYNTHETIC = "synthetic"
 _DEFAULT_SYNTHETIC_FILMS = 1024
 
 
-def load_split(dataset: str, split: str, *, films: int | None = None, bad_rows: str = "refuse") -> Dataset:
+def load_split(
+    dataset: str,
+    split: str,
+    *,
+    films: int | None = None,
+    bad_rows: str = "refuse",
+    allow_outside: bool = False,
+) -> Dataset:
     """Load one split with the columns that every part of the package uses.
 
     Args:
@@ -36,6 +43,7 @@ def load_split(dataset: str, split: str, *, films: int | None = None, bad_rows: 
         films: take the first so many films; None takes all (of drawn films, 1024).
         bad_rows: `refuse` lines of `annotations.jsonl` that are no films, or `drop` them, which a warning says. What is
             wrong with the values of rows is found later, by `grounding_rewards.data.checks`.
+        allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
 
     Returns:
         A map-style dataset.
@@ -55,7 +63,10 @@ def load_split(dataset: str, split: str, *, films: int | None = None, bad_rows: 
         return radiograph_dataset(split, count, preset=preset) if preset else synthetic_dataset(split, count)
     from grounding_rewards.data.film_column import with_film_column
 
-    loaded = _load_folder(Path(dataset), split, bad_rows) if Path(dataset).is_dir() else _load_from_hub(dataset, split)
+    if Path(dataset).is_dir():
+        loaded = _load_folder(Path(dataset), split, bad_rows, allow_outside)
+    else:
+        loaded = _load_from_hub(dataset, split)
     loaded = with_film_column(loaded)
     return loaded if films is None else loaded.select(range(min(films, loaded.num_rows)))
 
@@ -83,14 +94,14 @@ def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
     return dataset[k]["image"] if "image" in dataset.column_names else None
 
 
-def _load_folder(folder: Path, split: str, bad_rows: str) -> Dataset:
+def _load_folder(folder: Path, split: str, bad_rows: str, allow_outside: bool) -> Dataset:
     from datasets import Dataset, DatasetDict, load_from_disk
 
     if (folder / MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
         return Dataset.from_parquet(split_files(folder, split))
     if (folder / ANNOTATIONS).is_file():
-        return load_films(folder, split, bad_rows=bad_rows)
+        return load_films(folder, split, bad_rows=bad_rows, allow_outside=allow_outside)
     try:
         loaded = load_from_disk(str(folder))
     except FileNotFoundError:
@@ -134,8 +145,11 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
     patients, ids = (
         plain[column][:] if column in films.column_names else [None] * films.num_rows for column in ("patient_id", "id")
     )
-    named = zip(map(stated_name, patients), map(stated_name, ids), strict=True)
-    assigned = assign_splits(((own, patient, film or str(row)) for row, (patient, film) in enumerate(named)), name)
+    named = zip((patient_of({"patient_id": patient}) for patient in patients), map(stated_name, ids), strict=True)
+    assigned = assign_splits(
+        ((own, patient, film or str(row)) for row, (patient, film) in enumerate(named)),
+        name,
+    )
     check_known(split, assigned.names, name, remedy)
     if not assigned.drawn:
         return films

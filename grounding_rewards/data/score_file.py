@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.data.completion_logs import Block, find_text_column, read_blocks
+from grounding_rewards.data.completion_logs import Block, check_completions, find_text_column, read_blocks
 from grounding_rewards.data.workers import map_in_order, worker_pool
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
@@ -160,12 +160,7 @@ class _Scorer:
     def __call__(self, block: Block) -> _Scored:
         numbered = block.rows()
         rows = [row for _, row in numbered]
-        for number, row in numbered:
-            if row.get(self.text_column) is None:
-                raise ValueError(
-                    f"Expected a completion in column {self.text_column} of {block.place(number)}, got none. "
-                    "Remove the row, or write an empty text where the model wrote nothing."
-                )
+        check_completions(((block.place(number), row) for number, row in numbered), self.text_column)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", SpaceWarning)
             try:

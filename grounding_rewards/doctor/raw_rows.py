@@ -16,8 +16,10 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.columns import patient_of
 from grounding_rewards.data.checks import is_size
+from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.held_out import TRAIN, assign_splits, in_usual_order
 from grounding_rewards.data.images import has_shape, image_size, load_image, small_film
+from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.data.readers.documents import json_lines
 from grounding_rewards.data.readers.jsonl import ANNOTATIONS, film_row, word_faults
@@ -54,6 +56,23 @@ class Drawing(NamedTuple):
         return self.labels[index] if index < len(self.labels) else None
 
 
+class Pixels(NamedTuple):
+    """What the decoded image of a row says.
+
+    digest: of the file, 8 bytes.
+    problem: why it cannot be decoded; empty where it can.
+    deep: of films of more than 8 bits, the mode and values, and the share of pixels beyond 255; else None.
+    grey: the grey of a film that has only one, else None.
+    signature: from :func:`grounding_rewards.data.copies.film_signature`.
+    """
+
+    digest: bytes
+    problem: str = ""
+    deep: tuple[str, float] | None = None
+    grey: int | None = None
+    signature: bytes | None = None
+
+
 @dataclass(frozen=True)
 class FilmRow:
     """One row of a dataset.
@@ -65,6 +84,8 @@ class FilmRow:
         image: an encoded image as `datasets` stores it, `{"bytes": ..., "path": ...}`; None where the row has none.
         damage: why the row could not be read at all; empty where it could.
         expects_image: whether other rows of the dataset have images.
+        outside: why the image that the row names may not be opened; empty where it may.
+        pixels: what its decoded image says; None where it was not decoded, or is missing.
     """
 
     split: str
@@ -73,12 +94,20 @@ class FilmRow:
     image: Mapping[str, Any] | None = None
     damage: str = ""
     expects_image: bool = False
+    outside: str = ""
+    pixels: Pixels | None = None
 
     @property
     def id(self) -> str:
         """The row's `id`, or its file; `-` where it has neither."""
         given = self.columns.get("id", self.columns.get("file"))
         return "-" if given is None else str(given)
+
+    @property
+    def file(self) -> str:
+        """The name of the row's image, as its table gives it; empty where it has none."""
+        given = self.columns.get("file", (self.image or {}).get("path"))
+        return given if isinstance(given, str) else ""
 
     @property
     def patient_id(self) -> str | None:
@@ -100,16 +129,18 @@ class FilmRow:
     @cached_property
     def image_size(self) -> tuple[int, int] | None:
         """Width and height out of the image's header, upright; None where there is no image or it cannot be read."""
-        if self.image_bytes is None:
+        if self.image is None:
             return None
         try:
-            return image_size({"bytes": self.image_bytes, "path": None})
+            return image_size(self.image)
         except ValueError:
             return None
 
     @cached_property
     def image_hash(self) -> bytes | None:
         """A hash of the image's file, 8 bytes; None without one. The same film encoded again has another hash."""
+        if self.pixels is not None:
+            return self.pixels.digest
         return None if self.image_bytes is None else hashlib.blake2b(self.image_bytes, digest_size=8).digest()
 
     @cached_property
@@ -198,13 +229,14 @@ class RowSource:
     unfinished: str = ""
 
 
-def open_rows(dataset: str, splits: Sequence[str] = ()) -> RowSource:
+def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool = False) -> RowSource:
     """Find a dataset; its rows are read one by one when the source is opened.
 
     Args:
         dataset: a folder with `annotations.jsonl`; a folder written by `save_to_disk`; a folder of parquet files whose
             names begin with their split, such as `train-00000.parquet`; a parquet file; or a dataset on the hub.
         splits: only these; all without.
+        allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
 
     Raises:
         ValueError: the dataset cannot be found, has no such split, or has no column `boxes`.
@@ -220,7 +252,7 @@ def open_rows(dataset: str, splits: Sequence[str] = ()) -> RowSource:
     """
     path = Path(dataset)
     if (path / ANNOTATIONS).is_file():
-        return _jsonl_source(path, splits)
+        return _jsonl_source(path, splits, allow_outside)
     shards = _shards(path)
     if shards:
         return replace(_parquet_source(dataset, shards, splits), unfinished=_why_unfinished(path))
@@ -239,10 +271,10 @@ def _texts(given: Any) -> Iterator[str]:
             yield from _texts(part)
 
 
-def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
+def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> RowSource:
     path = root / ANNOTATIONS
     assigned = assign_splits(
-        ((row.get("split"), row.get("patient_id"), row.get("id", "-")) for _, row, _ in _lines(path)), str(root)
+        ((row.get("split"), patient_of_row(row), row.get("id", "-")) for _, row, _ in _lines(path)), str(root)
     )
     # Films that training draws come from one source: what is wrong with them is clearest together.
     of_films = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
@@ -253,7 +285,7 @@ def _jsonl_source(root: Path, splits: Sequence[str]) -> RowSource:
     def rows() -> Iterator[FilmRow]:
         # The file may mix splits; as with shards, one split is finished before the next.
         for split in chosen:
-            yield from (row for row in _jsonl_rows(path, of_films) if row.split == split)
+            yield from (row for row in _jsonl_rows(path, of_films, allow_outside) if row.split == split)
 
     return RowSource(str(root), rows, sum(map(of_films.count, chosen)))
 
@@ -263,17 +295,23 @@ def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any], str]]:
         yield line, {} if no_object else film_row(content), no_object
 
 
-def _jsonl_rows(path: Path, splits: Sequence[str]) -> Iterator[FilmRow]:
+def _jsonl_rows(path: Path, splits: Sequence[str], allow_outside: bool) -> Iterator[FilmRow]:
     """The rows of the file, whose splits training takes them to be in."""
     numbers: dict[str, int] = {}
     for (line, columns, no_object), split in zip(_lines(path), splits, strict=True):
         number = numbers[split] = numbers.get(split, -1) + 1
         file = columns.get("file")
-        image = {"bytes": None, "path": str(path.parent / file)} if isinstance(file, str) else None
+        image, outside = None, ""
+        if isinstance(file, str):
+            try:
+                found = film_path(path.parent, file, allow_outside=allow_outside)
+                image = {"bytes": None, "path": str(found)}
+            except ValueError as error:
+                outside = str(error)
         # Faults of boxes, sizes, images and prompts are found by checks of their own.
         faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
         damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
-        yield FilmRow(split, number, columns, image, damage, expects_image=True)
+        yield FilmRow(split, number, columns, image, damage, expects_image=True, outside=outside)
 
 
 def _shards(path: Path) -> dict[str, list[Path]]:

@@ -14,12 +14,21 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.exchange.names import model_name
+from grounding_rewards.metrics.estimates import Estimate, Figures, finite_or_none
+from grounding_rewards.metrics.evaluation import StoredEvaluation
 
 if TYPE_CHECKING:
     from huggingface_hub import CardData, EvalResult
 
 _TASK = "object-detection"
 _DIGITS = 4
+_NOTHING = Estimate(math.nan, math.nan, math.nan)
+# What `--label-matching` means for the figures, in words.
+_LABEL_RULES = {
+    "ignore": "a box is right by its place, whatever its label",
+    "exact": "a box is right only under the finding's label",
+    "synonyms": "a box is right only under a synonym of the finding's label",
+}
 
 
 class Figure(NamedTuple):
@@ -32,52 +41,54 @@ class Figure(NamedTuple):
     high: float | None
 
 
-def card_figures(evaluation: Mapping[str, Any], system: str | None = None) -> list[Figure]:
+def card_figures(evaluation: StoredEvaluation, system: str | None = None) -> list[Figure]:
     """The figures of one system of an evaluation; what was not measured is left out.
 
     Args:
-        evaluation: the content of `evaluation.json`: ``systems`` by name, ``headings`` by key, if there are any.
+        evaluation: of :func:`grounding_rewards.metrics.evaluation.read_evaluation`.
         system: name of the system, None for the first, which is the model.
 
     Raises:
         ValueError: there is no such system, or nothing was measured.
 
     Example:
-        >>> figures = {"mean_iou": {"value": 0.7, "low": 0.65, "high": 0.75}, "froc": {"value": None}}
-        >>> card_figures({"systems": {"model": figures}, "headings": {"mean_iou": "mean IoU"}})
+        >>> figures = {"mean_iou": Estimate(0.7, 0.65, 0.75), "froc": Estimate(math.nan, math.nan, math.nan)}
+        >>> card_figures(StoredEvaluation(systems={"model": figures}, headings={"mean_iou": "mean IoU"}))
         [Figure(key='mean_iou', heading='mean IoU', value=0.7, low=0.65, high=0.75)]
     """
-    systems = evaluation.get("systems")
-    if not isinstance(systems, Mapping) or not systems:
+    systems = evaluation.systems
+    if not systems:
         raise ValueError(
             "Expected figures under `systems` in evaluation.json, got none. Make it with `grounding-rewards evaluate`."
         )
     name = next(iter(systems)) if system is None else system
     if name not in systems:
         raise ValueError(f"Expected one of {', '.join(systems)} for --system, got {name!r}. Choose one of these.")
-    figures = list(_measured(systems[name], evaluation.get("headings", {})))
+    figures = list(_measured(systems[name], evaluation.headings))
     if not figures:
         raise ValueError(f"Expected figures of {name!r}, got none that was measured. Evaluate it on films with boxes.")
     return figures
 
 
-def evaluated_model(evaluation: Mapping[str, Any]) -> str:
+def evaluated_model(evaluation: StoredEvaluation) -> str:
     """The name of the evaluated model without its folders, or that of the evaluated log.
 
     Example:
-        >>> evaluated_model({"facts": {"model": "/data/runs/r4/checkpoint"}}), evaluated_model({"systems": {"log": {}}})
-        ('r4/checkpoint', 'log')
+        >>> evaluated_model(StoredEvaluation({"model": "/data/runs/r4/checkpoint"}))
+        'r4/checkpoint'
+        >>> evaluated_model(StoredEvaluation(systems={"log": {}}))
+        'log'
     """
-    model = (evaluation.get("facts") or {}).get("model")
-    name: str = model_name(str(model)) if model else next(iter(evaluation.get("systems") or {}), "")
+    model = evaluation.facts.get("model")
+    name: str = model_name(str(model)) if model else next(iter(evaluation.systems), "")
     return name or "model"
 
 
-def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, system: str | None = None) -> str:
+def model_card_block(evaluation: StoredEvaluation, *, name: str | None = None, system: str | None = None) -> str:
     """The YAML metadata of a model card, and below it a table of the figures with their intervals.
 
     Args:
-        evaluation: the content of `evaluation.json`.
+        evaluation: of :func:`grounding_rewards.metrics.evaluation.read_evaluation`.
         name: of the model; None takes that of :func:`evaluated_model`.
         system: as for :func:`card_figures`.
 
@@ -86,13 +97,14 @@ def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, 
         ImportError: huggingface_hub is not installed; it comes with transformers.
 
     Example:
-        >>> figures = {"mean_iou": {"value": 0.7, "low": 0.65, "high": 0.75}}
-        >>> systems = {"model": figures, "constant box": {"mean_iou": {"value": 0.6}}}
-        >>> facts = {"model": "mine", "dataset": "vindr", "split": "test", "films": 20, "patients": 9}
-        >>> print(model_card_block({"systems": systems, "facts": facts}).split("---")[2].strip())
+        >>> figures = {"mean_iou": Estimate(0.7, 0.65, 0.75)}
+        >>> systems = {"model": figures, "constant box": {"mean_iou": Estimate(0.6, 0.5, 0.7)}}
+        >>> facts = {"dataset": "vindr", "split": "test", "films": 20, "patients": 9, "label matching": "ignore"}
+        >>> print(model_card_block(StoredEvaluation(facts, systems)).split("---")[2].strip())
         ## Evaluation
         <BLANKLINE>
-        vindr, test, 20 films of 9 patients, measured with grounding_rewards.
+        vindr, test, 20 films of 9 patients, a box is right by its place, whatever its label, measured with \
+grounding_rewards.
         <BLANKLINE>
         | figure | value | 95 % interval | constant box |
         |:--|--:|:--|--:|
@@ -104,10 +116,10 @@ def model_card_block(evaluation: Mapping[str, Any], *, name: str | None = None, 
         raise ImportError(
             "Expected huggingface_hub for a model card, got none. Install it with `pip install huggingface_hub`."
         ) from error
-    facts, figures = evaluation.get("facts", {}), card_figures(evaluation, system)
+    facts, figures = evaluation.facts, card_figures(evaluation, system)
     results = [_eval_result(figure, facts) for figure in figures]
     data = ModelCardData(model_name=name or evaluated_model(evaluation), eval_results=results)
-    lines = ["## Evaluation", "", _measured_on(facts), "", *_table(figures, evaluation["systems"], system), ""]
+    lines = ["## Evaluation", "", _measured_on(facts), "", *_table(figures, evaluation.systems, system), ""]
     return with_metadata(data, "\n".join(lines))
 
 
@@ -131,7 +143,7 @@ def table_cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def _table(figures: Sequence[Figure], systems: Mapping[str, Any], system: str | None) -> list[str]:
+def _table(figures: Sequence[Figure], systems: Mapping[str, Figures], system: str | None) -> list[str]:
     """The figures of a system with their intervals, beside those of the other systems."""
     own = next(iter(systems)) if system is None else system
     others = [name for name in systems if name != own]
@@ -140,7 +152,7 @@ def _table(figures: Sequence[Figure], systems: Mapping[str, Any], system: str | 
             table_cell(figure.heading),
             _value(figure.value),
             _interval(figure),
-            *(_value(_number(systems[other].get(figure.key, {}).get("value"))) for other in others),
+            *(_value(finite_or_none(systems[other].get(figure.key, _NOTHING).value)) for other in others),
         ]
         for figure in figures
     ]
@@ -155,7 +167,8 @@ def _measured_on(facts: Mapping[str, Any]) -> str:
     counted = f"{films} films" + (f" of {patients} patients" if isinstance(patients, int) else "") if films else ""
     intervals = f"intervals: {facts['intervals']}" if facts.get("intervals") else ""
     dataset = _last_part(facts.get("dataset"), "")
-    parts = (dataset, str(facts.get("split") or ""), counted, intervals, "measured with grounding_rewards.")
+    rule = _LABEL_RULES.get(str(facts.get("label matching")), "")
+    parts = (dataset, str(facts.get("split") or ""), counted, rule, intervals, "measured with grounding_rewards.")
     text = ", ".join(filter(None, parts))
     return text[0].upper() + text[1:] if text.startswith("measured") else text
 
@@ -164,15 +177,11 @@ def _value(value: float | None) -> str:
     return "–" if value is None else f"{value:.{_DIGITS}f}"
 
 
-def _measured(figures: Mapping[str, Any], headings: Mapping[str, str]) -> Iterator[Figure]:
+def _measured(figures: Figures, headings: Mapping[str, str]) -> Iterator[Figure]:
     for key, estimate in figures.items():
-        value, low, high = (_number(estimate.get(part)) for part in ("value", "low", "high"))
+        value, low, high = map(finite_or_none, estimate)
         if value is not None:
             yield Figure(key, headings.get(key, key.replace("_", " ")), value, low, high)
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _eval_result(figure: Figure, facts: Mapping[str, Any]) -> EvalResult:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ from grounding_rewards.columns import patient_of
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, is_read
 from grounding_rewards.metrics.ranking import label_name
 from grounding_rewards.overlap import nms
+from grounding_rewards.parsing.json_syntax import SCORE_KEYS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.rewards.grounding import (
     GroundingReward,
@@ -30,6 +32,8 @@ from grounding_rewards.space_check import SpaceWarning
 #: What every film is scored with, beside the reward that the evaluation is about.
 SIDE_BY_SIDE = SPECIFICATION_REWARDS
 
+# A member of an object that is read as a confidence.
+_STATES_CONFIDENCE = re.compile(rf"[\"'](?:{'|'.join(SCORE_KEYS)})[\"']\s*:")
 # Columns that play no part in scoring, or are large.
 _PASSED_OVER = ("prompt", "image", "images", "completion_ids", "ground_truth")
 
@@ -116,21 +120,6 @@ def read_references(rows: Sequence[Mapping[str, Any]]) -> list[AnsweredFilm]:
     return films
 
 
-def check_labels(rows: Sequence[Mapping[str, Any]], label_matching: str) -> None:
-    """Refuse reference boxes without labels where labels are compared: no predicted box could match them.
-
-    Example:
-        >>> check_labels([{"boxes": [[0, 0, 5, 5]]}], "ignore")
-    """
-    for row in rows if label_matching != "ignore" else ():
-        labels = row.get("labels")
-        if len(row.get("boxes") or ()) and (labels is None or not all(str(label or "").strip() for label in labels)):
-            raise ValueError(
-                f"Expected a label for every reference box for --label-matching {label_matching}, got none on the film "
-                f"with id {row.get('id', '-')!r}. Name the findings, or leave --label-matching out."
-            )
-
-
 def _reference(row: Mapping[str, Any], name: str) -> AnsweredFilm:
     boxes = as_box_array(row["boxes"], "boxes")
     labels = row.get("labels")
@@ -146,6 +135,7 @@ def _reference(row: Mapping[str, Any], name: str) -> AnsweredFilm:
         ignore=as_box_array([] if row.get("ignore_boxes") is None else row["ignore_boxes"], "ignore_boxes"),
         patient=patient_of(row),
         image=None if image is None else str(image),
+        view=str(row["view"]) if row.get("view") else None,
         status="empty",
     )
 
@@ -205,6 +195,30 @@ def _side_by_side(reward: GroundingReward, texts: Sequence[Any], columns: Mappin
         scored = score_columns(others, texts, **columns)
     found = {other.name: scored[other.name] for other in others}
     return dict(sorted({**found, reward.name: given}.items()))
+
+
+def confidence_notes(films: Sequence[AnsweredFilm]) -> list[str]:
+    """What a person should know about the confidences that answers state, a sentence each.
+
+    Where a text states a confidence and a box has none, it is no number: `"85%"`, `"high"`. Then average precision
+    has no ranking. Numbers outside of [0, 1] rank boxes, and are left out of the calibration.
+
+    Example:
+        >>> film = AnsweredFilm("a", 9, 9, pred=[[0, 0, 5, 5]], text='[{"bbox_2d": [0, 0, 5, 5], "score": "85%"}]')
+        >>> confidence_notes([film])[0].partition(":")[0]
+        "1 of 1 films has a box whose stated confidence is no number, the first 'a'"
+    """
+    unread = [film.id for film in films if np.isnan(film.pred_scores).any() and _STATES_CONFIDENCE.search(film.text)]
+    outside = [film.id for film in films if ((film.pred_scores < 0) | (film.pred_scores > 1)).any()]
+    return [
+        f"{len(found)} of {len(films)} films {'has' if len(found) == 1 else 'have'} a box whose stated confidence is "
+        f"{what}, the first {found[0]!r}: {then}. Ask for numbers from 0 to 1."
+        for found, what, then in (
+            (unread, "no number", "without one for every box all boxes are tied"),
+            (outside, "not between 0 and 1", "such boxes are left out of the calibration"),
+        )
+        if found
+    ]
 
 
 def without_duplicates(films: Sequence[AnsweredFilm], iou_threshold: float = 0.5) -> list[AnsweredFilm]:

@@ -8,13 +8,13 @@ A figure that is no ratio of sums, such as average precision, is computed again 
 were matched once: a film that is drawn twice weighs twice. Such a figure is :class:`Resampled`. Two runs on the same
 films, with the same seed, see the same resamplings, so that their figures can be subtracted resampling by resampling.
 
-The intervals are percentile intervals. Where a share is 0 or 1 on every film its interval has no width, although the
-true share may differ: with n films and no event, it can still be about 3/n.
+The intervals are percentile intervals, but those of shares, which :mod:`grounding_rewards.metrics.shares` has: what
+never happened on any film never happens in a draw.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.arithmetic import Array, ratio_or_nan
 from grounding_rewards.metrics.estimates import Estimate
+from grounding_rewards.metrics.shares import share_estimate
 
 _Key = TypeVar("_Key")
 
@@ -157,12 +158,18 @@ def sum_by_group(sums: Array, groups: Sequence[Any]) -> Array:
 
 
 def ratio_estimates(
-    sums: Mapping[_Key, Array], *, groups: Sequence[Any] | None = None, resamples: int = RESAMPLES, seed: int = 0
+    sums: Mapping[_Key, Array],
+    *,
+    shares: Container[_Key] = (),
+    groups: Sequence[Any] | None = None,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> dict[_Key, Estimate]:
-    """``Σ numerator / Σ denominator`` of every figure, with 95 % percentile intervals.
+    """``Σ numerator / Σ denominator`` of every figure, with 95 % intervals: of shares exact ones, else percentiles.
 
     Args:
         sums: by key ``(films, 2)`` numerators and denominators.
+        shares: keys of the figures that are shares, see :mod:`grounding_rewards.metrics.shares`.
         groups: the patient of each film, where known; the films of one patient are then drawn together.
         resamples: number of resamplings.
         seed: of the resampling.
@@ -173,12 +180,19 @@ def ratio_estimates(
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.
     """
-    table = np.concatenate(list(sums.values()), axis=1)
-    total, drawn = drawn_totals(table, groups=groups, resamples=resamples, seed=seed)
-    columns = (slice(k, k + 2) for k in range(0, len(total), 2))
-    return {
-        key: Resampled(ratios(total[of]), ratios(drawn[:, of])).estimate for key, of in zip(sums, columns, strict=True)
+    others = [key for key in sums if key not in shares]
+    found = {
+        key: share_estimate(one if groups is None else sum_by_group(one, groups))
+        for key, one in sums.items()
+        if key in shares
     }
+    if others:
+        table = np.concatenate([sums[key] for key in others], axis=1)
+        total, drawn = drawn_totals(table, groups=groups, resamples=resamples, seed=seed)
+        for k, key in enumerate(others):
+            of = slice(2 * k, 2 * k + 2)
+            found[key] = Resampled(ratios(total[of]), ratios(drawn[:, of])).estimate
+    return {key: found[key] for key in sums}
 
 
 def drawn_totals(

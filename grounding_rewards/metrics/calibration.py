@@ -1,9 +1,8 @@
 """Are boxes of a stated confidence right that often?
 
-A predicted box is right when it is a hit from the threshold on (see :mod:`grounding_rewards.metrics.pairing`; labels
-play no part). Boxes are put in bins of equal width by their
-confidence; the expected calibration error is the mean over boxes of the distance between the mean confidence and the
-share of right boxes of their bin:
+A predicted box is right when it is a hit from the threshold on, see :mod:`grounding_rewards.metrics.pairing`. Boxes are
+put in bins of equal width by their confidence; the expected calibration error is the mean over boxes of the distance
+between the mean confidence and the share of right boxes of their bin:
 
     ECE = Σ_bins (boxes in the bin / all boxes) · |precision - mean confidence|
 
@@ -41,7 +40,9 @@ class Calibration(NamedTuple):
     error: float
 
 
-def calibration(films: Iterable[AnsweredFilm], *, iou_threshold: float = 0.5) -> Calibration | None:
+def calibration(
+    films: Iterable[AnsweredFilm], *, iou_threshold: float = 0.5, label_matching: str = "ignore"
+) -> Calibration | None:
     """How often boxes of a stated confidence are right, in ten bins.
 
     Left out are ignored boxes and boxes without a confidence in [0, 1].
@@ -49,6 +50,8 @@ def calibration(films: Iterable[AnsweredFilm], *, iou_threshold: float = 0.5) ->
     Args:
         films: answered films.
         iou_threshold: IoU from which a box is right.
+        label_matching: ``"ignore"``, ``"exact"`` or ``"synonyms"``: whether a box is right only under the finding's
+            label.
 
     Returns:
         The bins that have a box, by rising confidence; None where no box states a confidence in [0, 1].
@@ -62,7 +65,7 @@ def calibration(films: Iterable[AnsweredFilm], *, iou_threshold: float = 0.5) ->
     """
     scores, right = [np.zeros(0)], [np.zeros(0, dtype=bool)]
     for film in films:
-        pairs = pair_film(film)
+        pairs = pair_film(film, label_matching)
         hit = pairs.found(iou_threshold) >= 0
         kept = pairs.counted(iou_threshold) & (film.pred_scores >= 0) & (film.pred_scores <= 1)
         scores.append(film.pred_scores[kept])

@@ -4,14 +4,17 @@ Definitions:
 
 * Films are matched by id; those that only one run has play no part and are counted. Both runs must have the same
   reference boxes, labels and ignored regions on every film that they share.
+* The intervals of each run's figures are those of an evaluation.
 * The difference of a figure is B - A, each over all shared films. Its 95 % interval is a paired percentile bootstrap
   over patients, or over films where no patient is known: both runs are resampled together, so that what makes a film
-  hard for both cancels. A film without a patient among films with one counts as a patient of its own.
-* The sign test asks another question, film by film (or patient by patient): is the figure better more often than it
-  is worse? p is exact, two-sided, from the binomial distribution with ties left out. A film on which either run has
-  nothing to measure is left out: a normal film without a box has no F1, for instance.
-* Average precision and sensitivities at fixed rates are figures of all films together, which one film does not have:
-  there is an interval, of at most :data:`RANKED_RESAMPLES` resamples, and no sign test.
+  hard for both cancels. A film without a patient among films with one counts as a patient of its own. Of a share that
+  is the same on all of n units it is the exact interval of 0 of n, to both sides.
+* p is of a permutation test over the same units: how often is the difference as large if the two runs change places on
+  units drawn at random? See :mod:`grounding_rewards.metrics.swap_test`.
+* Beside it stands on how many units the figure is better, worse and the same in B. A unit on which either run has
+  nothing to measure is none of the three: a normal film without a box has no F1, for instance. The test takes it in.
+* Average precision and sensitivities at fixed rates are figures of all films together: there is an interval, of at most
+  :data:`RANKED_RESAMPLES` resamples, and no p.
 * Several tests find something by chance more often than one. Holm's p is for the family of tests of one table: the
   figures; every figure of every label; every figure of every size. The intervals are not adjusted.
 * By label and by size the figures are those of the reference boxes alone: a false box belongs to no finding.
@@ -20,11 +23,11 @@ Definitions:
   chosen, their part of the area of the film.
 
 The verdict is about one figure, which is chosen before looking. B is called better or worse where the interval leaves
-out 0 and the sign test is below 0.05 in the same direction. A label or size is named where the interval of its mean
-IoU leaves out 0 and Holm's p is below 0.05 in the same direction.
+out 0 and p is below 0.05. A label or size is named where the interval of its mean IoU leaves out 0 and Holm's p is
+below 0.05.
 
-Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13; Dixon and Mood, The Statistical Sign Test,
-JASA 1946; Holm, A Simple Sequentially Rejective Multiple Test Procedure, Scandinavian Journal of Statistics 1979.
+Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13; Holm, A Simple Sequentially Rejective
+Multiple Test Procedure, Scandinavian Journal of Statistics 1979.
 """
 
 from __future__ import annotations
@@ -36,7 +39,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import box_area
@@ -54,7 +56,9 @@ from grounding_rewards.metrics.bootstrap import (
 from grounding_rewards.metrics.counts import BoxGroups, film_figures, film_sums, label_groups, reference_sums
 from grounding_rewards.metrics.estimates import Estimate, Figure, finite_or_none, format_interval, format_value
 from grounding_rewards.metrics.ranking_figures import RankingFigures
+from grounding_rewards.metrics.shares import share_estimate
 from grounding_rewards.metrics.sizes import SIZES
+from grounding_rewards.metrics.swap_test import swap_p_values
 
 #: What the verdict is about by default: it sees missed findings and false boxes alike.
 MAIN_FIGURE = "f1_50"
@@ -66,13 +70,12 @@ _OF_GROUPS = ("mean_iou", "recall_50")
 _ROUNDING = 1e-12
 
 
-class SignTest(NamedTuple):
-    """On how many units B is better, worse and the same, and the exact two-sided p; NaN without any difference."""
+class Units(NamedTuple):
+    """On how many units B is better, worse and the same."""
 
     better: int
     worse: int
     tied: int
-    p: float
 
 
 class Change(NamedTuple):
@@ -82,26 +85,27 @@ class Change(NamedTuple):
     a: its value in run A.
     b: in run B.
     difference: B - A.
-    signs: the sign test over films or patients.
-    holm: p of the sign test, adjusted for all tests of its table; NaN as p is.
+    units: on how many films or patients B is better, worse and the same.
+    p: of the permutation test; NaN without any difference, and where there is no test.
+    holm: p, adjusted for all tests of its table; NaN as p is.
     """
 
     figure: Figure
     a: Estimate
     b: Estimate
     difference: Estimate
-    signs: SignTest
+    units: Units
+    p: float
     holm: float
 
     def direction(self, *, adjusted: bool = False) -> int:
-        """1 where interval and sign test show that B is better, -1 where both show that it is worse, else 0.
+        """1 where interval and test show that B is better, -1 where both show that it is worse, else 0.
 
         Args:
             adjusted: whether to go by Holm's p instead of the p of this test alone.
         """
-        p = self.holm if adjusted else self.signs.p
-        shown = self.shown_by_interval()
-        return shown if p < _LEVEL and shown * (self.signs.better - self.signs.worse) > 0 else 0
+        p = self.holm if adjusted else self.p
+        return self.shown_by_interval() if p < _LEVEL else 0
 
     def shown_by_interval(self) -> int:
         """1 where the interval has only better values than 0, -1 where only worse, else 0."""
@@ -111,9 +115,13 @@ class Change(NamedTuple):
     def as_json(self) -> dict[str, Any]:
         """The figures as plain values; None where there is nothing to measure."""
         ends = {name: list(map(finite_or_none, getattr(self, name))) for name in ("a", "b", "difference")}
-        signs = {**self.signs._asdict(), "p": finite_or_none(self.signs.p), "holm": finite_or_none(self.holm)}
-        lower_is_better = bool(self.figure.lower_is_better)
-        return {"heading": self.figure.heading, "lower_is_better": lower_is_better, **ends, "sign_test": signs}
+        return {
+            "heading": self.figure.heading,
+            "lower_is_better": bool(self.figure.lower_is_better),
+            **ends,
+            "units": self.units._asdict(),
+            "permutation_test": {"p": finite_or_none(self.p), "holm": finite_or_none(self.holm)},
+        }
 
 
 class Group(NamedTuple):
@@ -132,14 +140,15 @@ class RunDifference:
         films: that both runs have.
         only_a: films that run A alone has.
         only_b: films that run B alone has.
-        units: `patients` or `films`: what is resampled and what the sign test counts.
+        units: `patients` or `films`: what is resampled, and what changes places in the test.
         n: number of units.
         main: key of the figure that the verdict is about.
         figures: by key, all films together.
         labels: by label, the one with most reference boxes first.
         sizes: by size of the reference boxes.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        resamples: of the bootstrap and of the test.
+        seed: of both.
+        label_matching: how labels were compared.
     """
 
     films: int
@@ -153,6 +162,7 @@ class RunDifference:
     sizes: tuple[Group, ...]
     resamples: int
     seed: int
+    label_matching: str = "ignore"
 
     @property
     def verdict(self) -> str:
@@ -179,6 +189,7 @@ class RunDifference:
             "sizes": by_name(self.sizes),
             "resamples": self.resamples,
             "seed": self.seed,
+            "label_matching": self.label_matching,
         }
 
 
@@ -201,8 +212,8 @@ def compare_runs(
             label.
         sizes: of reference boxes: a key of :data:`grounding_rewards.metrics.sizes.SIZES`.
         main: key of the figure that the verdict is about, `mean_iou` or `reward_R4` for instance.
-        resamples: of the bootstrap.
-        seed: of the bootstrap.
+        resamples: of the bootstrap and of the test.
+        seed: of both.
 
     Raises:
         ValueError: a run has two films of one id, no film is in both, the references of a film differ, there is no
@@ -213,8 +224,9 @@ def compare_runs(
         >>> a = [AnsweredFilm(str(i), **truth, pred=[[0, 0, 9, 3]]) for i in range(8)]
         >>> b = [AnsweredFilm(str(i), **truth, pred=[[0, 0, 9, 6]]) for i in range(8)]
         >>> found = compare_runs(a, b)
-        >>> found.figures["f1_50"].difference, found.figures["f1_50"].signs
-        (Estimate(value=1.0, low=1.0, high=1.0), SignTest(better=8, worse=0, tied=0, p=0.0078125))
+        >>> f1 = found.figures["f1_50"]
+        >>> f1.difference, f1.units, f1.p
+        (Estimate(value=1.0, low=1.0, high=1.0), Units(better=8, worse=0, tied=0), 0.0078125)
     """
     if resamples < 1:
         raise ValueError(f"Expected at least 1 for `resamples`, got {resamples}. {RESAMPLES} is usual.")
@@ -236,7 +248,7 @@ def compare_runs(
     by_size = _size_groups(first, sizes)
     tables = [_Table(figures, *(film_sums(run, label_matching=label_matching) for run in (first, second)))]
     tables += [_group_table(first, second, groups, label_matching) for groups in (by_label, by_size) if groups]
-    units, patients = _units(pairs)
+    units, patients = _drawn_together(pairs)
     by_rank = _ranked_changes(
         first, second, label_matching, groups=units, resamples=min(resamples, RANKED_RESAMPLES), seed=seed
     )
@@ -244,7 +256,12 @@ def compare_runs(
     # One call for all tables, so that the films are drawn once.
     drawn = resampled_sums(np.concatenate(sums, axis=1), resamples=resamples, seed=seed)
     ends = np.cumsum([table.shape[1] for table in sums])[:-1]
-    overall, *of_groups = map(_changes, tables, sums, np.split(drawn, ends, axis=1))
+    # One call of the test too.
+    p_values = iter(_p_values(tables, sums, resamples=resamples, seed=seed))
+    overall, *of_groups = (
+        _changes(table, own, of_draws, [next(p_values) for _ in table.figures])
+        for table, own, of_draws in zip(tables, sums, np.split(drawn, ends, axis=1), strict=True)
+    )
     of_labels, of_sizes = of_groups or ({}, {})
     return RunDifference(
         films=len(pairs),
@@ -258,32 +275,8 @@ def compare_runs(
         sizes=_as_groups(of_sizes, by_size),
         resamples=resamples,
         seed=seed,
+        label_matching=label_matching,
     )
-
-
-def sign_test(differences: ArrayLike, *, lower_is_better: bool = False) -> SignTest:
-    """Exact two-sided sign test: are differences of one sign more frequent than those of the other?
-
-    Args:
-        differences: ``(n,)`` B - A; NaN is left out, and no difference is a tie, which counts for neither.
-        lower_is_better: whether a negative difference is the better one.
-
-    Returns:
-        p is the probability of a split at least as uneven if both signs are equally likely.
-
-    Example:
-        >>> sign_test([0.1, 0.2, 0.05, 0.3, 0.2, 0.1, 0.0, -0.1])
-        SignTest(better=6, worse=1, tied=1, p=0.125)
-
-    Source: Dixon and Mood, The Statistical Sign Test, JASA 1946.
-    """
-    from scipy.stats import binomtest
-
-    values = np.asarray(differences, dtype=np.float64)
-    up, down = int((values > _ROUNDING).sum()), int((values < -_ROUNDING).sum())
-    p = float(binomtest(up, up + down).pvalue) if up + down else math.nan
-    tied = int((~np.isnan(values)).sum()) - up - down
-    return SignTest(*((down, up) if lower_is_better else (up, down)), tied, p)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -309,7 +302,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 class _Table(NamedTuple):
-    """Figures whose sign tests are one family, and by the same keys their sums ``(films, 2)`` in both runs."""
+    """Figures whose tests are one family, and by the same keys their sums ``(films, 2)`` in both runs."""
 
     figures: Mapping[Any, Figure]
     a: Mapping[Any, Array]
@@ -320,31 +313,63 @@ class _Table(NamedTuple):
         return np.concatenate([part for key in self.figures for part in (self.a[key], self.b[key])], axis=1)
 
 
-def _changes(table: _Table, sums: Array, drawn: Array) -> dict[Any, Change]:
+def _of_figure(k: int) -> tuple[slice, slice]:
+    """Where the k-th figure of a table stands among its columns: in run A, and in run B."""
+    return slice(4 * k, 4 * k + 2), slice(4 * k + 2, 4 * k + 4)
+
+
+def _p_values(tables: Sequence[_Table], sums: Sequence[Array], **drawn: int) -> list[float]:
+    columns = [
+        [own[:, part] for part in _of_figure(k)]
+        for table, own in zip(tables, sums, strict=True)
+        for k in range(len(table.figures))
+    ]
+    return swap_p_values([a for a, _ in columns], [b for _, b in columns], **drawn)
+
+
+def _changes(table: _Table, sums: Array, drawn: Array, p_values: Sequence[float]) -> dict[Any, Change]:
     total = sums.sum(axis=0)
     found: dict[Any, Change] = {}
     for k, (key, figure) in enumerate(table.figures.items()):
-        one, other = slice(4 * k, 4 * k + 2), slice(4 * k + 2, 4 * k + 4)
+        one, other = _of_figure(k)
         a, b = (Resampled(ratios(total[part]), ratios(drawn[:, part])) for part in (one, other))
         by_unit = ratios(sums[:, other]) - ratios(sums[:, one])
-        found[key] = _change(figure, a, b, sign_test(by_unit, lower_is_better=bool(figure.lower_is_better)))
-    adjusted = holm([change.signs.p for change in found.values()])
+        change = _change(figure, a, b, _units_of(by_unit, bool(figure.lower_is_better)), p_values[k])
+        found[key] = _of_share(change, sums[:, one], sums[:, other]) if figure.is_share else change
+    adjusted = holm(p_values)
     return {key: change._replace(holm=p) for (key, change), p in zip(found.items(), adjusted, strict=True)}
 
 
 def _ranked_changes(
     a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], label_matching: str, **drawn: Any
 ) -> dict[str, Change]:
-    """Average precision and sensitivities, which a single film does not have: there is no sign test."""
+    """Average precision and sensitivities, which a single film does not have: there is no test."""
     by_rank = RankingFigures.of([*a, *b], label_matching)
     in_a, in_b = (by_rank.resampled(by_rank.rank(films), **drawn) for films in (a, b))
-    no_signs = SignTest(0, 0, 0, math.nan)
-    return {key: _change(figure, in_a[key], in_b[key], no_signs) for key, figure in by_rank.figures().items()}
+    nobody = Units(0, 0, 0)
+    return {key: _change(figure, in_a[key], in_b[key], nobody, math.nan) for key, figure in by_rank.figures().items()}
 
 
-def _change(figure: Figure, a: Resampled, b: Resampled, signs: SignTest) -> Change:
+def _units_of(differences: Array, lower_is_better: bool) -> Units:
+    """What is better and worse of the differences B - A of each unit, NaN where there is nothing to measure."""
+    up, down = int((differences > _ROUNDING).sum()), int((differences < -_ROUNDING).sum())
+    tied = int((~np.isnan(differences)).sum()) - up - down
+    return Units(*((down, up) if lower_is_better else (up, down)), tied)
+
+
+def _change(figure: Figure, a: Resampled, b: Resampled, units: Units, p: float) -> Change:
     """The change of a figure, Holm's p still to come."""
-    return Change(figure, a.estimate, b.estimate, resampled_difference(a, b).estimate, signs, math.nan)
+    return Change(figure, a.estimate, b.estimate, resampled_difference(a, b).estimate, units, p, math.nan)
+
+
+def _of_share(change: Change, a: Array, b: Array) -> Change:
+    """The change with the intervals of shares; two runs that are the same on every unit need not be so on others."""
+    change = change._replace(a=share_estimate(a), b=share_estimate(b))
+    if not np.array_equal(a, b):
+        return change
+    # What differs on no unit differs on this share of others at most.
+    most = share_estimate(np.column_stack([np.zeros(len(a)), a[:, 1]])).high
+    return change._replace(difference=Estimate(change.difference.value, -most, most))
 
 
 def _size_groups(films: Sequence[AnsweredFilm], sizes: str) -> BoxGroups:
@@ -407,7 +432,7 @@ def _reference_that_differs(a: AnsweredFilm, b: AnsweredFilm) -> str:
     return "the patients" if None not in (a.patient, b.patient) and a.patient != b.patient else ""
 
 
-def _units(pairs: Sequence[tuple[AnsweredFilm, AnsweredFilm]]) -> tuple[list[tuple[str, str]], bool]:
+def _drawn_together(pairs: Sequence[tuple[AnsweredFilm, AnsweredFilm]]) -> tuple[list[tuple[str, str]], bool]:
     """What each film is drawn with, and whether any patient is known."""
     patients = [b.patient if a.patient is None else a.patient for a, b in pairs]
     units = [
@@ -418,19 +443,18 @@ def _units(pairs: Sequence[tuple[AnsweredFilm, AnsweredFilm]]) -> tuple[list[tup
 
 
 def _judged(main: Change, units: str, n: int) -> str:
-    signs = main.signs
     if math.isnan(main.difference.low):
         return f"Nothing can be said: {main.figure.heading} cannot be measured in both runs"
     figures = (
         f"{main.figure.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
         f"{format_value(main.difference.value, signed=True)} {format_interval(main.difference, signed=True)}, "
     )
-    counts = f"better on {signs.better} and worse on {signs.worse} of {n} {units} ({format_p(signs.p)})"
+    counts = f"better on {main.units.better} and worse on {main.units.worse} of {n} {units} ({format_p(main.p)})"
     word = {1: "better", -1: "worse"}
     if direction := main.direction():
         return f"B is {word[direction]} than A: {figures}{counts}"
     if shown := main.shown_by_interval():
-        return f"B is {word[shown]} than A on average, which the sign test does not confirm: {figures}{counts}"
+        return f"B is {word[shown]} than A on average, which the permutation test does not confirm: {figures}{counts}"
     return f"No difference between A and B can be shown: {figures}{counts}"
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from grounding_rewards.boxes import box_area
 from grounding_rewards.metrics.answered_film import AnsweredFilm, is_read
 from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_FIGURES, segmentation_areas
 from grounding_rewards.metrics.estimates import Figure
+from grounding_rewards.metrics.query_ap import QUERY_AP, QUERY_FIGURES, query_ap_sums
 from grounding_rewards.metrics.ranking import Mask, label_name, with_broken_boxes
 from grounding_rewards.metrics.sizes import Area
 from grounding_rewards.overlap import pairwise_iou
@@ -108,16 +109,25 @@ class MatchedFilms:
 
     @cached_property
     def right_labels(self) -> Sums:
-        """Of the boxes of each film that are right at IoU 0.5: how many have the finding's label, and how many any."""
-        outcomes = self._hits(0.5)
+        """Of the boxes of each film in the right place at IoU 0.5: how many have the finding's label, and how many any.
+
+        Labels play no part in finding these boxes: where they do, all that are right have the finding's label.
+        """
+        outcomes = replace(self, label_matching="ignore", label=None)._hits(0.5)
         matched = outcomes.matched
         every = np.arange(len(self.films))
-        codes = LabelCodes.of(*self._labels, "exact")
+        rule = "synonyms" if self.label_matching == "synonyms" else "exact"
+        codes = LabelCodes.of(*self._labels, rule)
         film, i = np.nonzero(self._chosen(outcomes)[0] & (matched >= 0))
         pred = pad(codes.pred, self._pred.counts, every)[film, i]
         gt = pad(codes.gt, self._gt.counts, every)[film, matched[film, i]]
         stated = ~np.isnan(pred) & ~np.isnan(gt)
-        right, of = (np.bincount(film[chosen], minlength=len(every)) for chosen in (stated & (pred == gt), stated))
+        if self.label is not None:
+            own = label_name(self.label, self.label_matching)
+            named = [k for k, text in enumerate(codes.texts) if label_name(text, self.label_matching) == own]
+            stated &= np.isin(gt, named)
+        agreed = stated & codes.agree(pred, gt)
+        right, of = (np.bincount(film[chosen], minlength=len(every)) for chosen in (agreed, stated))
         return right, of
 
     @cached_property
@@ -322,15 +332,17 @@ DETECTION_FIGURES: dict[str, Figure] = {
         "precision at IoU 0.5",
         "share of the predicted boxes of all films that are right",
         _at_50(lambda n, m, tp: (tp, n)),
+        is_share=True,
     ),
-    "recall_30": Figure("recall at IoU 0.3", _RECALL, _recall(0.3)),
-    "recall_50": Figure("recall at IoU 0.5", _RECALL, _recall(0.5)),
-    "recall_75": Figure("recall at IoU 0.75", _RECALL, _recall(0.75)),
+    "recall_30": Figure("recall at IoU 0.3", _RECALL, _recall(0.3), is_share=True),
+    "recall_50": Figure("recall at IoU 0.5", _RECALL, _recall(0.5), is_share=True),
+    "recall_75": Figure("recall at IoU 0.75", _RECALL, _recall(0.75), is_share=True),
     "accuracy_50": Figure(
         "accuracy at IoU 0.5",
         "phrase grounding: share of the films with one reference box whose highest-scoring box reaches IoU 0.5; the "
         "first box where no confidence is stated",
         _phrase_accuracy,
+        is_share=True,
     ),
     "phrase_mean_iou": Figure(
         "mIoU of phrases",
@@ -342,16 +354,19 @@ DETECTION_FIGURES: dict[str, Figure] = {
         "share of the films without a finding whose answer has a box",
         _at_50(lambda n, m, tp: ((m == 0) & (n > 0), m == 0)),
         lower_is_better=True,
+        is_share=True,
     ),
     "specificity": Figure(
         "specificity",
         "share of the films without a finding whose answer says so; an answer that cannot be read does not",
         _specificity,
+        is_share=True,
     ),
     "film_sensitivity": Figure(
         "sensitivity for films",
         "share of the films with a finding whose answer has a box, wherever it is",
         _at_50(lambda n, m, tp: ((m > 0) & (n > 0), m > 0)),
+        is_share=True,
     ),
     "false_per_film": Figure(
         "false boxes per film",
@@ -373,15 +388,17 @@ DETECTION_FIGURES: dict[str, Figure] = {
     ),
     "label_accuracy": Figure(
         "right label",
-        "share of the boxes right at IoU 0.5, and with a label, whose label is the reference's, up to case and white "
-        "space",
+        "share of the boxes in the right place at IoU 0.5, and with a label, whose label is the reference's: up to "
+        "case and white space, or a synonym where these are compared",
         lambda films: films.right_labels,
+        is_share=True,
     ),
     "unparseable_share": Figure(
         "unparseable answers",
         "share of the answers with neither a complete box nor a stated negative",
         lambda films: (~films.is_read, np.ones(len(films.films))),
         lower_is_better=True,
+        is_share=True,
     ),
 }
 
@@ -397,8 +414,12 @@ _SAMPLED_FIGURES: dict[str, Figure] = {
         "share of the sampled answers to a film with neither a complete box nor a stated negative, mean over films",
         lambda film: [not read for read in film.sampled_read],
         lower_is_better=True,
+        is_share=True,
     ),
 }
+
+#: Keys of the figures that are shares, by which :func:`grounding_rewards.metrics.bootstrap.ratio_estimates` knows them.
+SHARES = frozenset(key for key, figure in {**DETECTION_FIGURES, **_SAMPLED_FIGURES}.items() if figure.is_share)
 
 # The figures that reference boxes have by themselves: what each earns, and which there are, both (films, boxes).
 _OF_REFERENCES: dict[str, Callable[[MatchedFilms], tuple[NDArray[Any], Mask]]] = {
@@ -418,7 +439,7 @@ def film_figures(films: Sequence[AnsweredFilm]) -> dict[str, Figure]:
         ['reward_R1', 'reward_R4', 'mean_iou']
     """
     of_areas = {key: SEGMENTATION_FIGURES[key] for key in AREA_RATIOS}
-    return {**_reward_figures(films), **DETECTION_FIGURES, **of_areas}
+    return {**_reward_figures(films), **DETECTION_FIGURES, **QUERY_FIGURES, **of_areas}
 
 
 def film_sums(
@@ -444,6 +465,7 @@ def film_sums(
     return {
         **{key: mean_sums([figure.of(film) for film in films]) for key, figure in _reward_figures(films).items()},
         **detection_sums(films, label_matching=label_matching),
+        QUERY_AP: query_ap_sums(films, label_matching=label_matching),
         **{key: np.column_stack(parts(areas)) for key, parts in AREA_RATIOS.items()},
     }
 

@@ -17,12 +17,15 @@ class Figure(NamedTuple):
     definition: one sentence for a person.
     of: the function that computes it; its table says from what. None where several figures are computed together.
     lower_is_better: None where 0 is best from both sides.
+    is_share: how often something happens among things that are counted: its interval is that of
+        :mod:`grounding_rewards.metrics.shares`.
     """
 
     heading: str
     definition: str
     of: Any = None
     lower_is_better: bool | None = False
+    is_share: bool = False
 
 
 class Estimate(NamedTuple):
@@ -64,7 +67,7 @@ def estimate_from_json(stored: Mapping[str, float | None]) -> Estimate:
         >>> estimate_from_json({"value": 0.5, "low": 0.4, "high": None})
         Estimate(value=0.5, low=0.4, high=nan)
     """
-    ends = (stored[end] for end in Estimate._fields)
+    ends = (stored.get(end) for end in Estimate._fields)
     return Estimate(*(math.nan if end is None else float(end) for end in ends))
 
 

@@ -1,7 +1,8 @@
 """An evaluation of answered films: figures with intervals, all together and by label and size, and curves.
 
-Every figure has a 95 % percentile bootstrap interval over patients, or over films where no patient is known. All
-systems and all figures see the same resamplings.
+Every figure has a 95 % interval over patients, or over films where no patient is known: shares the exact one of
+:mod:`grounding_rewards.metrics.shares`, all others that of a percentile bootstrap, in which all systems and all figures
+see the same resamplings.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from grounding_rewards.metrics.calibration import Calibration, calibration
 from grounding_rewards.metrics.confusion import Confusion, confusion
 from grounding_rewards.metrics.counts import (
     DETECTION_FIGURES,
+    SHARES,
     detection_sums,
     film_figures,
     film_sums,
@@ -118,6 +120,7 @@ class Evaluation:
         confusion: between labels.
         robustness: answers to changed films.
         facts: what someone needs who wants the same figures again.
+        command: what was asked for, as one line; empty where no command asked.
     """
 
     systems: Mapping[str, Figures]
@@ -131,6 +134,7 @@ class Evaluation:
     confusion: Confusion | None
     robustness: tuple[RobustnessPoint, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    command: str = ""
 
     @property
     def headings(self) -> dict[str, str]:
@@ -154,6 +158,7 @@ class Evaluation:
             "headings": self.headings,
             "definitions": {key: figure.definition for key, figure in self.figures.items()},
             "facts": dict(self.facts),
+            "command": self.command,
         }
 
 
@@ -164,6 +169,7 @@ def evaluate(
     agreement: Mapping[str, Any] | None = None,
     robustness: Sequence[RobustnessPoint] = (),
     facts: Mapping[str, Any] | None = None,
+    command: str = "",
     on_progress: Callable[[str], None] = lambda step: None,
 ) -> Evaluation:
     """Measure what was answered, beside its baselines.
@@ -175,6 +181,7 @@ def evaluate(
             row of the table.
         robustness: from :func:`grounding_rewards.models.robustness.run.robustness`.
         facts: what else someone needs who wants the same figures again, beside the films and the measures.
+        command: what was asked for, as one line.
         on_progress: called with the name of each step before it is taken.
 
     Raises:
@@ -212,11 +219,12 @@ def evaluate(
         per_size=tuple(_by_size(films, measures, by_rank.ranking, groups)),
         pr_curves=pr_curves,
         froc_curves=froc_curves,
-        calibration=calibration(films),
+        calibration=calibration(films, label_matching=measures.label_matching),
         ious=reference_ious(films, label_matching=measures.label_matching),
         confusion=confusion(films, synonyms=measures.label_matching == "synonyms") if compares_labels(films) else None,
         robustness=tuple(robustness),
         facts={**(facts or {}), **_facts(films, measures)},
+        command=command,
     )
 
 
@@ -228,11 +236,33 @@ class StoredEvaluation:
         facts: how the run was measured.
         systems: by name the figures of the run, which comes first, and of its baselines.
         reward: name of the reward that the evaluation is about.
+        headings: of the figures, by key.
+        command: what was asked for; None where the file does not say.
     """
 
     facts: Mapping[str, Any] = field(default_factory=dict)
     systems: Mapping[str, Figures] = field(default_factory=dict)
     reward: str = "R4"
+    headings: Mapping[str, str] = field(default_factory=dict)
+    command: str | None = None
+
+    @property
+    def label_matching(self) -> str | None:
+        """How labels were compared; None where the file does not say."""
+        return self.facts.get("label matching")
+
+    @classmethod
+    def of_json(cls, content: Mapping[str, Any]) -> StoredEvaluation:
+        """What :meth:`Evaluation.as_json` wrote, read again; `facts` have to be there."""
+        systems = {
+            str(name): {key: estimate_from_json(one) for key, one in figures.items()}
+            for name, figures in content.get("systems", {}).items()
+        }
+        # The first figure of an evaluation is the reward that it is about.
+        headings = dict(content.get("headings", {}))
+        first = next(iter(headings), "")
+        reward = first.removeprefix(_REWARD) if first.startswith(_REWARD) else cls.reward
+        return cls(dict(content["facts"]), systems, reward, headings, content.get("command"))
 
 
 def write_evaluation(folder: Path, evaluation: Evaluation) -> None:
@@ -261,28 +291,26 @@ def evaluation_file(run: Path) -> Path:
     return (run if run.is_dir() else run.parent) / _FILE
 
 
-def read_evaluation(run: Path) -> StoredEvaluation:
+def read_evaluation(run: Path, *, required: bool = False) -> StoredEvaluation:
     """Read the `evaluation.json` of a run.
 
     Args:
         run: folder of the evaluation, or a file in it.
+        required: whether to refuse a run without that file, which is read as an empty one otherwise.
 
     Raises:
-        ValueError: the file is not one that :func:`write_evaluation` wrote.
+        ValueError: the file is not one that :func:`write_evaluation` wrote, or it is required and not there.
     """
     file = evaluation_file(run)
     if not file.is_file():
+        if required:
+            raise ValueError(
+                f"Expected evaluation.json in the folder of an evaluation, got {str(run)!r} without it. "
+                "Make it with `grounding-rewards evaluate`."
+            )
         return StoredEvaluation()
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-        systems = {
-            str(name): {key: estimate_from_json(one) for key, one in figures.items()}
-            for name, figures in content.get("systems", {}).items()
-        }
-        # The first figure of an evaluation is the reward that it is about.
-        first = next(iter(content.get("headings", {})), "")
-        reward = first.removeprefix(_REWARD) if first.startswith(_REWARD) else StoredEvaluation.reward
-        return StoredEvaluation(dict(content["facts"]), systems, reward)
+        return StoredEvaluation.of_json(json.loads(file.read_text(encoding="utf-8")))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise ValueError(
             f"Expected an object with `facts` in {str(file)!r}, got {type(error).__name__} ({error}). "
@@ -299,7 +327,8 @@ def _estimates(
 ) -> dict[str, Estimate]:
     drawn, drawn_ranked = _resampling(measures, groups)
     areas = segmentation_areas(films)
-    found = ratio_estimates(film_sums(films, label_matching=measures.label_matching, areas=areas), **drawn)
+    sums = film_sums(films, label_matching=measures.label_matching, areas=areas)
+    found = ratio_estimates(sums, shares=SHARES, **drawn)
     resampled = by_rank.resampled(ranked, interpolation=measures.interpolation, **drawn_ranked)
     found |= {key: one.estimate for key, one in resampled.items()}
     segmentation = segmentation_estimates(areas, **drawn)
@@ -344,7 +373,8 @@ def _by_label(
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_ranked)
     found: dict[str, Figures] = defaultdict(dict)
-    for (name, key), estimate in ratio_estimates(sums, **drawn).items():
+    shares = [(name, key) for name, key in sums if key in SHARES]
+    for (name, key), estimate in ratio_estimates(sums, shares=shares, **drawn).items():
         found[name][key] = estimate
     for name, members in boxes.items():
         precision = precisions.get(label_name(name, compared))
@@ -360,9 +390,11 @@ def _by_size(
         sums = detection_sums(films, label_matching=measures.label_matching, area=area)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
-            found = ratio_estimates({key: sums[key] for key in _BY_BOX}, **drawn)
+            found = ratio_estimates({key: sums[key] for key in _BY_BOX}, shares=SHARES, **drawn)
             # COCO's rule for sizes, as in every AP by area.
-            ranked = rank_boxes(films, (0.5,), ranking=ranking, area=area)
+            ranked = rank_boxes(
+                films, (0.5,), ranking=ranking, label_matching=measures.label_matching, together=True, area=area
+            )
             ap = resampled_mean_average_precision(ranked, interpolation=measures.interpolation, **drawn_ranked)
             yield Group(name, boxes, {**found, "ap_50": ap.estimate})
 
@@ -378,7 +410,9 @@ def _curves(
     drawn: dict[str, Any] = {"groups": groups, "resamples": min(measures.resamples, _BAND), "seed": measures.seed}
     in_order, order = ranked, ""
     if ranked.ranking == "tied":
-        in_order, order = rank_boxes(films, _CURVE_THRESHOLDS, ranking="emission"), ", as written"
+        rule = measures.label_matching
+        in_order = rank_boxes(films, _CURVE_THRESHOLDS, ranking="emission", label_matching=rule, together=True)
+        order = ", as written"
     return (
         tuple(precision_recall_curve(ranked, iou, name=f"IoU {iou:g}", **drawn) for iou in _CURVE_THRESHOLDS),
         tuple(froc_curve(in_order, iou, name=f"IoU {iou:g}{order}", **drawn) for iou in _CURVE_THRESHOLDS),
@@ -397,8 +431,8 @@ def _facts(films: Sequence[AnsweredFilm], measures: Measures) -> dict[str, Any]:
         "reference boxes": sum(len(film.gt) for film in films),
         "label matching": measures.label_matching,
         "interpolation of average precision": measures.interpolation,
-        "intervals": f"95 % percentile bootstrap over {'patients' if patients else 'films'}, "
-        f"{measures.resamples} resamples, seed {measures.seed}",
+        "intervals": f"95 %, over {'patients' if patients else 'films'}: of shares exact, of others percentile "
+        f"bootstrap, {measures.resamples} resamples, seed {measures.seed}",
     }
 
 

@@ -6,15 +6,18 @@ The specification (§4) writes both for a classifier, ``f(x) = y``. An answer f(
   the reward's τ, and labels that agree where the reward compares labels), no predicted box is without one, outside
   ignored regions, and nothing stands broken in the place of a box. On a film without findings an answer is right if it
   says that there is nothing; text that says neither is wrong.
-* **the same answer**, ``f(x′) = f(x)``: by the same matcher, with the first answer in the place of the reference, after
-  it was moved along with the film. Of invalid and broken boxes there are as many; of two answers without boxes, both
-  say that there is nothing, or neither does.
+* **the same answer**, ``f(x′) = f(x)``: both are right, or neither is; and by the same matcher, with the first answer
+  in the place of the reference, after it was moved along with the film. Of invalid and broken boxes there are as many;
+  of two answers without boxes, both say that there is nothing, or neither does. The first condition is no luxury: a box
+  may be near its first place and no longer near the reference. With it, as for a classifier, an answer that was right
+  and no longer is has changed.
 
 Four figures, over N films:
 
 * ``accuracy`` = 1/N Σ 1[f(x′) = y], the share of the changed films with a right answer; y moves with the film.
 * ``attack_success_rate`` = 1/N Σ 1[f(x′) ≠ f(x)], the specification's, over all films: also a wrong answer that gives
-  way to another wrong one, and even to the right one, is a success.
+  way to another wrong one, and even to the right one, is a success. Every lost right answer is one too, so that the
+  rate is never below accuracy before the change times ``broken_share``.
 * ``broken_share`` = Σ 1[f(x) = y and f(x′) ≠ y] / Σ 1[f(x) = y], which many papers call attack success rate: of the
   films with a right answer the share that lost it.
 * ``mean_iou``, that of :mod:`grounding_rewards.metrics.counts`, on the changed films.
@@ -122,6 +125,8 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
         True
     """
     before, after = pair.before, pair.after
+    if is_right(before, reward) != is_right(after, reward):
+        return False
     if not len(before.pred) and not len(after.pred):
         return (before.status == "empty") == (after.status == "empty")
     old, new = valid_boxes(pair.moved), valid_boxes(after.pred)
@@ -138,27 +143,30 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
     return explained.fp == explained.fn == 0
 
 
-def robustness_sums(pairs: Sequence[AnswerPair], reward: GroundingReward) -> dict[str, Array]:
+def robustness_sums(
+    pairs: Sequence[AnswerPair], reward: GroundingReward, *, label_matching: str = "ignore"
+) -> dict[str, Array]:
     """Every figure of :data:`ROBUSTNESS_FIGURES` as numerators and denominators per film.
 
     Args:
         pairs: one per film.
         reward: whose threshold, matcher and comparison of labels decide.
+        label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.counts`.
 
     Returns:
         For each key a ``(films, 2)`` array, for :mod:`grounding_rewards.metrics.bootstrap`.
     """
-    films = [_one_film(pair, reward) for pair in pairs]
+    films = [_one_film(pair, reward, label_matching) for pair in pairs]
     return {key: np.array([film[key] for film in films], dtype=np.float64).reshape(-1, 2) for key in ROBUSTNESS_FIGURES}
 
 
-def _one_film(pair: AnswerPair, reward: GroundingReward) -> Mapping[str, tuple[float, float]]:
+def _one_film(pair: AnswerPair, reward: GroundingReward, label_matching: str) -> Mapping[str, tuple[float, float]]:
     was_right, right = is_right(pair.before, reward), is_right(pair.after, reward)
     return {
         "accuracy": (right, 1),
         "attack_success_rate": (not is_same_answer(pair, reward), 1),
         "broken_share": (was_right and not right, was_right),
-        "mean_iou": (float(pair_film(pair.after).ious.sum()), len(pair.after.gt)),
+        "mean_iou": (float(pair_film(pair.after, label_matching).ious.sum()), len(pair.after.gt)),
     }
 
 
@@ -166,15 +174,17 @@ def robustness_estimates(
     pairs: Sequence[AnswerPair],
     reward: GroundingReward,
     *,
+    label_matching: str = "ignore",
     groups: Sequence[Any] | None = None,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Estimate]:
-    """Every figure of :data:`ROBUSTNESS_FIGURES` with its 95 % bootstrap interval.
+    """Every figure of :data:`ROBUSTNESS_FIGURES` with its 95 % interval, of shares an exact one.
 
     Args:
         pairs: one per film.
         reward: whose threshold, matcher and comparison of labels decide.
+        label_matching: as for :func:`robustness_sums`.
         groups: the patient of each film, where known; the films of one patient are then drawn together.
         resamples: number of bootstrap resamples.
         seed: of the resampling.
@@ -188,7 +198,8 @@ def robustness_estimates(
         >>> {key: estimate.value for key, estimate in robustness_estimates(pairs, get_reward("R3")).items()}
         {'accuracy': 0.5, 'attack_success_rate': 0.5, 'broken_share': 0.5, 'mean_iou': 0.5}
     """
-    return ratio_estimates(robustness_sums(pairs, reward), groups=groups, resamples=resamples, seed=seed)
+    sums = robustness_sums(pairs, reward, label_matching=label_matching)
+    return ratio_estimates(sums, shares=sums.keys() - {"mean_iou"}, groups=groups, resamples=resamples, seed=seed)
 
 
 def _broken(film: AnsweredFilm) -> int:

@@ -75,6 +75,20 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
     return model.to(device), processor
 
 
+def model_type_of(path: str | Path) -> str:
+    """The `model_type` of a checkpoint, or of the model under an adapter, from its configuration alone.
+
+    Raises:
+        ValueError: as :func:`load_model`.
+        OSError: there is no model of this name on the hub.
+    """
+    from transformers import AutoConfig
+
+    check_place(path)
+    adapter = adapter_config(path)
+    return AutoConfig.from_pretrained(path if adapter is None else _base_of(path, adapter)).model_type
+
+
 def process_state() -> Any:
     """Accelerate's ``PartialState``: the number of this process and how many there are; over gloo without a GPU.
 

@@ -47,6 +47,7 @@ def generate_to_file(
     batch_size: int = 256,
     seed: int = 0,
     backend: str = "transformers",
+    overwrite: bool = False,
     on_progress: OnProgress | None = None,
 ) -> list[list[str]]:
     """Generate answers into a file as :func:`grounding_rewards.models.generate.generate` does, and go on after a stop.
@@ -64,6 +65,7 @@ def generate_to_file(
         batch_size: answers generated at the same time; samples depend on it.
         seed: of the sampling.
         backend: one of :data:`grounding_rewards.models.load.BACKENDS`.
+        overwrite: drop answers that were generated with other settings; they are refused without it.
         on_progress: as for :func:`grounding_rewards.models.generate.generate`; counts what this process generates now.
 
     Returns:
@@ -89,7 +91,14 @@ def generate_to_file(
     if (limit := image_pixel_limit(processor)) is not None:
         settings["max_image_pixels"] = limit
     state = process_state()
-    files.check_settings(settings)
+    problem = files.problem_with(settings)
+    # No process may drop what another one has yet to look at.
+    state.wait_for_everyone()
+    if problem and not overwrite:
+        raise ValueError(problem)
+    if problem and state.is_main_process:
+        files.drop()
+    state.wait_for_everyone()
     done = files.read()
     size = max(1, batch_size // samples)
     starts = enumerate(range(0, len(rows), size))
@@ -156,15 +165,15 @@ class _Files:
     def are_parts(self) -> bool:
         return not self.path.is_file() or bool(self._parts())
 
-    def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Refuse to continue answers that were generated with other settings."""
+    def problem_with(self, settings: Mapping[str, Any]) -> str:
+        """Why answers that are there cannot be continued, that is which settings differ; empty where they can."""
         if not self.settings_path.is_file():
             if found := self._files():
-                raise ValueError(
-                    f"Expected {str(self.settings_path)!r} beside {str(found[0])!r}, got none. Give another path: "
-                    "without its settings the file is not one to go on with."
+                return (
+                    f"Expected {str(self.settings_path)!r} beside {str(found[0])!r}, got none. Give another path, or "
+                    "overwrite it: without its settings the file is not one to go on with."
                 )
-            return
+            return ""
         try:
             before = json.loads(self.settings_path.read_text(encoding="utf-8"))
         except ValueError:
@@ -174,11 +183,18 @@ class _Files:
             for name in dict.fromkeys([*settings, *before])
             if before.get(name) != settings.get(name)
         ]
-        if changed:
-            raise ValueError(
-                f"Expected the settings that {str(self.path)!r} was begun with, got {', '.join(changed)}. "
-                f"Give the same again, or another path, or delete the file, {self.settings_path.name} and its parts."
-            )
+        if not changed:
+            return ""
+        return (
+            f"Expected the settings that {str(self.path)!r} was begun with, got {', '.join(changed)}. "
+            "Give the same again, or another path, or overwrite the answers that are there."
+        )
+
+    def drop(self) -> None:
+        """Remove the answers that are there, and their settings."""
+        for path in self._files():
+            path.unlink()
+        self.settings_path.unlink(missing_ok=True)
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:
         write_whole(self.settings_path, json.dumps(settings, indent=2) + "\n")

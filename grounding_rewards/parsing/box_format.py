@@ -10,9 +10,12 @@ from grounding_rewards.boxes import ORDERS, CoordinateSpace
 from grounding_rewards.parsing.results import RawBoxes
 
 SCOPES = ("answer", "after_think", "all")
-#: JSON keys that hold a box. Every JSON format accepts all of them, because fine-tuned models mix them up; order and
-#: space are the format's, whatever the key.
-BOX_KEYS = ("bbox_2d", "box_2d", "bbox", "box", "bounding_box", "position", "bboxes", "boxes_2d", "bbox2d")
+#: JSON keys that hold a box, in any spelling (`bbox2d`, `boundingBox`). Every JSON format accepts all of them, because
+#: fine-tuned models mix them up; order and space are the format's, whatever the key.
+BOX_KEYS = (
+    *("bbox_2d", "box_2d", "bbox", "box", "bounding_box", "bounding_box_2d", "position", "bboxes", "boxes_2d"),
+    *("coordinates", "coords", "bbox_coordinates", "box_coordinates"),
+)
 
 
 class Layout(NamedTuple):
@@ -66,12 +69,13 @@ class BoxFormat:
             `after_think` ignores answer tags; `all` is the whole text.
         decimals: digits after the point that the family writes.
         largest: the largest number that the family can write; None without a limit.
-        keys: JSON keys that hold a box, in any case.
+        keys: JSON keys that hold a box, in any case, with or without underscores.
         untagged_label: where the label of a box stands when no tags mark it: `before` it, `after` it, or nowhere.
         negatives: what else states that there is nothing: `blank` text, a `zero_box` alone, an `unboxed_label`.
         stripped: what is lost when special tokens are skipped in decoding: `nothing`, the `tags` (labels may run into
             the text around them), or the `boxes` themselves.
         model_types: the `model_type` of transformers configurations whose models write this format.
+        source: where the family's own code or documentation says so.
     """
 
     name: str
@@ -88,6 +92,7 @@ class BoxFormat:
     negatives: tuple[str, ...] = ()
     stripped: Literal["nothing", "tags", "boxes"] = "nothing"
     model_types: tuple[str, ...] = ()
+    source: str = field(default="", repr=False, compare=False)
 
     @property
     def from_token_ids(self) -> bool:

@@ -8,6 +8,7 @@ each reads one well-behaved shape and leaves everything else to the scanner.
 from __future__ import annotations
 
 import functools
+import html
 import itertools
 import re
 import string
@@ -17,7 +18,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from grounding_rewards.boxes import patch_index_to_norm1
 from grounding_rewards.parsing.box_format import in_xyxy
 from grounding_rewards.parsing.json_syntax import decode_plain_json
-from grounding_rewards.parsing.numbers import NOTHING, are_coordinates, looks_numeric, split_numbers, take_box
+from grounding_rewards.parsing.numbers import (
+    CORNER_NAMES,
+    NOTHING,
+    are_coordinates,
+    folded,
+    looks_numeric,
+    split_numbers,
+    take_box,
+)
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS, MAX_LIST, Findings, RawBoxes
 
 if TYPE_CHECKING:
@@ -118,11 +127,16 @@ def _plain_item(layout: Layout, in_tokens: bool) -> tuple[re.Pattern[str], list[
 
 
 #: What tags mean, whatever the family: fine-tuned models and servers mix them.
-_ROLES = {
+TAG_ROLES = {
     **dict.fromkeys(("<ref>", "<|ref|>", "<|object_ref_start|>", "<phrase>", "<obj>"), "label"),
     **dict.fromkeys(("</ref>", "<|/ref|>", "<|object_ref_end|>", "</phrase>", "</obj>"), "label_end"),
-    **dict.fromkeys(("<box>", "<|box|>", "<|box_start|>", "<|det|>", "<object>", "<|begin_of_box|>"), "box"),
-    **dict.fromkeys(("</box>", "<|/box|>", "<|box_end|>", "<|/det|>", "</object>", "<|end_of_box|>"), "box_end"),
+    **dict.fromkeys(("<box>", "<|box|>", "<|box_start|>", "<|det|>", "<object>", "<|begin_of_box|>", "<bbox>"), "box"),
+    **dict.fromkeys(
+        ("</box>", "<|/box|>", "<|box_end|>", "<|/det|>", "</object>", "<|end_of_box|>", "</bbox>"), "box_end"
+    ),
+    # Perceptron's boxes carry their label as an attribute, alone or for all of a collection.
+    **dict.fromkeys(("<point_box>", "<collection>"), "named"),
+    **dict.fromkeys(("</point_box>", "</collection>"), "named_end"),
     # Boxes behind a predicate repeat those of its subject and its object.
     "<pred>": "relation",
     **dict.fromkeys(("<poly>", "<quad>", "<|quad_start|>", "<point>"), "shape"),
@@ -141,8 +155,8 @@ _TAG = re.compile(r"<[^<>]{0,80}>")
 class _Mark(NamedTuple):
     """A tag or a place where numbers stand.
 
-    kind: `label`, `label_end`, `box`, `box_end`, `relation`, `shape`, `shape_end`, `other` for tags; `run` for
-        coordinate tokens, `group` for brackets.
+    kind: `label`, `open_label`, `label_end`, `box`, `box_end`, `named`, `named_end`, `relation`, `shape`, `shape_end`,
+        `other` for tags; `run` for coordinate tokens, `group` for brackets.
     text: the tag or the tokens; for a label, its words.
     opening, closed, lists: for a group, its opening bracket, whether it is closed, and the lists of tokens in it.
     """
@@ -162,7 +176,7 @@ def _mark_pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
     # character a bounded number of times.
     run = rf"(?:<(?:{'|'.join(map(re.escape, tokens))})\d+>[ \t\n]*)+" if tokens else "(?!)"
     return re.compile(
-        rf"(?P<run>{run})|(?P<tag><[^<>]{{1,80}}>)|(?P<group>([\[(［（])([^\[\]()［］（）<]*)([\])］）]?))"
+        rf"(?P<run>{run})|(?P<named></?(?:point_box|collection)\b(?:[^<>\"]|\"[^\"<]*\")*>)|(?P<tag><[^<>]{{1,80}}>)|(?P<group>([\[(［（])([^\[\]()［］（）<]*)([\])］）]?))"
     )
 
 
@@ -176,28 +190,31 @@ def scan_brackets(text: str, fmt: BoxFormat, found: Findings) -> None:
         >>> found.coords, found.labels
         ([1.0, 2.0, 3.0, 4.0], ['A mass'])
     """
-    marks = list(itertools.islice(_read_marks(text, fmt), MAX_GROUPS + 1))
-    labelled = _with_labels(marks[:MAX_GROUPS], text)
+    places = list(itertools.islice(_mark_pattern(fmt.syntax.tokens).finditer(text), MAX_GROUPS + 1))
+    marks = list(_read_marks(places[:MAX_GROUPS]))
+    labelled = _with_labels(marks, text)
+    # "<ref>no": a label that the text breaks off in is no statement.
+    found.cut_off |= bool(labelled) and labelled[-1].kind == "open_label" and len(places) <= MAX_GROUPS
     _Scan(text, fmt, found).walk(labelled)
     if found.met_nothing and len(labelled) < len(marks):
         # Only labels held anything like numbers: read those.
-        _Scan(text, fmt, found).walk([mark for mark in marks[:MAX_GROUPS] if mark.kind in _NUMBERS])
-    if len(marks) > MAX_GROUPS:
+        _Scan(text, fmt, found).walk([mark for mark in marks if mark.kind in _NUMBERS])
+    if len(places) > MAX_GROUPS:
         found.reject("too_long")
 
 
 #: Numbers, placeholders (x1) and NaN hold one of these; brackets without any of them hold words.
-_MAY_BE_NUMBERS = re.compile(r"[\dxyn]", re.IGNORECASE)
+_MAY_BE_NUMBERS = re.compile(r"[\dxyXY]|nan|inf", re.IGNORECASE)
 _SEPARATORS = " \t\r\n,，、;；"
 
 
-def _read_marks(text: str, fmt: BoxFormat) -> Iterator[_Mark]:
-    for match in _mark_pattern(fmt.syntax.tokens).finditer(text):
+def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
+    for match in places:
         start, end = match.span()
         kind = match.lastgroup
         whole = match[0]
         if kind == "group":
-            opening, content, closing = match[4], match[5], match[6]
+            opening, content, closing = match[5], match[6], match[7]
             if not _MAY_BE_NUMBERS.search(content) and content.strip(_SEPARATORS):
                 continue
             closed = closing != "" and closing in _CLOSED_BY[opening]
@@ -210,10 +227,12 @@ def _read_marks(text: str, fmt: BoxFormat) -> Iterator[_Mark]:
             yield _Mark("run", start, end, whole)
         elif whole[1] in "0123456789-." and "," in whole:
             yield _Mark("group", start, end, "", "<", True, split_numbers(whole[1:-1]))
+        elif kind == "named":
+            yield _Mark("named_end" if whole[1] == "/" else "named", start, end, whole)
         elif whole.startswith("<point") and "=" in whole:
             yield _Mark("shape", start, end, "<point>")
         else:
-            yield _Mark(_ROLES.get(whole.casefold(), "other"), start, end, whole)
+            yield _Mark(TAG_ROLES.get(whole.casefold(), "other"), start, end, whole)
 
 
 def _is_attempt(tokens: list[str], opening: str) -> bool:
@@ -241,7 +260,7 @@ def _with_labels(marks: Sequence[_Mark], text: str) -> list[_Mark]:
                 )
                 position = after
                 continue
-            mark = mark._replace(kind="other")
+            mark = mark._replace(kind="open_label")
         joined.append(mark)
     return joined
 
@@ -261,6 +280,7 @@ class _Scan:
         self.box_tag_is_bare = False
         self.in_relation = False
         self.in_shape = False
+        self.collection: str | None = None
         self.numbers_end = -1
 
     def walk(self, marks: list[_Mark]) -> None:
@@ -311,6 +331,16 @@ class _Scan:
             self.box_tag, self.box_tag_is_bare = mark, True
         elif mark.kind == "box_end":
             self._close_box_tag(mark.start)
+        elif mark.kind == "named":
+            mention = _MENTION.search(mark.text)
+            self.label = _clean(html.unescape(mention[1])) if mention else self.collection
+            if mark.text.startswith("<collection"):
+                self.collection = self.label
+            else:
+                self.box_tag, self.box_tag_is_bare = mark, True
+        elif mark.kind == "named_end":
+            self._close_box_tag(mark.start)
+            self.label = self.collection = None if mark.text.startswith("</collection") else self.collection
         elif mark.kind == "relation":
             self.in_relation = True
         elif mark.kind == "shape":
@@ -441,6 +471,7 @@ class _Scan:
         take_box(tokens, self.fmt.order, self.found, self.label)
 
 
+_MENTION = re.compile(r'\bmention="([^"]*)"')
 _TOKEN_NUMBER = re.compile(r"(\d+)>")
 
 
@@ -450,10 +481,13 @@ def _beyond(token: str, largest: int) -> bool:
 
 
 def _are_upright(tokens: list[str]) -> bool:
-    """Whether all numbers in a row make upright boxes; the corners of a quadrilateral rarely do."""
+    """Whether all numbers in a row make boxes with their corners in order, flat ones too.
+
+    The corners of a quadrilateral, listed around it, do not: of two sides that face each other one runs backwards.
+    """
     numbers = list(map(int, tokens))
     return all(
-        a < c and b < d for a, b, c, d in zip(numbers[0::4], numbers[1::4], numbers[2::4], numbers[3::4], strict=True)
+        a <= c and b <= d for a, b, c, d in zip(numbers[0::4], numbers[1::4], numbers[2::4], numbers[3::4], strict=True)
     )
 
 
@@ -485,14 +519,18 @@ def _label_after(text: str, start: int, end: int) -> str | None:
 #: "nodules [..] and [..]", "\\boxed{[..]}"
 _JOINING = re.compile(r"^(?:(?:and|or|with)(?:\s|$)|\\?boxed\{?)")
 _LABEL_END = re.compile(r"[;\n]")
-_TAG_STARTS = frozenset(tag[:length] for tag in _ROLES for length in range(2, len(tag)))
+_TAG_STARTS = frozenset(tag[:length] for tag in TAG_ROLES for length in range(2, len(tag)))
 _LONGEST_TAG = 40
+_WITH_ATTRIBUTES = ("<point_box", "<collection", "<boxes")
+_closed_tag = re.compile(r'(?:[^>"]|"[^"]*")*>').match
 
 
 def _ends_in_tag(text: str, fmt: BoxFormat) -> bool:
     """Whether the text breaks off inside a tag or a coordinate token."""
     start = text.rfind("<")
     tail = text[start:].rstrip() if start >= 0 else ""
+    if tail.startswith(_WITH_ATTRIBUTES) and not _closed_tag(tail):
+        return True
     if not tail or len(tail) > _LONGEST_TAG or ">" in tail:
         return False
     token = tail[1:].rstrip("0123456789")
@@ -501,6 +539,7 @@ def _ends_in_tag(text: str, fmt: BoxFormat) -> bool:
     )
 
 
+_AROUND_LINE = _BEFORE_LABEL + "{}$"
 _LINE = re.compile(r"(?:[^\n:：\d]{0,60}[:：])?([^\n:：]*)")
 
 
@@ -515,10 +554,76 @@ def scan_lines(text: str, fmt: BoxFormat, found: Findings) -> None:
         [120.0, 340.0, 900.0, 400.0]
     """
     lines = itertools.islice(filter(None, text.splitlines()), MAX_BOXES)
-    for match in filter(None, map(_LINE.fullmatch, (line.strip(_BEFORE_LABEL) for line in lines))):
+    for match in filter(None, map(_LINE.fullmatch, (line.strip(_AROUND_LINE) for line in lines))):
         for tokens in split_numbers(match[1]):
             if len(tokens) == 4 and all(map(looks_numeric, tokens)):
                 take_box(tokens, fmt.order, found)
+
+
+_NAMED_NUMBER = re.compile(
+    r"""\b(?P<name>[xy][ _-]?(?:[12]|min|max)|left|top|right|bottom)\b["'`*]{0,3}[ \t]{0,4}[=:：]"""
+    r"""["'`*]{0,3}[ \t]{0,4}(?P<number>[-+]?(?:\d{1,9}(?:\.\d{0,20})?|\.\d{1,20}))(?![\w.%])""",
+    re.IGNORECASE,
+)
+
+
+def scan_corners(text: str, fmt: BoxFormat, found: Findings) -> None:
+    """Read corners that are named one by one: their names say which is which, whatever the order of the format.
+
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> found = Findings()
+        >>> scan_corners("The mass: x1=100, y1=200, x2=300, y2=400", get_box_format("gemini"), found)
+        >>> found.coords
+        [100.0, 200.0, 300.0, 400.0]
+    """
+    if sum(map(text.count, "=:：")) < 3:
+        return
+    given: dict[str, str] = {}
+    end = 0
+    for match in itertools.islice(_NAMED_NUMBER.finditer(text), MAX_GROUPS):
+        name = folded(match["name"])
+        if not any(given.keys() | {name} <= set(names) for names in CORNER_NAMES) or name in given:
+            _reject_three(given, "wrong_count", found)
+            given = {}
+        given[name] = match["number"]
+        end = match.end()
+        corners = next((names for names in CORNER_NAMES if given.keys() == set(names)), None)
+        if corners is not None:
+            take_box([given[name] for name in corners], "xyxy", found)
+            given = {}
+    at_the_end = not text[end:].strip(_BEFORE_LABEL)
+    _reject_three(given, "unclosed" if at_the_end else "wrong_count", found)
+    found.cut_off |= at_the_end and bool(found.rejected.get("unclosed"))
+
+
+def _reject_three(given: dict[str, str], reason: str, found: Findings) -> None:
+    """Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1"."""
+    if len(given) == 3:
+        found.reject(reason)
+
+
+_COORDS = re.compile(r"""<boxes\s{1,8}coords\s{0,8}=\s{0,8}["']([^"'<>]*)["'][^<>]{0,80}>([^<]*)""")
+
+
+def scan_coords(text: str, fmt: BoxFormat, found: Findings) -> None:
+    """Read `<boxes coords="…">label</boxes>`: the number of the image, then for each box its own number and four more.
+
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> found = Findings()
+        >>> scan_coords('<boxes coords="1 1 160 230 480 590">mass</boxes>', get_box_format("molmoact2"), found)
+        >>> found.coords, found.labels
+        ([160.0, 230.0, 480.0, 590.0], ['mass'])
+    """
+    for match in itertools.islice(_COORDS.finditer(text), MAX_GROUPS):
+        numbers = match[1].replace(",", " ").split(maxsplit=5 * MAX_BOXES + 1)
+        if len(numbers) < 6 or len(numbers) % 5 != 1:
+            found.reject("wrong_count")
+            continue
+        for start in range(2, len(numbers), 5):
+            take_box(numbers[start : start + 4], fmt.order, found, _clean(match[2]))
+    found.cut_off |= _ends_in_tag(text, fmt)
 
 
 _HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")

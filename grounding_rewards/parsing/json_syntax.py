@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeAlias
 
 from grounding_rewards.parsing.box_format import in_xyxy
 from grounding_rewards.parsing.numbers import (
+    CORNER_NAMES,
     NOTHING,
     are_coordinates,
     box_or_reason,
     box_or_reject,
+    folded,
     looks_numeric,
     read_number,
     split_numbers,
@@ -28,37 +30,32 @@ from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH, MAX_LIST, MA
 if TYPE_CHECKING:
     from grounding_rewards.parsing.box_format import BoxFormat
 
+# Keys as `folded` leaves them.
 _LABEL_KEYS = (
-    *("label", "text_content", "name_en", "names", "name", "class", "class_name", "category", "finding"),
+    *("label", "textcontent", "nameen", "names", "name", "class", "classname", "category", "finding"),
     *("disease", "abnormality", "object", "phrase", "description", "text", "type"),
 )
 _NESTED_LABEL_KEYS = ("en", "english", "name", "label")
-_SCORE_KEYS = ("confidence", "score", "conf", "probability")
-#: Keys that name the corners state the order themselves, whatever the order of the format.
-_CORNER_KEYS = (
-    ("x1", "y1", "x2", "y2"),
-    ("x_min", "y_min", "x_max", "y_max"),
-    ("xmin", "ymin", "xmax", "ymax"),
-    ("left", "top", "right", "bottom"),
-)
+#: The members of an object that are read as the confidence of its box.
+SCORE_KEYS = ("confidence", "score", "conf", "probability")
 #: `{"finding": false}` states that there is nothing, as does `{"boxes": []}`.
 _STATEMENT_KEYS = frozenset({"finding", "findings", "abnormality", "abnormal", "detected", "found", "present"})
 _LIST_KEYS = frozenset(
     [
-        *("boxes", "bboxes", "bounding_boxes", "objects", "detections", "predictions", "annotations", "results"),
+        *("boxes", "bboxes", "boundingboxes", "objects", "detections", "predictions", "annotations", "results"),
         *("findings", "abnormalities", "lesions", "defects", "regions", "targets", "instances", "items"),
     ]
 )
 _REASON_BY_KEY = {
-    "point_2d": "point",
+    "point2d": "point",
     "point": "point",
     "coordinate": "point",
     "points": "point",
     "quad": "quad",
-    "quad_2d": "quad",
+    "quad2d": "quad",
     "polygon": "quad",
-    "bbox_3d": "box_3d",
-    "box_3d": "box_3d",
+    "bbox3d": "box_3d",
+    "box3d": "box_3d",
 }
 
 
@@ -145,7 +142,7 @@ class _Root(NamedTuple):
 
 
 class _Object:
-    """An object: its members in the order of the text, also duplicates, and those without a key (None)."""
+    """An object: its members in the order of the text, also duplicates; keys are `folded`, None where there is none."""
 
     def __init__(self) -> None:
         self.members: list[tuple[str | None, _Value]] = []
@@ -211,8 +208,8 @@ def scan_json(text: str, fmt: BoxFormat, found: Findings) -> str:
 
 def _may_hold_boxes(text: str, keys: tuple[str, ...]) -> bool:
     """Whether JSON with a box or a denial could be in the text of a family that does not write JSON."""
-    lower = text.casefold()
-    return "false" in lower or any(key in lower for key in (*_folded(keys), *(names[0] for names in _CORNER_KEYS)))
+    lower = folded(text)
+    return "false" in lower or any(key in lower for key in (*_folded(keys), *(names[0] for names in CORNER_NAMES)))
 
 
 #: ms-swift fills templates of JSON with boxes in Qwen2-VL's tags.
@@ -232,7 +229,7 @@ def _plain(text: str) -> str:
 
 @functools.cache
 def _folded(keys: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(key.casefold() for key in keys)
+    return frozenset(map(folded, keys))
 
 
 def _holds_key(value: _List | _Object, keys: frozenset[str]) -> bool:
@@ -240,8 +237,7 @@ def _holds_key(value: _List | _Object, keys: frozenset[str]) -> bool:
     if isinstance(value, _List):
         return any(_holds_key(child, keys) for child in value.containers())
     return _has_corners(value) or any(
-        (key is not None and key.casefold() in keys)
-        or (isinstance(member, _List | _Object) and _holds_key(member, keys))
+        key in keys or (isinstance(member, _List | _Object) and _holds_key(member, keys))
         for key, member in value.members
     )
 
@@ -250,9 +246,7 @@ def _denies(value: _List | _Object) -> bool:
     """Whether an object in the value says that there is no finding."""
     if isinstance(value, _List):
         return any(map(_denies, value.containers()))
-    return any(
-        member is False and key is not None and key.casefold() in _STATEMENT_KEYS for key, member in value.members
-    )
+    return any(member is False and key in _STATEMENT_KEYS for key, member in value.members)
 
 
 def _read_values(text: str, found: Findings) -> list[_Root]:
@@ -317,7 +311,7 @@ def _take_key(container: _List | _Object | None) -> str | None:
         key, value = container.members[-1]
         if key is None and isinstance(value, str):
             container.members.pop()
-            return value
+            return folded(value)
     return None
 
 
@@ -381,9 +375,16 @@ def _collect_object(value: _Object, fmt: BoxFormat, found: Findings) -> None:
     if not value.members:
         return
     keys = _folded(fmt.keys)
-    members = _joined_corners([("" if key is None else key.casefold(), member) for key, member in value.members])
-    boxes = [_boxes_of(member, fmt, found) if key in keys else [] for key, member in members]
+    members = _joined_corners(value.members)
+    has_box = any(key in keys and isinstance(member, _List | _Object) for key, member in members)
+    boxes = [
+        # "position": "left lower lobe" beside a box is a description.
+        [] if key not in keys or (has_box and _is_words(member)) else _boxes_of(member, fmt, found)
+        for key, member in members
+    ]
     count = sum(map(len, boxes))
+    # "{[1, 2, 3, 4]}": a pair of braces around a list is no object.
+    is_object = any(key is not None for key, _ in members)
     labels = _labels_of(members)
     score = _score_of(members)
     if not count and _has_corners(value):
@@ -402,15 +403,19 @@ def _collect_object(value: _Object, fmt: BoxFormat, found: Findings) -> None:
             if not count:
                 found.reject(_REASON_BY_KEY[key])
         elif isinstance(member, _List) or (isinstance(member, _Object) and not _is_label(key, member, keys)):
-            _collect(member, key, fmt, found, labelled=bool(labels))
+            _collect(member, "" if is_object and key is None else key, fmt, found, labelled=bool(labels))
         elif key in _STATEMENT_KEYS and isinstance(member, bool):
             found.asserted |= member
             found.stated_empty |= not member
 
 
-def _joined_corners(members: list[tuple[str, _Value]]) -> list[tuple[str, _Value]]:
+def _is_words(member: _Value) -> bool:
+    return isinstance(member, str) and not any(map(str.isdecimal, member))
+
+
+def _joined_corners(members: _Members) -> list[tuple[str | None, _Value]]:
     """The members with `"bbox": (1,2),(3,4)` as one: its second corner stands without a key."""
-    joined: list[tuple[str, _Value]] = []
+    joined: list[tuple[str | None, _Value]] = []
     for key, member in members:
         if not key and joined and _is_corner(member) and _is_corner(joined[-1][1]):
             joined[-1] = (joined[-1][0], _List([joined[-1][1], member]))
@@ -423,7 +428,7 @@ def _is_corner(value: _Value) -> bool:
     return isinstance(value, _List) and value.closed and len(value) == 2 and not value.containers()
 
 
-def _is_label(key: str, member: _Object, keys: frozenset[str]) -> bool:
+def _is_label(key: str | None, member: _Object, keys: frozenset[str]) -> bool:
     """Whether an object is a label in several languages."""
     return key in _LABEL_KEYS and not _holds_key(member, keys)
 
@@ -469,14 +474,14 @@ _BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
 def _has_corners(value: _Object) -> bool:
     if len(value.members) < 4:
         return False
-    names = {key.casefold() for key, _ in value.members if key is not None}
-    return any(names.issuperset(corners) for corners in _CORNER_KEYS)
+    names = {key for key, _ in value.members}
+    return any(names.issuperset(corners) for corners in CORNER_NAMES)
 
 
 def _corner_box(value: _Object, found: Findings) -> list[list[float]]:
     """The box of an object that names its corners."""
-    given = {key.casefold(): member for key, member in value.members if key is not None}
-    corners = next(names for names in _CORNER_KEYS if given.keys() >= set(names))
+    given = dict(value.members)
+    corners = next(names for names in CORNER_NAMES if given.keys() >= set(names))
     return box_or_reject([_token(given[name]) for name in corners], found)
 
 
@@ -502,7 +507,7 @@ def _token(value: _Value) -> str:
     return value.strip() if isinstance(value, str) else str(value) if isinstance(value, bool | None) else "{}"
 
 
-_Members: TypeAlias = "Sequence[tuple[str, _Value]]"
+_Members: TypeAlias = "Sequence[tuple[str | None, _Value]]"
 
 
 def _labels_of(members: _Members) -> list[str | None]:
@@ -526,6 +531,6 @@ def _label(member: _Value) -> str | None:
 
 def _score_of(members: _Members) -> float | None:
     for key, member in members:
-        if key in _SCORE_KEYS and isinstance(member, str):
+        if key in SCORE_KEYS and isinstance(member, str):
             return read_number(member.strip())
     return None

@@ -26,7 +26,21 @@ NOTHING = frozenset(
     ["", "none", "null", "nil", "nothing", "n/a", "no object", "no objects", "no box", "no boxes", "no finding"]
 )
 
+#: Names of corners state the order themselves, whatever the order of the format; `folded`.
+CORNER_NAMES = (("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"), ("left", "top", "right", "bottom"))
+_JOINERS = str.maketrans("", "", "_- ")
+
 _REASON_BY_COUNT = {2: "point", 8: "quad", 9: "box_3d"}
+
+
+def folded(name: str) -> str:
+    """A name without what its spellings differ in: case, underscores, hyphens and blanks.
+
+    Example:
+        >>> folded("bounding_box_2d"), folded("boundingBox"), folded("X-Min")
+        ('boundingbox2d', 'boundingbox', 'xmin')
+    """
+    return name.casefold().translate(_JOINERS)
 
 
 def looks_numeric(token: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,13 @@ from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
 from grounding_rewards.parsing.box_format import BoxFormat
-from grounding_rewards.parsing.bracket_syntax import scan_brackets, scan_html, scan_lines
+from grounding_rewards.parsing.bracket_syntax import (
+    scan_brackets,
+    scan_coords,
+    scan_corners,
+    scan_html,
+    scan_lines,
+)
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.json_syntax import scan_json
 from grounding_rewards.parsing.prose import echoes_prompt, gives_instructions, states_nothing
@@ -171,17 +178,28 @@ def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
     return RawBoxes(found.coords, found.labels, found.scores, status, found.rejected)
 
 
+#: Commands of LaTeX whose braces are no object of JSON; the brace that closes them is a stray one, which nobody reads.
+_LATEX = re.compile(r"(?:\\{0,2}f?boxed|\\{1,2}(?:text|math)(?:bf|tt|rm|it)?)\s{0,2}\{")
+
+
 def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
-    """Read all boxes in the answer: in JSON, in HTML, in brackets, tags and tokens, or on lines of their own.
+    """Read all boxes in the answer: in JSON, in HTML, in brackets, tags and tokens, by names, or on lines of their own.
 
     Returns:
         The text outside JSON.
     """
+    if "boxed" in text or "\\" in text:
+        text = _LATEX.sub("", text)
     outside = scan_json(text, fmt, found) if "{" in text or "｛" in text else text
     if found.met_nothing:
         if "data-bbox" in outside:
             scan_html(outside, fmt, found)
-        scan_brackets(outside, fmt, found)
+        if "<boxes" in outside:
+            scan_coords(outside, fmt, found)
+        if found.met_nothing or "<boxes" not in outside:
+            scan_brackets(outside, fmt, found)
+        if found.met_nothing and not found.cut_off:
+            scan_corners(outside, fmt, found)
         if found.met_nothing and not found.cut_off:
             scan_lines(outside, fmt, found)
     return outside

@@ -19,7 +19,10 @@ _ANSWER = _any_case("answer")
 # `<analysis>` is Keye-VL's; with a prefix Seed-OSS, MiniMax and LongCat.
 _THINKING = _any_case("(?:th(?:ink(?:ing)?|ought)|reasoning|analysis|(?:seed:|mm:|longcat_)think)")
 _TAG = re.compile(
-    r"<(?=[aclmrstuALMRST]|/[almrstALMRST]|\|[SEbceit])(?:"
+    # Told by its first three letters, so that a text full of `<` costs little.
+    r"<(?=[/|acmlrstuALMRST])"
+    r"(?=/?(?:[aA][nN][aAsS]|[lL][oO][nN]|[mM][mM]:|[rR][eE][aA]|[sS][eE][eE]|[tT][hH][iIoO])"
+    r"|cha|unu|\|(?:STA|END|beg|cha|end|inn|thi))(?:"
     rf"(?:(?P<answer>{_ANSWER})|(?P<thinking>{_THINKING})"
     rf"|/(?:(?P<answer_end>{_ANSWER})|(?P<thinking_end>{_THINKING})))(?![\w-])\s{{0,8}}>?"
     r"|\|(?:"
@@ -43,7 +46,8 @@ _TAG_OR_RARE = re.compile(
 _OPENING = frozenset(["thinking", "token", "gemma", "harmony", "medgemma", "rare"])
 _ENDS_OPEN = re.compile(r"\s{0,8}(?:<\|message\|>\s{0,8})?")
 _END_OF_TEXT = re.compile(
-    r"<(?:\|(?:im_end|endoftext|eot_id|end_of_text|user|return|call|END_RESPONSE|END_OF_TURN_TOKEN)\|>"
+    r"<(?=\||e[no]|tu|/s|pa|｜)"
+    r"(?:\|(?:im_end|endoftext|eot_id|end_of_text|user|return|call|END_RESPONSE|END_OF_TURN_TOKEN)\|>"
     # Harmony ends each message, the thinking as well.
     r"|\|end\|>(?!\s{0,8}<\|start\|>assistant)"
     r"|end_of_turn>|turn\|>|/s>|eos>|pad>|｜end▁of▁sentence｜>)"
@@ -69,6 +73,10 @@ class Answer(NamedTuple):
     ended: bool = False
     around: str = ""
     thought: bool = False
+
+
+#: Marks of answers and of thinking that one completion may have.
+MAX_MARKS = 10_000
 
 
 class Marks(NamedTuple):
@@ -194,7 +202,10 @@ def _find_marks(text: str) -> Marks | None:
     """The marks in a text, None where it has none."""
     answer = answer_close = answer_end = first_thinking = open_thinking = kind = None
     thinking_end, unopened = 0, False
-    for tag in (_TAG_OR_RARE if has_rare_marks(text) else _TAG).finditer(text):
+    for count, tag in enumerate((_TAG_OR_RARE if has_rare_marks(text) else _TAG).finditer(text)):
+        if count == MAX_MARKS:
+            # A generation that loops over its marks has no answer.
+            return Marks(None, None, None, None, None, len(text), False)
         kind = tag.lastgroup
         if kind == "answer":
             answer, answer_close = tag.span(), None

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 _LONGEST_FACT = 80
 _LETTERS = ("A", "B")
-_HEADER = ("", "A", "B", "B − A", "better / worse / same", "sign test", "Holm")
+_HEADER = ("", "A", "B", "B − A", "better / worse / same", "p", "Holm")
 _CAPTION = (
-    "Intervals: 95 %, not adjusted for the number of figures. Sign test: exact, two-sided, without the {units} that "
-    "are the same. Holm: its p, adjusted for all tests of its table, shown or not."
+    "Intervals: 95 %, not adjusted for the number of figures. p: two-sided, of a permutation test in which the runs "
+    "change places on {units}. Holm: p adjusted for all tests of its table, shown or not."
 )
 
 
@@ -64,6 +64,7 @@ class Comparison:
             *(f"{letter} = {path}" for letter, path in zip(_LETTERS, self.paths, strict=True)),
             f"{found.films} films{drawn} in both; {alone}",
             f"{found.resamples} resamplings of {found.units}, seed {found.seed}",
+            f"labels of boxes: {found.label_matching} (--label-matching)",
             *(f"{name}: A has {one}, B has {other}" for name, (one, other) in self.settings.items()),
         ]
 
@@ -138,7 +139,7 @@ def print_figures(comparison: Comparison, console: Console) -> None:
         *(Row(name, figures) for name, figures in comparison.baselines.items()),
     ]
     headings = {key: change.figure.heading for key, change in changes.items()}
-    title = f"{comparison.found.films} films, 95 % bootstrap intervals"
+    title = f"{comparison.found.films} films, 95 % intervals"
     console.print(terminal_table(rows, headings, title=title))
     console.print(Text(comparison.verdict, style="bold"))
 
@@ -178,7 +179,7 @@ def _group_rows(group: Group) -> list[tuple[Change, list[str]]]:
 
 
 def _cells(name: str, change: Change) -> list[str]:
-    signs = change.signs
+    units = change.units
     difference = format_value(change.difference.value, signed=True)
     interval = format_interval(change.difference, signed=True)
     return [
@@ -186,10 +187,10 @@ def _cells(name: str, change: Change) -> list[str]:
         format_value(change.a.value),
         format_value(change.b.value),
         f"{difference} {interval}".rstrip(),
-        f"{signs.better} / {signs.worse} / {signs.tied}" if any(signs[:3]) else NOTHING,
+        f"{units.better} / {units.worse} / {units.tied}" if any(units) else NOTHING,
         *(
             NOTHING if math.isnan(p) else format_p(p).removeprefix("p ").removeprefix("= ")
-            for p in (signs.p, change.holm)
+            for p in (change.p, change.holm)
         ),
     ]
 

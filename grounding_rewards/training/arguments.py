@@ -19,6 +19,7 @@ from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.data.checks import BAD_ROWS
+from grounding_rewards.data.film_paths import ALLOW_OUTSIDE_HELP
 from grounding_rewards.data.texts import read_yaml
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.registry import describe_rewards
@@ -125,6 +126,7 @@ class _FilmArguments:
         },
     )
     box_format: dict | str | None = field(default=None, metadata={"help": BOX_FORMAT_HELP})
+    allow_outside: bool = field(default=False, metadata={"help": ALLOW_OUTSIDE_HELP})
     max_image_pixels: int | None = field(
         default=None,
         metadata={

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,12 @@ def _load(
     processor = load_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
     with config.main_process_first(desc="loading films"):
-        load = partial(load_split, arguments.dataset, bad_rows=arguments.bad_rows)
+        load = functools.partial(
+            load_split,
+            arguments.dataset,
+            bad_rows=arguments.bad_rows,
+            allow_outside=arguments.allow_outside,
+        )
         train_dataset = load(arguments.train_split, films=arguments.train_films)
         eval_dataset = None
         if config.eval_strategy != "no":

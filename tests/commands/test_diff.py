@@ -47,17 +47,17 @@ def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     a = write_run(tmp_path / "a", 0.4, {"model": "small", "reward": "R4", "decoding": {"samples": 16}})
     b = write_run(tmp_path / "b", 0.8, {"model": "small", "reward": "R5", "decoding": {"samples": 8}})
     written = tmp_path / "diff.json", tmp_path / "diff.md"
-    assert call(a, b, "--json", written[0], "--markdown", written[1], "--seed", 3, "--resamples", 50) == 0
+    assert call(a, b, "--json", written[0], "--markdown", written[1], "--seed", 3, "--resamples", 200) == 0
     printed = capsys.readouterr().out
     content = json.loads(written[0].read_text(encoding="utf-8"))
     page = written[1].read_text(encoding="utf-8")
     verdict = "B is better than A: F1 at IoU 0.5 is 1.000 against 0.000, +1.000 [+1.000, +1.000], "
     assert content["verdict"].startswith(verdict + "better on 7 and worse on 0 of 7 patients (p = 0.016)")
-    assert (content["a"], content["b"], content["seed"], content["resamples"]) == (str(a), str(b), 3, 50)
+    assert (content["a"], content["b"], content["seed"], content["resamples"]) == (str(a), str(b), 3, 200)
     for shown in (printed, page):
         assert f"A = {a}" in shown
         assert "14 films of 7 patients in both; 0 only in A and 0 only in B play no part" in shown
-        assert "50 resamplings of patients, seed 3" in shown
+        assert "200 resamplings of patients, seed 3" in shown
         assert "reward: A has R4, B has R5" in shown
         assert 'decoding: A has {"samples": 16}, B has {"samples": 8}' in shown
         assert "model: " not in shown
@@ -103,6 +103,38 @@ def test_labels_may_be_compared(tmp_path: Path) -> None:
     # the answers state no labels
     found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
     assert found["figures"]["f1_50"]["b"] == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("rules", "option", "expected"),
+    [
+        # as both reports have it; the answers state no labels
+        (("exact", "exact"), None, ("exact", 0.0)),
+        (("ignore", "ignore"), None, ("ignore", 1.0)),
+        # a run that does not say
+        ((None, "exact"), None, ("exact", 0.0)),
+        ((None, None), None, ("ignore", 1.0)),
+        # asked for
+        (("exact", "ignore"), "ignore", ("ignore", 1.0)),
+        (("exact", "exact"), "ignore", ("ignore", 1.0)),
+    ],
+)
+def test_labels_are_compared_as_in_the_evaluations(
+    tmp_path: Path, rules: tuple[str | None, ...], option: str | None, expected: tuple[str, float], capsys: Any
+) -> None:
+    facts = [None if rule is None else {"label matching": rule} for rule in rules]
+    a, b = write_run(tmp_path / "a", 0.4, facts[0]), write_run(tmp_path / "b", 0.8, facts[1])
+    given = [] if option is None else ["--label-matching", option]
+    assert call(a, b, *given, "--json", tmp_path / "diff.json") == 0
+    found = json.loads((tmp_path / "diff.json").read_text(encoding="utf-8"))
+    assert (found["label_matching"], found["figures"]["f1_50"]["b"][0]) == expected
+    assert f"labels of boxes: {expected[0]} (--label-matching)" in capsys.readouterr().out
+
+
+def test_evaluations_by_two_rules_are_refused(tmp_path: Path) -> None:
+    a, b = (write_run(tmp_path / rule, 0.4, {"label matching": rule}) for rule in ("exact", "ignore"))
+    with pytest.raises(ValueError, match="were evaluated by one --label-matching, got exact and ignore"):
+        call(a, b)
 
 
 def with_baselines(folder: Path, **facts: Any) -> None:
@@ -227,5 +259,8 @@ def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys:
     assert "films are drawn without their images: Expected annotations.jsonl" in capsys.readouterr().err
     Image.new("L", (64, 64), 9).save(tmp_path / "film.png")
     c = write(tmp_path / "c", 0.4, str(tmp_path / "film.png"))
+    # of another folder than the run's: only where it is allowed
     assert call(a, c, "--html", tmp_path / "page.html") == 0
+    assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert call(a, c, "--html", tmp_path / "page.html", "--allow-outside") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,13 @@ def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert evaluate(*options, "--reward", "R2", "--out", tmp_path) == 0
     assert {path.name for path in tmp_path.iterdir()} >= FILES | {"completions.jsonl", "samples.jsonl"}
     found = figures(tmp_path)
-    assert list(found["systems"]) == [checkpoint.name, "constant box", "nothing found", "whole image"]
+    assert list(found["systems"]) == [
+        checkpoint.name,
+        "reference as answer",
+        "constant box",
+        "nothing found",
+        "whole image",
+    ]
     assert next(iter(found["headings"])) == "reward_R2"
     assert found["facts"]["box format"] == "qwen2.5-vl"
     assert found["facts"]["films"] == 6
@@ -186,7 +193,7 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
         (["--completions", "{log}", "--dataset", "synthetic", "--train-split", "x"], "`none` does without"),
         (
             ["--completions", "{found}", "--box-format", "qwen3-vl", "--label-matching", "exact"],
-            "on the film with id 'b'",
+            "line 1 of '{found}' (id b): a box without a label, which --label-matching exact compares",
         ),
         (["--completions", "{log}"], "Expected a box format for reward R4"),
         (["--completions", "{log}", "--box-format", "qwen9"], "qwen3-vl"),
@@ -207,8 +214,118 @@ def test_mistakes_are_named_in_one_line(
     )
     given = [argument.replace("{log}", str(log)).replace("{found}", str(found)) for argument in arguments]
     assert evaluate(*given, "--out", tmp_path / "out") == 2
-    assert expected in capsys.readouterr().err
+    assert expected.replace("{found}", str(found)) in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--reward", "R9"], "Use one of: R1"),
+        (["--reward-kwargs", '{"beta": -1}'], "`beta`"),
+        (["--reward-kwargs", "beta=1"], "Expected a JSON object for --reward-kwargs"),
+        (["--box-format", "qwen9"], "qwen3-vl"),
+        (["--label-matching", "exact"], "row 1 of the dataset (id b): a box without a label"),
+        (["--split", "tset"], "tset"),
+        (["--train-split", "x"], "`none` does without"),
+        (
+            ["--dataset", "{off the film}"],
+            "row 1 of the dataset (id b): box 0 is [0, 0, 5, 11], outside the film",
+        ),
+        (["--dataset", "{two of one name}"], "Expected a name of its own for every film, got `id` 'a' 2 times"),
+        (["--out", "{taken}"], "Expected a folder without another evaluation for --out"),
+    ],
+)
+def test_nothing_is_wrong_when_the_model_is_loaded(
+    arguments: list[str], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    from datasets import Dataset, DatasetDict
+
+    from grounding_rewards.models import load
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr(load, "load_model", refuse)
+    changes = {"sound": {}, "off the film": {"boxes": [[], [[0, 0, 5, 11]]]}, "two of one name": {"id": ["a", "a"]}}
+    for name, change in changes.items():
+        columns = {"id": ["a", "b"], "boxes": [[], [[0, 0, 5, 5]]], "width": [9, 9], "height": [9, 9]} | change
+        DatasetDict({"test": Dataset.from_dict(columns)}).save_to_disk(str(tmp_path / name))
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "report.html").write_text("of something else")
+    given = {"--dataset": "{sound}", "--train-split": "none", "--out": "{out}"} | dict(
+        zip(arguments[::2], arguments[1::2], strict=True)
+    )
+    words = [
+        str(tmp_path / word[1:-1]) if word.endswith("}") and word[1] != '"' else word for word in chain(*given.items())
+    ]
+    assert evaluate("--model", "nowhere", *words) == 2
+    assert expected in capsys.readouterr().err
+
+
+SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 9, "height": 9}
+
+
+def test_another_evaluation_is_not_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    log, out = log_of(tmp_path / "log.jsonl", [SOUND]), tmp_path / "out"
+    options = ["--completions", log, "--box-format", "qwen3-vl", "--out", out]
+    assert evaluate(*options) == 0
+    (out / "figures" / "of_before.png").write_bytes(b"")
+    before = {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()}
+    assert evaluate(*options) == 0
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    # diagrams of figures that there are no more
+    assert not (out / "figures" / "of_before.png").exists()
+    capsys.readouterr()
+    assert evaluate(*options, "--label-matching", "exact") == 2
+    refused = capsys.readouterr().err
+    assert (
+        f"got {str(out)!r} with that of `evaluate --completions {log} --box-format qwen3-vl --resamples 20`" in refused
+    )
+    assert "Name another folder, or replace what is there with --overwrite." in refused
+    assert {path.name: path.read_bytes() for path in out.iterdir() if path.is_file()} == before
+    assert evaluate(*options, "--label-matching", "exact", "--overwrite") == 0
+    assert figures(out)["facts"]["label matching"] == "exact"
+
+
+def test_a_full_disk_leaves_the_evaluation_of_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from grounding_rewards.report import evaluation_page
+
+    log, out = log_of(tmp_path / "log.jsonl", [SOUND]), tmp_path / "out"
+    options = ["--completions", log, "--box-format", "qwen3-vl", "--out", out]
+    assert evaluate(*options) == 0
+    before = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    # The page is what is written last.
+    monkeypatch.setattr(evaluation_page, "render_evaluation_page", full)
+    assert evaluate(*options, "--seed", 1, "--overwrite") == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in out.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("confidence", "expected"),
+    [
+        ('"85%"', "1 of 2 films has a box whose stated confidence is no number, the first 'a'"),
+        ("85", "1 of 2 films has a box whose stated confidence is not between 0 and 1, the first 'a'"),
+        ("0.85", ""),
+    ],
+)
+def test_confidences_that_cannot_be_used_are_said(
+    confidence: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = '[{"bbox_2d": [0, 0, 500, 500], "label": "mass", "score": %s}]'
+    rows = [SOUND | {"text": text % confidence}, SOUND | {"id": "b", "text": text % 0.5}]
+    options = ["--box-format", "qwen3-vl", "--out", tmp_path / "out"]
+    assert evaluate("--completions", log_of(tmp_path / "log.jsonl", rows), *options) == 0
+    printed = capsys.readouterr().err
+    assert expected in printed
+    assert ("warning: " in printed) == bool(expected)
 
 
 def test_a_file_is_no_folder_to_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

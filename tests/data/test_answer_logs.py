@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from grounding_rewards.data.answer_logs import read_log
+from grounding_rewards.data.answer_logs import check_films, read_log
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.rewards.grounding import get_reward
 
@@ -24,10 +24,13 @@ def test_a_log_that_knows_its_films(tmp_path):
         {"id": "a", "completion": "[]", "boxes": [], "width": 10, "height": 20},
         {"id": "b", "completion": "x", "boxes": [[0, 0, 1, 1]], "width": 10, "height": 20},
         {"id": "a", "completion": "again", "boxes": [], "width": 10, "height": 20},
+        {"id": "b", "completion": "", "boxes": [[0, 0, 1, 1]], "width": 10, "height": 20},
     )
     answers = read_log(log)
     assert [row["id"] for row in answers.rows] == ["a", "b"]
-    assert answers.texts == [["[]", "again"], ["x"]]
+    assert answers.texts == [["[]", "again"], ["x", ""]]
+    assert [place.partition(" of ")[0] for place in answers.places] == ["line 1", "line 2"]
+    assert "The log has 2 answers to every film" in answers.notes[0]
     assert answers.load_image(0) is None
 
 
@@ -80,12 +83,12 @@ def test_the_columns_of_a_row_stand_above_the_sizes_for_all(tmp_path):
 
 
 def test_films_of_a_dataset_by_name_in_the_order_of_the_dataset(films, tmp_path):
-    names = ["four", "two", "one", "three", "two"]
+    names = ["four", "two", "one", "three", "two", "four", "three", "one"]
     log = write(
         tmp_path / "log.jsonl", *({"id": name, "text": f"{k}", "resized_width": 5} for k, name in enumerate(names))
     )
     answers = read_log(log, dataset=films)
-    assert answers.texts == [["2"], ["1", "4"], ["3"], ["0"]]
+    assert answers.texts == [["2", "7"], ["1", "4"], ["3", "6"], ["0", "5"]]
     assert [row["id"] for row in answers.rows] == ["one", "two", "three", "four"]
     assert answers.rows[0]["resized_width"] == 5
     assert answers.rows[0]["boxes"] == [[0, 0, 50, 50]]
@@ -99,15 +102,130 @@ def test_films_of_a_dataset_in_their_order_where_the_log_has_no_names(films, tmp
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["one", "two", "three", "five"], "got 'five', and 0 more"),  # of another split
-        (["one", "two"], "got 2 of 4; the first without one is 'three'"),  # a run that was not finished
+        # of another split
+        (
+            ["one", "two", "three", "five", "six"],
+            r"got 2 of 5 that it does not have: 'five' \(line 4 of '.*log.jsonl'\), 'six' \(line 5 of .*It has 'one', ",
+        ),
+        (["one", "two"], "got 2 of 4; without one are 'three', 'four'"),  # a run that was not finished
         ([None, None], "got 2 completions for 4 films"),  # nothing to go by
+        # one row without an id: all answers would be those of other films
+        (
+            ["four", "three", None, "one"],
+            r"Expected an `id` in every row of the log, or in none, got 1 of 4 without: line 3 of '.*log.jsonl'",
+        ),
+        (["four", "", "two", "one"], "got 1 of 4 without: line 2 of"),  # an empty name is none
+        # a run that was continued, and wrote a film again
+        (
+            ["one", "two", "three", "four", "two"],
+            r"got 1 for most, and another number for 1 of 4: 'two' \(line 2 of '.*', line 5 of '.*'\)",
+        ),
     ],
 )
 def test_films_and_completions_that_do_not_fit_are_refused(films, tmp_path, names, expected):
     log = write(tmp_path / "log.jsonl", *({"id": name, "text": "[]"} for name in names))
     with pytest.raises(ValueError, match=expected):
         read_log(log, dataset=films)
+
+
+def test_samples_come_in_their_own_order(films, tmp_path):
+    rows = [{"id": name, "sample": k, "text": str(k)} for k in (1, 0) for name in films["id"]]
+    assert read_log(write(tmp_path / "log.jsonl", *rows), dataset=films).texts == [["0", "1"]] * 4
+    with pytest.raises(
+        ValueError, match=r"one row for each `id` and `sample`, got several for 'one' \(line 5 of .*, li"
+    ):
+        read_log(write(tmp_path / "log.jsonl", *rows, rows[0], rows[4]), dataset=films)
+
+
+def test_films_without_ids_are_named_by_their_number(films, tmp_path):
+    """As `evaluate --model` names them in completions.jsonl."""
+    log = write(tmp_path / "log.jsonl", *({"id": str(k), "text": str(k)} for k in (3, 2, 1, 0)))
+    assert read_log(log, dataset=films.remove_columns("id")).texts == [["0"], ["1"], ["2"], ["3"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "column", "shown"),
+    [
+        ({"boxes": [[0, 0, 50, 52]]}, "boxes", r"\[\[0, 0, 50, 52\]\]"),
+        ({"boxes": []}, "boxes", r"\[\]"),
+        ({"boxes": "none"}, "boxes", "'none'"),
+        ({"labels": ["Nodule"]}, "labels", r"\['Nodule'\]"),
+        ({"width": 50}, "width", "50"),
+        ({"height": 200.0}, "height", "200.0"),
+        ({"patient_id": "b"}, "patient_id", "'b'"),
+        ({"ground_truth": '{"boxes": [[1, 2, 3, 4]]}'}, "boxes", r"\[\[1, 2, 3, 4\]\]"),
+    ],
+)
+@pytest.mark.parametrize("names", [["one", "two", "three", "four"], [None] * 4])
+def test_a_log_that_contradicts_the_dataset_is_refused(films, tmp_path, change, column, shown, names):
+    rows = [{"id": name, "text": "[]"} for name in names]
+    log = write(tmp_path / "log.jsonl", rows[0] | change, *rows[1:])
+    expected = f"got another `{column}` in line 1 of '.*log.jsonl': {shown} for the film with id 'one', of which the"
+    with pytest.raises(ValueError, match=expected + r".*1 of 4 films differ"):
+        read_log(log, dataset=films)
+
+
+def test_what_the_log_says_after_rounding_is_no_contradiction(films, tmp_path):
+    rows = [{**row, "text": "[]"} for row in films]
+    rows[0]["boxes"] = [[0.3, 0, 49.6, 50]]
+    rows[1]["ignore_boxes"] = []
+    assert len(read_log(write(tmp_path / "log.jsonl", *rows), dataset=films).rows) == 4
+
+
+SOUND = {"id": "a", "text": "[]", "boxes": [[0, 0, 5, 5]], "labels": ["mass"], "width": 10, "height": 20}
+
+
+@pytest.mark.parametrize(
+    ("change", "label_matching", "message"),
+    [
+        (
+            {"boxes": [[0, 0, 5, 25]]},
+            "ignore",
+            r"line 2 of '.*log.jsonl' \(id b\): box 0 is .* outside the film of 10 x 20",
+        ),
+        ({"boxes": [[5, 5, 1, 9]]}, "ignore", r"line 2 of .* \(id b\): box 0 is .* which has no area"),
+        ({"boxes": "none"}, "ignore", r"line 2 of .* \(id b\): boxes is 'none', not a list"),
+        ({"labels": []}, "ignore", r"line 2 of .* \(id b\): 0 labels for 1 boxes"),
+        ({"width": -1}, "ignore", r"line 2 of .* \(id b\): width is -1, not a size in pixels"),
+        ({"width": "wide"}, "ignore", r"line 2 of .* \(id b\): width is 'wide', not a size in pixels"),
+        ({"height": None}, "ignore", r"Expected a column `height` .* got none for 1 of 2: line 2 of .* \(id b\)"),
+        ({"box_format": "qwen9"}, "ignore", r"(?s)line 2 of .* \(id b\): .*qwen9.*qwen3-vl"),
+        (
+            {"box_format": "qwen2.5-vl"},
+            "ignore",
+            r"line 2 of .* \(id b\): resized_width and resized_height are missing",
+        ),
+        ({"labels": [" "]}, "exact", r"line 2 of .* \(id b\): a box without a label"),
+        ({"labels": None}, "exact", r"line 2 of .* \(id b\): a box without a label"),
+    ],
+)
+def test_films_that_nothing_can_be_measured_on_are_named(tmp_path, change, label_matching, message):
+    rows = [{**SOUND, "box_format": "qwen3-vl"}, {**SOUND, "id": "b", "box_format": "qwen3-vl", **change}]
+    answers = read_log(write(tmp_path / "log.jsonl", *rows))
+    with pytest.raises(ValueError, match=message):
+        check_films(answers.rows, answers.places, get_reward("R4"), label_matching=label_matching)
+
+
+def test_many_bad_films_are_counted(tmp_path):
+    rows = [{**SOUND, "id": str(k), "boxes": [[0, 0, 5, 25]]} for k in range(30)]
+    answers = read_log(write(tmp_path / "log.jsonl", *rows))
+    with pytest.raises(ValueError, match=r"(?s)got 30 of 30 that do not\. .*line 20 of .*\nand 10 more$"):
+        check_films(answers.rows, answers.places)
+
+
+def test_images_that_do_not_exist_or_lie_elsewhere_are_said(tmp_path):
+    folder = tmp_path / "log"
+    folder.mkdir()
+    for place in (tmp_path / "other.png", folder / "own.png"):
+        Image.new("L", (4, 4), 7).save(place)
+    (folder / "link.png").symlink_to(tmp_path / "other.png")
+    images = ["own.png", str(folder / "own.png"), "../other.png", str(tmp_path / "other.png"), "link.png", "none.png"]
+    rows = [{**SOUND, "id": str(k), "image": image} for k, image in enumerate(images)]
+    answers = read_log(write(folder / "log.jsonl", *rows))
+    assert [k for k in range(6) if answers.load_image(k) is not None] == [0, 1]
+    missing, outside = answers.notes
+    assert missing.startswith("1 of 6 films are shown without their image, which is not there: 'none.png' in line 6 of")
+    assert outside.startswith("3 of 6 films are shown without their image, which is not beside the log: '../other.png'")
 
 
 def test_a_size_of_another_name_is_refused(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -146,7 +147,7 @@ def test_the_text_column() -> None:
     ],
 )
 def test_the_same_log_in_every_kind_of_file(tmp_path, name, text):
-    completions, rows = read_completions([write_text(tmp_path, name, text)])
+    completions, rows, _ = read_completions([write_text(tmp_path, name, text)])
     assert completions == ["[]", "no"]
     assert [row["boxes"] for row in rows] == [[[1, 2, 3, 4]], []]
     assert float(rows[0]["width"]) == 9
@@ -168,7 +169,7 @@ def test_what_trl_writes_step_by_step(tmp_path):
             "images": [b"no film is read"],
         }
         pandas.DataFrame(table).to_parquet(tmp_path / f"completions_{step:05d}.parquet")
-    completions, rows = read_completions([tmp_path])
+    completions, rows, _ = read_completions([tmp_path])
     assert [messages[0]["content"] for messages in completions] == ["first", "second"]
     assert [row["step"] for row in rows] == [1, 2]
     assert "images" not in rows[0]
@@ -180,8 +181,32 @@ def test_the_column_with_the_text_is_found(tmp_path, column):
 
 
 def test_the_column_with_the_text_can_be_named(tmp_path):
-    path = write_text(tmp_path, "log.jsonl", '{"text": "prompt", "said": "[]"}\n{"text": "prompt"}')
-    assert read_completions([path], text_column="said")[0] == ["[]", None]
+    path = write_text(tmp_path, "log.jsonl", '{"text": "prompt", "said": "[]"}\n')
+    assert read_completions([path], text_column="said").completions == ["[]"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "places"),
+    [
+        ("log.jsonl", '{"text": "[]"}\n\n{"text": null}\n{"id": 3}\n{"text": 5}\n', ["line 3", "line 4", "line 5"]),
+        ("log.json", '[{"text": "[]"}, {"text": null}, {"text": true}]', ["row 2", "row 3"]),
+        # a line that ends before the column
+        ("log.csv", "id,text\n1,[]\n2,\n3\n", ["row 3"]),
+    ],
+)
+def test_rows_without_a_completion_are_named(tmp_path, name, text, places):
+    path = write_text(tmp_path, name, text)
+    rows = "row" if len(places) == 1 else "rows"
+    named = ", ".join(f"{place} of {str(path)!r}" for place in places)
+    with pytest.raises(ValueError, match=re.escape(f"got none or no text in {len(places)} {rows}: {named}. Remove")):
+        read_completions([path])
+
+
+def test_an_empty_text_of_a_table_is_an_answer(tmp_path):
+    path = write_text(tmp_path, "log.csv", "completion,response,width\n,[],\n,,9\n")
+    log = read_completions([path])
+    assert log.completions == ["[]", ""]
+    assert [row.get("width") for row in log.rows] == [None, "9"]
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_ground_truth_in_one_string_and_a_format_per_row(tmp_path: Path) -> None
         ({"boxes": None}, r"line 31 of '.*log.jsonl': Expected a column `boxes`"),
         ({"boxes": "none"}, r"line 31 of '.*log.jsonl': Expected a list of \[x1, y1, x2, y2\]"),
         ({"width": -4}, r"line 31 of '.*log.jsonl': Expected .*width"),
-        ({"completion": None}, r"Expected a completion in column completion of line 31 of '.*log.jsonl', got none"),
+        ({"completion": None}, r"Expected a completion in column completion .* in 1 row: line 31 of '.*log.jsonl'"),
     ],
 )
 def test_a_wrong_row_is_named(tmp_path: Path, processes: int, change: dict[str, Any], message: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from grounding_rewards.exchange.model_card import card_figures, evaluated_model, model_card_block
+from grounding_rewards.metrics.estimates import Estimate
+from grounding_rewards.metrics.evaluation import StoredEvaluation
 
 hub = pytest.importorskip("huggingface_hub", reason="comes with transformers")
 
@@ -26,7 +28,7 @@ EVALUATION = {
 
 def test_the_hub_reads_the_block(tmp_path):
     path = tmp_path / "README.md"
-    path.write_text(model_card_block(EVALUATION), encoding="utf-8")
+    path.write_text(model_card_block(StoredEvaluation.of_json(EVALUATION)), encoding="utf-8")
     card = hub.ModelCard.load(path)
     assert card.data.model_name == "mine"
     iou, f1 = card.data.eval_results
@@ -38,7 +40,7 @@ def test_the_hub_reads_the_block(tmp_path):
 
 
 def test_the_table_has_intervals():
-    lines = model_card_block(EVALUATION).splitlines()
+    lines = model_card_block(StoredEvaluation.of_json(EVALUATION)).splitlines()
     # with the baseline beside them, where it was measured
     assert "| figure | value | 95 % interval | constant box |" in lines
     assert "| mean IoU | 0.7123 | 0.6500 to 0.7568 | 0.4000 |" in lines
@@ -48,13 +50,17 @@ def test_the_table_has_intervals():
 
 def test_it_says_on_what_and_how_it_was_measured():
     facts = {"dataset": "/data/vindr", "split": "", "films": 20, "patients": 9, "intervals": "bootstrap over patients"}
-    card = model_card_block({**EVALUATION, "facts": facts})
-    assert "vindr, 20 films of 9 patients, intervals: bootstrap over patients, measured with" in card
+    facts["label matching"] = "exact"
+    card = model_card_block(StoredEvaluation.of_json({**EVALUATION, "facts": facts}))
+    assert (
+        "vindr, 20 films of 9 patients, a box is right only under the finding's label, intervals: bootstrap over "
+        in card
+    )
     assert "split" not in card
 
 
 def test_another_system_and_another_name():
-    card = hub.ModelCard(model_card_block(EVALUATION, system="constant box", name="baseline"))
+    card = hub.ModelCard(model_card_block(StoredEvaluation.of_json(EVALUATION), system="constant box", name="baseline"))
     assert card.data.model_name == "baseline"
     assert [result.metric_value for result in card.data.eval_results] == [0.4]
     assert "| mean IoU | 0.4000 | 0.3000 to 0.5000 | 0.7123 |" in card.text.splitlines()
@@ -63,12 +69,11 @@ def test_another_system_and_another_name():
 @pytest.mark.parametrize(
     ("evaluation", "name"),
     [
-        ({"facts": {"model": "/home/somebody/runs/r4/checkpoint-50/"}}, "r4/checkpoint-50"),
-        ({"facts": {"model": "Qwen/Qwen2.5-VL-3B-Instruct"}, "systems": {"Qwen": {}}}, "Qwen2.5-VL-3B-Instruct"),
+        (StoredEvaluation({"model": "/home/somebody/runs/r4/checkpoint-50/"}), "r4/checkpoint-50"),
+        (StoredEvaluation({"model": "Qwen/Qwen2.5-VL-3B-Instruct"}, {"Qwen": {}}), "Qwen2.5-VL-3B-Instruct"),
         # a log of completions has no model, but a name
-        ({"facts": {}, "systems": {"log": {}, "constant box": {}}}, "log"),
-        ({}, "model"),
-        ({"facts": None, "systems": None}, "model"),
+        (StoredEvaluation(systems={"log": {}, "constant box": {}}), "log"),
+        (StoredEvaluation(), "model"),
     ],
 )
 def test_the_name_of_what_was_evaluated(evaluation, name):
@@ -78,10 +83,13 @@ def test_the_name_of_what_was_evaluated(evaluation, name):
 @pytest.mark.parametrize(
     ("evaluation", "system", "message"),
     [
-        ({}, None, "Expected figures under `systems`"),
-        ({"systems": {}}, None, "Expected figures under `systems`"),
-        (EVALUATION, "other", "Expected one of mine, constant box for --system, got 'other'"),
-        ({"systems": {"mine": {"froc": {"value": float("nan")}}}}, None, "got none that was measured"),
+        (StoredEvaluation(), None, "Expected figures under `systems`"),
+        (StoredEvaluation.of_json(EVALUATION), "other", "Expected one of mine, constant box for --system, got 'other'"),
+        (
+            StoredEvaluation(systems={"mine": {"froc": Estimate(*[float("nan")] * 3)}}),
+            None,
+            "got none that was measured",
+        ),
     ],
 )
 def test_what_cannot_be_shown(evaluation, system, message):
@@ -90,4 +98,7 @@ def test_what_cannot_be_shown(evaluation, system, message):
 
 
 def test_without_facts():
-    assert "measured with grounding_rewards." in model_card_block({"systems": EVALUATION["systems"]}).lower()
+    assert (
+        "measured with grounding_rewards."
+        in model_card_block(StoredEvaluation.of_json({**EVALUATION, "facts": {}})).lower()
+    )

@@ -172,3 +172,35 @@ def test_figures_as_json(tmp_path: Any) -> None:
 def test_a_bootstrap_needs_resamples() -> None:
     with pytest.raises(ValueError, match="Expected at least 1 for `resamples`, got 0"):
         Measures("R3", resamples=0)
+
+
+@pytest.mark.parametrize("rule", ["exact", "synonyms"])
+def test_the_rule_of_labels_is_followed_by_every_figure_of_boxes(rule: str) -> None:
+    """Both lungs in the right place and both called left: one of two is right, in every figure but the areas."""
+    lungs = {"gt": [[0, 0, 40, 90], [60, 0, 100, 90]], "gt_labels": ["right lung", "left lung"]}
+    answer = {"pred": lungs["gt"], "pred_labels": ["left lung"] * 2, "pred_scores": [0.9, 0.8]}
+    films = [AnsweredFilm(name, 100, 100, **lungs, **answer, rewards={"R3": 1.0}) for name in "abc"]
+    found, aside = (evaluate({"model": films}, Measures("R3", rule, resamples=10)) for rule in (rule, "ignore"))
+    one, other = found.systems["model"], aside.systems["model"]
+    for key in ("f1_50", "mean_iou", "recall_50", "sensitivity_1", "sensitivity_8"):
+        assert (one[key].value, other[key].value) == (0.5, 1), key
+    # At less than one false box per film nothing is found: the wrong box has the higher confidence.
+    assert (one["froc"].value, other["froc"].value) == (pytest.approx(4 / 7 * 0.5), 1)
+    assert one["ap_50"].value == pytest.approx(0.5 * 51 / 101)
+    assert one["false_per_film"].value == 1
+    # Of boxes in the right place, whatever decides what is right: not 1 by construction.
+    assert one["label_accuracy"].value == other["label_accuracy"].value == 0.5
+    assert found.froc_curves[1].y.max() == 0.5
+    assert found.pr_curves[1].y.max() == pytest.approx(0.5)
+    assert [size.figures["ap_50"].value for size in found.per_size] == pytest.approx([0.5 * 51 / 101])
+    assert found.calibration is not None
+    assert found.calibration.precision.tolist() == [1, 0]
+    assert "each right only under" in found.figures["ap_50"].definition
+    assert "whatever their label" in aside.figures["ap_50"].definition
+
+
+def test_boxes_without_a_label_are_false_where_labels_are_compared() -> None:
+    films = [film("a", pred=[[0, 0, 40, 40], [0, 0, 40, 40]], pred_labels=["mass", None], pred_scores=[0.8, 0.9])]
+    ranked = rank_boxes(films, [0.5], label_matching="exact", together=True).of_label(None)
+    assert ranked.hit.tolist() == [[False, True]]
+    assert ranked.counts.all()

@@ -21,7 +21,7 @@ from grounding_rewards.metrics.robustness import (
     robustness_estimates,
     robustness_sums,
 )
-from tests.conftest import box_lists
+from tests.conftest import box_lists, valid_box_lists
 
 R3 = get_reward("R3")
 LABELLED = get_reward("R3", label_matching="exact")
@@ -127,6 +127,33 @@ def test_sameness_has_no_direction(boxes: list, others: list) -> None:
     assert there == is_same_answer(AnswerPair.unmoved(other, one), matching)
 
 
+def test_an_answer_that_was_right_and_is_wrong_has_changed() -> None:
+    """IoU 0.5 with its first place and 0.43 with the reference: near the one, no longer near the other."""
+    truth = {"gt": [[0, 0, 10, 10]], "gt_labels": ["mass"]}
+    before = AnsweredFilm("a", 100, 100, pred=[[0, 0, 10, 7]], **truth)
+    after = AnsweredFilm("a", 100, 100, pred=[[0, 0, 10, 4.3]], **truth)
+    reward = get_reward("R3")
+    assert (is_right(before, reward), is_right(after, reward)) == (True, False)
+    assert not is_same_answer(AnswerPair.unmoved(before, after), reward)
+
+
+@given(st.lists(st.tuples(*[box_lists(max_size=2)] * 2, valid_box_lists(max_size=2)), min_size=1, max_size=4))
+def test_a_lost_right_answer_is_a_success_of_the_attack(films: list) -> None:
+    pairs = [
+        AnswerPair.unmoved(*(AnsweredFilm("a", 20, 20, gt=gt, gt_labels=["x"] * len(gt), pred=pred) for pred in preds))
+        for *preds, gt in films
+    ]
+    sums = robustness_sums(pairs, get_reward("R3"))
+    assert (sums["attack_success_rate"][:, 0] >= sums["broken_share"][:, 0]).all()
+
+
+def test_the_mean_iou_follows_the_rule_of_labels() -> None:
+    film = AnsweredFilm("a", 20, 20, gt=[[0, 0, 9, 9]], gt_labels=["mass"], pred=[[0, 0, 9, 9]], pred_labels=["nodule"])
+    pairs, reward = [AnswerPair.unmoved(film, film)], get_reward("R3")
+    assert robustness_sums(pairs, reward)["mean_iou"].tolist() == [[1, 1]]
+    assert robustness_sums(pairs, reward, label_matching="exact")["mean_iou"].tolist() == [[0, 1]]
+
+
 def test_the_figures_are_the_specifications() -> None:
     films = [
         (film([A], [A]), film([A], [A])),  # right, and still so
@@ -159,7 +186,8 @@ def test_the_films_of_a_patient_are_drawn_together() -> None:
     pairs = [AnswerPair.unmoved(good, good)] * 10 + [AnswerPair.unmoved(good, bad)] * 10
     by_patient = robustness_estimates(pairs, R3, groups=["a"] * 10 + ["b"] * 10)["accuracy"]
     by_film = robustness_estimates(pairs, R3)["accuracy"]
-    assert by_patient == (0.5, 0.0, 1.0)
+    # two patients say next to nothing
+    assert by_patient == pytest.approx((0.5, 0.0, 1.0), abs=1e-6)
     assert 0.2 < by_film.low < by_film.high < 0.8
 
 

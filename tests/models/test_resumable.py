@@ -183,6 +183,18 @@ def test_other_settings_are_refused(
         generate_to_file(*tiny_model, films, path, **{**begun, **changed})
 
 
+def test_other_settings_may_overwrite(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    films = dataset.select(range(2))
+    expected = generate_to_file(*tiny_model, films, path.parent / "other" / path.name, **SAMPLED)
+    generate_to_file(*tiny_model, films, path, **GREEDY)
+    assert generate_to_file(*tiny_model, films, path, **SAMPLED, overwrite=True) == expected
+    # answers of the same settings are kept
+    path.write_text(
+        path.read_text(encoding="utf-8").replace('"completion": "', '"completion": "kept '), encoding="utf-8"
+    )
+    assert generate_to_file(*tiny_model, films, path, **SAMPLED, overwrite=True)[0][0].startswith("kept ")
+
+
 def test_greedy_answers_go_on_in_batches_of_another_size(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
     expected = generate_to_file(*tiny_model, dataset, path, **GREEDY)
     kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:3]

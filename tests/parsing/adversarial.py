@@ -8,9 +8,11 @@ The tests and the benchmark use them; run this to see how long the slowest take:
 from __future__ import annotations
 
 import heapq
+import re
 import time
 
-from grounding_rewards.parsing import get_box_format, read_boxes
+from grounding_rewards.parsing import format_boxes, get_box_format, list_box_formats, read_boxes
+from grounding_rewards.parsing.bracket_syntax import TAG_ROLES
 
 #: one format for each way of reading
 FORMATS = [
@@ -123,6 +125,49 @@ OPENINGS = (
 )
 
 
+#: Marks that no format writes itself: of answers, thinking, conversations, and of formats in other spellings.
+OTHER_MARKS = (
+    *("<answer>", "</answer>", "<think>", "</think>", "<think></think>", "<answer></answer>", "<|channel>thought"),
+    *("<|channel|>analysis", "<|channel|>final<|message|>", "<channel|>", "<|START_THINKING|>", "<|begin_of_thought|>"),
+    *("[THINK]", "[/THINK]", "◁think▷", "[unused16]", "<unused94>", "<seed:think>", "<analysis>", "<reasoning>"),
+    *("<s>", "</s>", "<eos>", "<pad>", "<|im_start|>", "<|end|>", "<|begin_of_text|>", "｜end▁of▁sentence｜"),
+    *("boxed{", "\\text{", "x1=1, y1=2, x2=3, ", "x_min: 1 ", "left=", "bbox", "coordinates", "```", "data-bbox="),
+)
+_MARK = re.compile(r"<[^<>]*>?|[\[({][^\[({<]*")
+
+
+def marks() -> list[str]:
+    """Every mark of every format, whole and cut: what a generation that is stuck repeats."""
+    written = "".join(
+        format_boxes(
+            [[1, 2, 3, 4], [5, 6, 7, 8]],
+            name,
+            labels=["a", "b"],
+            width=10,
+            height=10,
+            resized_width=10,
+            resized_height=10,
+        )
+        for name in list_box_formats()
+    )
+    whole = {*_MARK.findall(written), *TAG_ROLES, *OTHER_MARKS}
+    return sorted({mark[:length] for mark in whole for length in (1, 2, 3, 4, len(mark) - 1, len(mark))} - {""})
+
+
+def slowest_marks(length: int, count: int = 12) -> list[tuple[float, str, str]]:
+    """The marks that take `read_boxes` longest when repeated: seconds of processor time, slowest format, mark."""
+    repeated = {mark: (mark * (length // len(mark) + 1))[:length] for mark in marks()}
+    taken = {mark: max(_seconds(text, name) for name in FORMATS) for mark, text in repeated.items()}
+    # One measurement each finds the candidates, the best of five in every format tells their time from noise.
+    return sorted(
+        (
+            max((min(_seconds(repeated[mark], name) for _ in range(5)), name, mark) for name in list_box_formats())
+            for mark in heapq.nlargest(count, taken, key=taken.__getitem__)
+        ),
+        reverse=True,
+    )
+
+
 def texts(opening: str, length: int) -> dict[str, str]:
     """The opening followed by each pattern, up to this length."""
     return {name: (opening + pattern * (length // len(pattern) + 1))[:length] for name, pattern in PATTERNS.items()}
@@ -156,5 +201,5 @@ def _seconds(text: str, format_name: str) -> float:
 if __name__ == "__main__":
     for length in (1_000_000, 2_000_000):
         print(f"{length} characters, the slowest in milliseconds:")
-        for seconds, *case in slowest(length):
+        for seconds, *case in (*slowest_marks(length), *slowest(length)):
             print(f"  {1000 * seconds:6.1f}  {' '.join(map(repr, case))}")

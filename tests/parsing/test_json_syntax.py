@@ -68,6 +68,33 @@ BOXES = [
     # the box key of another family, in another case
     ('{"box_2d": [1, 2, 3, 4]}', A, [None]),
     ('{"Position": [1, 2, 3, 4], "Label": "mass"}', A, ["mass"]),
+    # the same key in other spellings, and keys that say "coordinates"
+    ('{"bounding_box_2d": [1, 2, 3, 4]}', A, [None]),
+    ('{"box2d": [1, 2, 3, 4], "className": "mass"}', A, ["mass"]),
+    ('{"boundingBox": {"xMin": 1, "yMin": 2, "xMax": 3, "yMax": 4}}', A, [None]),
+    ('{"Bounding Box": [1, 2, 3, 4]}', A, [None]),
+    ('{"label": "mass", "coordinates": [1, 2, 3, 4]}', A, ["mass"]),
+    ('[{"label": "mass", "coords": [[1, 2], [3, 4]]}]', A, ["mass"]),
+    ('{"finding": "mass", "bbox_coordinates": [1, 2, 3, 4]}', A, ["mass"]),
+    # words under such a key beside a box describe it
+    ('{"bbox_2d": [1, 2, 3, 4], "position": "left lower lobe", "label": "mass"}', A, ["mass"]),
+    # the final answer in LaTeX
+    (r"\boxed{[1, 2, 3, 4]}", A, [None]),
+    (r"The answer is $\boxed{[[1, 2, 3, 4], [5, 6, 7, 8]]}$.", A + B, [None, None]),
+    (r"\[ \boxed{\text{[1, 2, 3, 4]}} \]", A, [None]),
+    (r"\boxed{(1,2),(3,4)}", A, [None]),
+    (r"\boxed{1, 2, 3, 4}", A, [None]),
+    (r'\boxed{[{"bbox_2d": [1, 2, 3, 4], "label": "mass"}]}', A, ["mass"]),
+    (r'\boxed{{"bbox_2d": [1, 2, 3, 4], "label": "mass"}}', A, ["mass"]),
+    # braces that are no object
+    ("{[1, 2, 3, 4], [5, 6, 7, 8]}", A + B, [None, None]),
+    # corners by name in prose, in any brackets, in Markdown, as attributes; their names say the order
+    ("x1=1, y1=2, x2=3, y2=4", A, [None]),
+    ("(x1: 1, y1: 2, x2: 3, y2: 4)", A, [None]),
+    ("The mass: y_min = 2, x_min = 1, y_max = 4, x_max = 3.", A, [None]),
+    ("mass: left=1, top=2, right=3, bottom=4\nheart: left=5, top=6, right=7, bottom=8", A + B, [None, None]),
+    ("- **x1**: 1\n- **y1**: 2\n- **x2**: 3\n- **y2**: 4", A, [None]),
+    ('<box x1="1" y1="2" x2="3" y2="4"/>', A, [None]),
     # the whole box in one string
     ('{"bbox_2d": "[1, 2, 3, 4]", "label": "mass"}', A, ["mass"]),
     ('{"bbox_2d": "1 2 3 4"}', A, [None]),
@@ -138,6 +165,13 @@ REJECTS = [
     ("[x1, y1, x2, y2]", [], {"placeholder": 1}),
     ('{"bbox_2d": [x1, y1, x2, y2], "label": "<label>"}', [], {"placeholder": 1}),
     ('{"image_size": [1, 2, 3, 4]}', [], {"unknown_key": 1}),
+    # a key that says less than coordinates, corners and a key in one object
+    ('{"area": [1, 2, 3, 4]}', [], {"unknown_key": 1}),
+    ('{"label": "mass", [1, 2, 3, 4]}', [], {"unknown_key": 1}),
+    ('{"coordinates": [1, 2]}', [], {"point": 1}),
+    ('{"bbox_2d": "left lower lobe"}', [], {"not_a_number": 1}),
+    ("x1=1, y1=2, x2=3. y2 is not known.", [], {"wrong_count": 1}),
+    ("x1=1, y1=2, x2=3, x1=5, y1=6, x2=7, y2=8", B, {"wrong_count": 1}),
     # broken boxes outside JSON that holds none
     ('{"bbox_2d": []} [1, 2, 3]', [], {"wrong_count": 1}),
     ('{"bbox_2d": [left, top, right, bottom]}', [], {"placeholder": 1}),
@@ -158,6 +192,8 @@ TRUNCATED = [
     ('[{"bbox_2d": [1, 2, 3, 4]}, {"bbox_2d": [5, 6', A),
     ('[{"bbox_2d": [1, 2, 3, 4]}, {"bbo', A),
     ("[", []),
+    ("mass: x1=1, y1=2, x2=3, y2=4; nodule: x1=5, y1=6, x2=7,", A),
+    (r"\boxed{[1, 2, 3", []),
     # four numbers of nine
     ('{"label": "box", "bbox_3d": [0.5, 1.25, 2.5, 0.75, ', []),
     # a digit loop
@@ -198,6 +234,7 @@ UNPARSEABLE = [
     ("The mass is at 1, 2, 3, 4", "nothing_stated"),
     # coordinates in code
     ("x_min, y_min, x_max, y_max = 100, 200, 300, 400", "echoed_prompt"),
+    ("x1=..., y1=..., x2=..., y2=...", "echoed_prompt"),
     ("1, 2, 3", "nothing_stated"),
     ("Return a list of boxes, or [] if there is none.", "echoed_prompt"),
     ("If nothing is found return 'No Objects'.", "echoed_prompt"),

@@ -3,7 +3,7 @@
 import pytest
 
 from grounding_rewards.parsing import format_boxes, get_box_format, list_box_formats, parse_boxes, read_boxes
-from grounding_rewards.parsing.scope import Answer, find_answer, opens_thinking, thinking_state
+from grounding_rewards.parsing.scope import MAX_MARKS, Answer, find_answer, opens_thinking, thinking_state
 
 CASES = [
     # no tags at all: everything
@@ -191,3 +191,10 @@ def test_a_scope_that_reads_the_thinking_too_knows_no_open_prompt():
 def test_ordinary_labels_are_written_as_they_are():
     text = format_boxes([[1, 2, 3, 4]], "qwen3-vl", labels=["nodule < 5 mm [x]"], width=1000, height=1000)
     assert '"label": "nodule < 5 mm [x]"' in text
+
+
+@pytest.mark.parametrize("mark", ["<answer>", "</answer>", "<think>", "</think>", "<think></think>"])
+def test_a_generation_that_loops_over_marks_has_no_answer(mark):
+    # an answer behind it was not meant: nobody thinks ten thousand times
+    assert find_answer(mark * (MAX_MARKS + 1) + "[1, 2, 3, 4]") == Answer("", thought=True)
+    assert find_answer(mark * (MAX_MARKS // 4) + "</think>[1, 2, 3, 4]").text == "[1, 2, 3, 4]"

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.data.agreement import measure_agreement
+from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.held_out import film_split
+from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.prepare.film_images import ImageOptions, StoredImage, store_image
 from grounding_rewards.data.prepare.manifest import begin_folder, find_finished, finish_folder
 from grounding_rewards.data.prepare.rows import dataset_features, film_rows
@@ -45,6 +47,7 @@ def prepare_films(
     settings: PrepareSettings,
     *,
     processes: int = 1,
+    allow_outside: bool = False,
     on_progress: Progress = lambda stage, done, total: None,
 ) -> dict[str, Any]:
     """Write the films of a reader as parquet shards with a card.
@@ -58,6 +61,7 @@ def prepare_films(
         out: The folder to write: new, empty, or left unfinished by the same call.
         settings: What to write.
         processes: Number of processes that read, shrink and encode images; 1 works in this process.
+        allow_outside: Whether images may lie outside the root.
         on_progress: Called after every film.
 
     Returns:
@@ -92,21 +96,28 @@ def prepare_films(
         agreement = measure_agreement(of_interest).as_json()
     begin_folder(out, settings, survey)
     films = _counted(records(), lambda done: on_progress("writing films", done, survey.films))
-    _write_shards(films, Path(root), out, survey, processor, processes)
+    store = functools.partial(
+        _try_store, root, allow_outside, ImageOptions(settings.side, settings.image_format, settings.window)
+    )
+    _write_shards(films, store, out, survey, processor, processes)
     return finish_folder(out, settings, survey, agreement)
 
 
 def _write_shards(
-    films: Iterable[FilmRecord], root: Path, out: Path, survey: Survey, processor: Any, processes: int
+    films: Iterable[FilmRecord],
+    store: Callable[[str], StoredImage | str],
+    out: Path,
+    survey: Survey,
+    processor: Any,
+    processes: int,
 ) -> None:
     settings = survey.plan.settings
     features = dataset_features(survey, with_resized=has_resized_size(processor))
     writers: dict[str, ShardWriter] = {}
     jobs, to_store = itertools.tee(_open_jobs(films, out, survey, features, writers))
-    store = functools.partial(_try_store, ImageOptions(settings.side, settings.image_format, settings.window))
-    paths = (root / job.record.file for job in to_store)
+    names = (job.record.file for job in to_store)
     with worker_pool(processes) if processes > 1 else nullcontext() as pool:
-        images = map(store, paths) if pool is None else map_in_order(pool, store, paths, ahead=processes * _AHEAD)
+        images = map(store, names) if pool is None else map_in_order(pool, store, names, ahead=processes * _AHEAD)
         for job, image in zip(jobs, images, strict=True):
             if isinstance(image, StoredImage):
                 rows, problem = film_rows(job.record, job.rows, job.split, image, survey, processor)
@@ -147,7 +158,7 @@ def _open_jobs(
     settings = survey.plan.settings
     finished: dict[str, int] = {}
     for record in films:
-        patient = record.patient_id
+        patient = patient_of_film(record)
         own = None if patient is None else survey.patient_splits.get(patient)
         split = film_split(record.split, patient or record.id, own, survey.rule, settings.seed)
         rows = list(task_rows(record, survey.plan))
@@ -162,10 +173,10 @@ def _open_jobs(
             yield _Job(record, split, rows)
 
 
-def _try_store(options: ImageOptions, path: Path) -> StoredImage | str:
+def _try_store(root: str | Path, allow_outside: bool, options: ImageOptions, file: str) -> StoredImage | str:
     """The stored image, or why there is none."""
     try:
-        return store_image(path, options)
+        return store_image(film_path(root, file, allow_outside=allow_outside), options)
     except ValueError as error:
         return str(error)
 

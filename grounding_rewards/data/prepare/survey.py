@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.held_out import TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
+from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.spacing import may_have_spacing
@@ -84,9 +85,10 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
                 state = is_present(finding_row(record, label, settings))
                 present[label] += state is True
                 unclear[label] += (state is not False) - bool(record.ignored)
-        without_patient += record.patient_id is None
+        is_unknown = patient_of_film(record) is None
+        without_patient += is_unknown
         without_split += record.split is None
-        without_both += record.patient_id is None and record.split is None
+        without_both += is_unknown and record.split is None
         ignored += bool(record.ignored)
         has_spacing = has_spacing or may_have_spacing(record)
         has_several_readers = has_several_readers or len(film_readers(record)) > 1

@@ -20,6 +20,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.checks import is_size, label_count_problems, list_problems
 from grounding_rewards.data.held_out import ALL, assign_splits, check_known
+from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import read_json_rows
@@ -70,7 +71,9 @@ def _films(path: Path, split: str | None) -> Iterator[FilmRecord]:
     if split is None:
         yield from _records(path)
         return
-    assigned = assign_splits(((film.split, film.patient_id, film.id) for film in _records(path)), str(path.parent))
+    assigned = assign_splits(
+        ((film.split, patient_of_film(film), film.id) for film in _records(path)), str(path.parent)
+    )
     check_known(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
     for film, own in zip(_records(path), assigned.splits, strict=True):
         if split in (ALL, own):

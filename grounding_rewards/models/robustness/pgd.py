@@ -5,7 +5,8 @@ likelihood of the gold answer. ε is a fraction of the range of intensities, suc
 standard deviation convert it to the processor's units. No intensity leaves its range. Processors of the Qwen2-VL kind
 repeat a still image in time; all copies are changed alike.
 
-The pixels are those that the model is fed, after resizing, not rounded to 8 bits. Steps follow the sign of the
+The pixels are those that the model is fed, after resizing, not rounded to 8 bits, and in its own floating-point type: a
+coarse one has few values within ε, and all that are used lie within it. Steps follow the sign of the
 gradient, from a random start; the result of the last one is used.
 
 Source: Madry et al., Towards Deep Learning Models Resistant to Adversarial Attacks, 2018 (arXiv:1706.06083).
@@ -196,6 +197,8 @@ def project_gradient(
     # Resizing with negative weights can leave a value just outside the range; it may stay there.
     lowest = torch.minimum(torch.maximum(still - radius, scale.low), still)
     highest = torch.maximum(torch.minimum(still + radius, scale.low + scale.span), still)
+    # Values of the given type: rounded to it, nothing leaves the ball.
+    lowest, highest = _rounded_up(lowest, pixel_values.dtype), -_rounded_up(-highest, pixel_values.dtype)
     start = torch.from_numpy(rng.uniform(-1.0, 1.0, still.shape).astype(np.float32)).to(film.device)
     x = torch.clamp(still + radius * start, lowest, highest)
     for _ in range(attack.steps):
@@ -205,6 +208,23 @@ def project_gradient(
             gradient = _gradient(loss(values), x)
         x = torch.clamp(x.detach() + step * gradient.sign(), lowest, highest)
     return x.expand(scale.shape).reshape(pixel_values.shape).to(pixel_values.dtype)
+
+
+def _rounded_up(values: Tensor, dtype: Any) -> Tensor:
+    """The smallest values of a coarser type that are not below the given ones, as the type of these.
+
+    Example:
+        >>> import torch
+        >>> _rounded_up(torch.tensor([1.001, -1.001]), torch.bfloat16)
+        tensor([ 1.0078, -1.0000])
+    """
+    import torch
+
+    # On the CPU, which knows the next value of every type.
+    given = values.cpu()
+    nearest = given.to(dtype)
+    above = torch.nextafter(nearest, torch.full_like(nearest, torch.inf))
+    return torch.where(nearest.to(given.dtype) < given, above, nearest).to(values)
 
 
 def _gradient(loss: Tensor, x: Tensor) -> Tensor:
@@ -304,6 +324,8 @@ class AttackingProcessor:
                 f"Expected one array of numbers for the processor's `pixel_values`, got {type(pixel_values).__name__}. "
                 "The attack needs a model that takes its films as one tensor."
             )
+        # The bound holds for what the model sees.
+        pixel_values = pixel_values.to(self._model.dtype)
         tokenizer = getattr(self._processor, "tokenizer", self._processor)
         answers = [self._tokens(tokenizer, next(self._answers)) for _ in conversations]
         inputs["pixel_values"] = project_gradient(

@@ -87,6 +87,7 @@ def robustness(
     reward: GroundingReward,
     changes: Changes | None = None,
     *,
+    label_matching: str = "ignore",
     max_new_tokens: int = 256,
     batch_size: int = 16,
     resamples: int = RESAMPLES,
@@ -104,6 +105,7 @@ def robustness(
             the column ``boxes``.
         reward: reads the answers; its threshold, matcher and comparison of labels decide what is right.
         changes: which ones; all without it.
+        label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.counts`.
         max_new_tokens: where an answer is cut off.
         batch_size: films answered, and attacked, at the same time.
         resamples: number of bootstrap resamples.
@@ -139,7 +141,8 @@ def robustness(
         return read_answers(rows, generate(model, of, shown, greedy, batch_size=batch_size, on_progress=count), reward)
 
     def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
-        figures = robustness_estimates(pairs, reward, groups=groups, resamples=resamples, seed=changes.seed)
+        drawn: dict[str, Any] = {"groups": groups, "resamples": resamples, "seed": changes.seed}
+        figures = robustness_estimates(pairs, reward, label_matching=label_matching, **drawn)
         return RobustnessPoint(family, name, strength, **figures)
 
     before = ask(dataset, processor, "films as they are")

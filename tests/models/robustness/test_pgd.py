@@ -80,6 +80,22 @@ def test_no_intensity_leaves_the_ball_or_its_range(
     assert intensities.max() <= 1 + 1e-6
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("epsilon", [1 / 255, 4 / 255])
+def test_the_ball_is_not_left_by_rounding(dtype: torch.dtype, epsilon: float) -> None:
+    # bfloat16 has steps of 1/128 near 2, where 1/255 of the intensities are 1/65
+    values = normalised(torch.rand((2, 3, 16, 16), generator=torch.Generator().manual_seed(0))).to(dtype)
+    slope = torch.randn(values.shape, generator=torch.Generator().manual_seed(1))
+    attacked = project_gradient(
+        lambda x: (x.float() * slope).sum(), values, pixel_scale(values, ImageProcessor()), PGD(epsilon)
+    )
+    assert attacked.dtype == dtype
+    change = (attacked.double() - values.double()).abs() * torch.tensor(STD, dtype=torch.float64).reshape(3, 1, 1)
+    assert change.max() <= epsilon * (1 + 1e-4)
+    # as much of the ball as the type has values for
+    assert change.mean() > (0.4 if dtype == torch.bfloat16 else 0.9) * epsilon
+
+
 def test_at_epsilon_0_the_values_are_those_that_were_given() -> None:
     values = torch.randn(1, 3, 4, 4)
     scale = pixel_scale(values, ImageProcessor())

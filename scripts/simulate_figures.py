@@ -1,0 +1,252 @@
+"""How often do intervals hold the true figure, and how often does `diff` find a difference? By simulation.
+
+    python scripts/simulate_figures.py --output docs/simulated_figures.md
+
+A drawn population of patients is answered by drawn models, so that every true figure is known. Then patients are drawn
+from it, as a test set is, again and again, and measured by the code of `evaluate` and `diff`. It takes some minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import binomtest
+
+from grounding_rewards.arithmetic import Array
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.areas import SEGMENTATION_FIGURES, segmentation_areas, segmentation_estimates
+from grounding_rewards.metrics.bootstrap import ratio_estimates, ratios, sum_by_group
+from grounding_rewards.metrics.counts import SHARES, film_figures, film_sums
+from grounding_rewards.metrics.estimates import Estimate, format_value
+from grounding_rewards.metrics.ranking_figures import RankingFigures
+from grounding_rewards.metrics.swap_test import swap_p_values
+from grounding_rewards.report.tables import markdown_table
+
+SIDE = 1000.0
+LABELS = ("mass", "effusion", "nodule")
+SIZES = (10, 40, 100)
+_TESTED = ("f1_50", "mean_iou")
+
+_PAGE = """\
+# Figures simulated
+
+{population} drawn patients of one to three films, of which two in five are normal; what makes a patient hard is the
+same on all of their films. Models find a finding or not, place it more or less well, name it, and invent boxes. All of
+these patients together have the true figures. Patients are drawn from them as a test set is, {draws} times, and
+measured by the code of `evaluate` and `diff`. Made by
+
+    python scripts/simulate_figures.py --output docs/simulated_figures.md
+
+## Intervals that hold the true figure
+
+Of 95 % intervals, 95 of 100 should; one standard error of a share of 0.95 among {draws} is {error:.3f}. The last column
+is for a model that does nearly everything right, so that what it does wrong is rare.
+
+{coverage}
+
+## Differences that are found
+
+Share of draws on which p is below 0.05, in the permutation test of `diff`, and in parentheses, for comparison, in a
+sign test over patients. Where the runs are alike, and where only the figure is the same (one run writes few boxes, the
+other many), it should be 0.05 or less; where B is better, as much as can be.
+
+{tests}
+"""
+
+
+class Model(NamedTuple):
+    """skill: log odds that a finding is found; junk: mean number of false boxes; shift: of edges, in sizes of boxes."""
+
+    skill: float = 0.8
+    junk: float = 0.35
+    shift: float = 0.12
+    unread: float = 0.02
+
+
+RARE = Model(skill=4.0, junk=0.02, shift=0.05)
+
+
+class Patient(NamedTuple):
+    """What makes the films of a patient hard, and their reference boxes."""
+
+    hard: float
+    films: list[Array]
+
+
+def draw_patients(rng: np.random.Generator, count: int) -> list[Patient]:
+    def film() -> Array:
+        findings = 0 if rng.random() < 0.4 else int(rng.integers(1, 4))
+        return _boxes(rng, findings)
+
+    return [Patient(rng.normal(), [film() for _ in range(rng.integers(1, 4))]) for _ in range(count)]
+
+
+def answer(rng: np.random.Generator, patients: Sequence[Patient], model: Model) -> list[AnsweredFilm]:
+    return [
+        _answered(rng, f"{k}-{i}", gt, model, patient.hard)
+        for k, patient in enumerate(patients)
+        for i, gt in enumerate(patient.films)
+    ]
+
+
+def _boxes(rng: np.random.Generator, count: int) -> Array:
+    corner, size = rng.uniform(0, 700, (count, 2)), rng.uniform(60, 300, (count, 2))
+    return np.hstack([corner, corner + size])
+
+
+def _answered(rng: np.random.Generator, name: str, gt: Array, model: Model, hard: float) -> AnsweredFilm:
+    labels = [LABELS[int(box[0]) % len(LABELS)] for box in gt]
+    found = rng.random(len(gt)) < 1 / (1 + np.exp(hard - model.skill))
+    placed = gt[found] + rng.normal(0, model.shift, (found.sum(), 4)) * np.tile(gt[found, 2:] - gt[found, :2], 2)
+    invented = _boxes(rng, int(rng.poisson(model.junk * np.exp(hard / 2 - 1 / 8))))
+    is_read = rng.random() >= model.unread
+    pred = np.concatenate([placed, invented]) if is_read else np.zeros((0, 4))
+    named = [label for label, is_found in zip(labels, found, strict=True) if is_found] + [LABELS[0]] * len(invented)
+    confidences = np.concatenate([rng.beta(6, 2, len(placed)), rng.beta(3, 3, len(invented))])
+    return AnsweredFilm(
+        name,
+        SIDE,
+        SIDE,
+        gt=gt,
+        gt_labels=labels,
+        pred=pred,
+        pred_labels=[label if rng.random() < 0.9 else LABELS[1] for label in named] if is_read else (),
+        pred_scores=confidences if is_read else (),
+        patient=name.partition("-")[0],
+        status="boxes" if len(pred) else "empty" if is_read else "unparseable",
+        rewards={"R3": float(rng.beta(2, 2))},
+    )
+
+
+class Population:
+    """Answered films of all patients, with what their figures are made of."""
+
+    def __init__(self, films: Sequence[AnsweredFilm]) -> None:
+        self.films = list(films)
+        self.sums = film_sums(films)
+        self.areas = segmentation_areas(films)
+        self.by_rank = RankingFigures.of(films)
+        self.patient = np.array([int(film.patient or 0) for film in films])
+        self.of_patient = np.split(np.arange(len(films)), np.flatnonzero(np.diff(self.patient)) + 1)
+
+    def estimates(self, rows: Array, groups: Sequence[int], resamples: int, seed: int) -> dict[str, Estimate]:
+        drawn = {"groups": groups, "resamples": resamples, "seed": seed}
+        ranked = self.by_rank.rank([self.films[row] for row in rows])
+        return {
+            **ratio_estimates({key: sums[rows] for key, sums in self.sums.items()}, shares=SHARES, **drawn),
+            **segmentation_estimates(self.areas[rows], **drawn),
+            **{key: one.estimate for key, one in self.by_rank.resampled(ranked, **drawn).items()},
+        }
+
+    def draw(self, rng: np.random.Generator, patients: int) -> tuple[Array, list[int]]:
+        """Films of so many patients, and whose each is; a patient that is drawn twice is two patients."""
+        chosen = [self.of_patient[k] for k in rng.integers(0, len(self.of_patient), patients)]
+        return np.concatenate(chosen), np.repeat(np.arange(patients), list(map(len, chosen))).tolist()
+
+
+def held(population: Population, patients: int, draws: int, resamples: int) -> dict[str, float]:
+    """By figure the share of draws whose interval holds the true figure; of draws that have something to measure."""
+    rng = np.random.default_rng(patients)
+    everyone = np.arange(len(population.films))
+    true = population.estimates(everyone, everyone.tolist(), 1, 0)
+    found: dict[str, list[bool]] = {key: [] for key in true}
+    for seed in range(draws):
+        for key, one in population.estimates(*population.draw(rng, patients), resamples, seed).items():
+            if not math.isnan(one.low):
+                found[key].append(one.low - 1e-9 <= true[key].value <= one.high + 1e-9)
+    return {key: float(np.mean(holds)) if holds else math.nan for key, holds in found.items()}
+
+
+def coverage_table(patients: Sequence[Patient], draws: int, resamples: int) -> str:
+    rng = np.random.default_rng(1)
+    usual, rare = (Population(answer(rng, patients, model)) for model in (Model(), RARE))
+    columns = [held(usual, n, draws, resamples) for n in SIZES[1:]] + [held(rare, SIZES[1], draws, resamples)]
+    known = {**usual.by_rank.figures(), **film_figures(usual.films), **SEGMENTATION_FIGURES}
+    rows = [
+        [figure.heading, "exact" if key in SHARES else "bootstrap", *(format_value(one[key]) for one in columns)]
+        for key, figure in known.items()
+    ]
+    header = ["figure", "interval", *(f"{n} patients" for n in SIZES[1:]), f"{SIZES[1]} patients, rare"]
+    return markdown_table(header, rows)
+
+
+def equal_f1(rng: np.random.Generator, patients: Sequence[Patient]) -> tuple[Model, Model]:
+    """A careful and a careless model of the same F1: the careless one's false boxes are as many as that takes."""
+    careful, skill = Model(skill=-0.2, junk=0.0), 2.2
+    sums = [film_sums(answer(rng, patients, model))["f1_50"] for model in (Model(skill, 0.0), careful)]
+    (twice_tp, boxes), (other, of) = (one.sum(axis=0) for one in sums)
+    # F1 = 2 TP / (n + m): more false boxes until it is that of the other.
+    false = twice_tp / (other / of) - boxes
+    return careful, Model(skill, float(false) / sum(len(patient.films) for patient in patients))
+
+
+def rejected(
+    a: Mapping[str, Array], b: Mapping[str, Array], patients: int, draws: int, *, are_alike: bool
+) -> list[tuple[float, float]]:
+    """For each figure the share of draws on which the permutation test, and the sign test, has p below 0.05.
+
+    Of two answers that are alike it is left to chance which is whose, so that there is no difference but by chance.
+    """
+    rng = np.random.default_rng(patients)
+    count = np.zeros((len(_TESTED), 2))
+    for seed in range(draws):
+        chosen = rng.integers(0, len(a[_TESTED[0]]), patients)
+        changed = are_alike * rng.integers(0, 2, (patients, 1))
+        both = [(a[key][chosen], b[key][chosen]) for key in _TESTED]
+        one = [np.where(changed, second, first) for first, second in both]
+        other = [np.where(changed, first, second) for first, second in both]
+        count[:, 0] += np.array(swap_p_values(one, other, resamples=999, seed=seed)) < 0.05
+        for k, (before, after) in enumerate(zip(one, other, strict=True)):
+            differences = ratios(after) - ratios(before)
+            up, down = int((differences > 1e-12).sum()), int((differences < -1e-12).sum())
+            count[k, 1] += up + down > 0 and binomtest(up, up + down).pvalue < 0.05
+    return [(permutation, sign) for permutation, sign in (count / draws).tolist()]
+
+
+def test_table(patients: Sequence[Patient], draws: int) -> str:
+    rng = np.random.default_rng(2)
+    cases = {
+        "alike": ((Model(), Model()), _TESTED),
+        "other answers, the same F1": (equal_f1(rng, patients), _TESTED[:1]),
+        "B is better": ((Model(), Model(skill=1.4)), _TESTED),
+    }
+    rows = []
+    for name, (models, figures) in cases.items():
+        runs = [answer(rng, patients, model) for model in models]
+        groups = [film.patient for film in runs[0]]
+        a, b = ({key: sum_by_group(sums, groups) for key, sums in film_sums(run).items()} for run in runs)
+        by_size = [rejected(a, b, n, draws, are_alike=name == "alike") for n in SIZES]
+        for key in figures:
+            k = _TESTED.index(key)
+            values = (format_value(float(ratios(run[key].sum(axis=0)))) for run in (a, b))
+            shares = (f"{one[k][0]:.3f} ({one[k][1]:.3f})" for one in by_size)
+            rows.append([name, film_figures(runs[0])[key].heading, *values, *shares])
+    header = ["runs", "figure", "A", "B", *(f"{n} patients: permutation (sign)" for n in SIZES)]
+    return markdown_table(header, rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output", type=Path, default=Path("docs/simulated_figures.md"))
+    parser.add_argument("--patients", type=int, default=4000, help="in the population; default: %(default)s")
+    parser.add_argument("--draws", type=int, default=1000, help="default: %(default)s")
+    parser.add_argument("--resamples", type=int, default=500, help="of each bootstrap; default: %(default)s")
+    options = parser.parse_args()
+    patients = draw_patients(np.random.default_rng(0), options.patients)
+    page = _PAGE.format(
+        population=f"{options.patients:,}",
+        draws=f"{options.draws:,}",
+        error=math.sqrt(0.95 * 0.05 / options.draws),
+        coverage=coverage_table(patients, options.draws, options.resamples),
+        tests=test_table(patients, options.draws),
+    )
+    options.output.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
