@@ -55,7 +55,7 @@ def test_prepare_loader_and_doctor_refuse_a_film_of_somebody_else(folder, way):
     way = write_rows(folder, way)
     with pytest.raises(ValueError, match="leads out of it") as error:
         load_split(str(folder), "train")
-    assert "line 2: " in str(error.value)
+    assert "line 2 (id " in str(error.value)
     assert repr(way) in str(error.value)
     assert load_split(str(folder), "train", allow_outside=True).num_rows == 2
 
