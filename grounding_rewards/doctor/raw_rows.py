@@ -22,7 +22,7 @@ from grounding_rewards.data.images import has_shape, image_size, load_image, sma
 from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.data.readers.documents import json_lines
-from grounding_rewards.data.readers.jsonl import ANNOTATIONS, film_row
+from grounding_rewards.data.readers.jsonl import ANNOTATIONS, film_row, word_faults
 
 #: The split of rows whose dataset has no splits.
 NO_SPLIT = "all"
@@ -308,7 +308,9 @@ def _jsonl_rows(path: Path, splits: Sequence[str], allow_outside: bool) -> Itera
                 image = {"bytes": None, "path": str(found)}
             except ValueError as error:
                 outside = str(error)
-        damage = no_object and f"line {line} is {no_object}"
+        # Faults of boxes, sizes, images and prompts are found by checks of their own.
+        faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
+        damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
         yield FilmRow(split, number, columns, image, damage, expects_image=True, outside=outside)
 
 
