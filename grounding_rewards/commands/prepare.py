@@ -212,8 +212,8 @@ def _print_summary(out: Path, manifest: dict[str, Any]) -> None:
             f"{split}: {counts['films_with_rows']} films, {counts['rows']} rows, {counts['negatives']} without boxes, "
             f"{len(counts['shards'])} shards"
         )
-    if manifest["skipped"]:
-        print(f"{len(manifest['skipped'])} films left out; the card lists them")
+    if left_out := len(manifest["skipped"]) + len(manifest["unreadable"]):
+        print(f"{left_out} films left out; the card lists them")
     if copies := manifest["films_with_copies"]:
         print(f"{copies} films are copies of one another; patients who share one are in one split")
     if note := manifest["source"]["note"]:

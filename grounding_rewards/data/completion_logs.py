@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-import json
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import with_ground_truth
+from grounding_rewards.data.texts import parse_json
 
 #: Columns that may hold the completion, the likeliest first: TRL's `completion`, then those of other tools.
 TEXT_COLUMNS = ("completion", "text", "response", "output", "answer", "prediction", "model_output", "generated_text")
@@ -326,8 +326,8 @@ def _numbered_blocks(rows: Iterable[Any]) -> Iterator[tuple[int, list[Any]]]:
 
 def _from_json(text: str, place: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return parse_json(text, any_text=True)
+    except ValueError as error:
         raise ValueError(f"Expected JSON in {place}, got {text!r:.80} ({error}). Repair or remove it.") from None
 
 

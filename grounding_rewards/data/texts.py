@@ -100,8 +100,12 @@ def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
         raise ValueError(f"Expected a text file at {path}, got {error}. Download the file again.") from error
 
 
-def parse_json(text: str) -> Any:
+def parse_json(text: str, *, any_text: bool = False) -> Any:
     """What a text in JSON says.
+
+    Args:
+        text: of a file, or of a line.
+        any_text: whether texts in it may hold any character, as what a model wrote may.
 
     Raises:
         ValueError: it is no JSON, more than 64 levels deep, or has a whole number of more than 64 bits, half a
@@ -120,7 +124,7 @@ def parse_json(text: str) -> Any:
             if depth > _DEEPEST:
                 raise ValueError(f"more than {_DEEPEST} levels of lists and objects")
     content = json.loads(text, parse_int=_whole if _LONG_NUMBER.search(text) else None)
-    if "\\u" in text:
+    if "\\u" in text and not any_text:
         for word in _words(content):
             if "\0" in word:
                 raise ValueError(f"the character zero in {word!r:.80}")

@@ -1,6 +1,8 @@
 """Hostile and foreign text files: one table over the folder loader, the reader behind `prepare`, and the doctor."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -10,6 +12,7 @@ pytest.importorskip("datasets", reason="needs the train extra")
 
 from PIL import Image
 
+from grounding_rewards.cli import main
 from grounding_rewards.data.film_folder import load_films
 from grounding_rewards.data.readers.jsonl import read_jsonl
 from grounding_rewards.data.readers.tables import read_table
@@ -147,3 +150,42 @@ def test_a_missing_file_is_named(tmp_path):
     for read in (read_text, lambda path: list(text_lines(path)), lambda path: list(decoded_lines(path)), read_yaml):
         with pytest.raises(ValueError, match=r"gone\.txt"):
             read(tmp_path / "gone.txt")
+
+
+ANSWER = {"completion": "[]", "boxes": [], "labels": [], "width": 9, "height": 9, "id": "a"}
+
+
+def answer(**changes):
+    return json.dumps({**ANSWER, **changes}).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (answer(completion="\ud800 \0 []"), ""),  # a model may write anything
+        (json.dumps({**ANSWER, "completion": "x\u2028[]"}, ensure_ascii=False).encode(), ""),
+        (answer().decode().encode("utf-16"), "UTF-8"),
+        (answer().replace(b'"a"', b'"\xe4"'), "UTF-8"),
+        (answer().replace(b'"id"', b'"m": ' + b"[" * 100_000 + b', "id"'), "64 levels"),
+        (answer().replace(b'"width": 9', b'"width": ' + b"9" * 400), "64 bits"),  # no float
+        (answer().replace(b'"width": 9', b'"width": ' + b"9" * 9999), "64 bits"),
+        (answer().replace(b'"a"', b'"a\0"'), "Invalid control character"),
+    ],
+)
+@pytest.mark.parametrize("command", ["score", "evaluate"])
+def test_logs_name_file_and_line_and_take_what_a_model_may_write(tmp_path, capsys, command, content, said):
+    log, out = tmp_path / "log.jsonl", tmp_path / ("out.jsonl" if command == "score" else "out")
+    log.write_bytes(answer(id="first") + b"\n" + content)
+    where = [str(log), "--rewards", "R4"] if command == "score" else ["--completions", str(log), "--resamples", "20"]
+    code = main([command, *where, "--box-format", "qwen3-vl", "--out", str(out)])
+    error = capsys.readouterr().err
+    assert code == (2 if said else 0)
+    if said:
+        assert said in error
+        assert "line 2" in error
+        assert "log.jsonl" in error
+
+
+def test_who_needs_whom_does_not_depend_on_who_is_asked_first():
+    for module in ("patients", "held_out", "texts", "copies", "film_paths", "readers.passed_over"):
+        subprocess.run([sys.executable, "-c", f"import grounding_rewards.data.{module}"], check=True)

@@ -86,6 +86,17 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"- {film} ({split}): {reason}" for split, film, reason in skipped[:_SHOWN_SKIPPED])
         if len(skipped) > _SHOWN_SKIPPED:
             yield "- the others are in `manifest.json`"
+    if faults := manifest["unreadable"]:
+        yield from _unreadable(faults)
+
+
+def _unreadable(faults: Sequence[str]) -> Iterator[str]:
+    yield ""
+    yield f"{len(faults)} films could not be read and were left out:"
+    yield ""
+    yield from (f"- {fault}" for fault in faults[:_SHOWN_SKIPPED])
+    if len(faults) > _SHOWN_SKIPPED:
+        yield "- the others are in `manifest.json`"
 
 
 def _split_sentence(manifest: Mapping[str, Any]) -> str:

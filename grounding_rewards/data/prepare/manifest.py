@@ -100,6 +100,7 @@ def finish_folder(
         "agreement": agreement,
         "splits": splits,
         "skipped": skipped,
+        "unreadable": list(survey.unreadable),
     }
     write_whole(out / CARD, card_text(manifest))
     manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}

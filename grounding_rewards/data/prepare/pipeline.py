@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from grounding_rewards.data.prepare.shards import ShardWriter
 from grounding_rewards.data.prepare.survey import Survey, survey_films
 from grounding_rewards.data.prepare.tasks import TaskRow, film_of_interest, task_rows
 from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.passed_over import passing_over
 from grounding_rewards.data.resize import has_resized_size, load_processor
 from grounding_rewards.data.workers import map_in_order, worker_pool
 from grounding_rewards.labels import SEVERAL, normalize_label
@@ -85,8 +86,26 @@ def prepare_films(
     if processes < 1:
         raise ValueError(f"Expected at least 1 for processes, got {processes}. Take the number of cores.")
     out = Path(out)
+    if settings.bad_films == "stop":
+        return _prepare(read, root, out, settings, processes, allow_outside, on_progress, {})
+    with passing_over() as faults:
+        return _prepare(read, root, out, settings, processes, allow_outside, on_progress, faults)
+
+
+def _prepare(
+    read: Callable[[], Iterable[FilmRecord]],
+    root: str | Path,
+    out: Path,
+    settings: PrepareSettings,
+    processes: int,
+    allow_outside: bool,
+    on_progress: Progress,
+    faults: Mapping[str, None],
+) -> dict[str, Any]:
+    """As `prepare_films`; `faults` collects what the reader passes over."""
     records = functools.partial(_records, read, settings)
     survey = survey_films(_counted(records(), lambda done: on_progress("reading tables", done, None)), settings)
+    survey = replace(survey, unreadable=tuple(faults))
     if finished := find_finished(out, settings, survey):
         return finished
     survey = _with_copies(survey, records, root, allow_outside, processes, on_progress)

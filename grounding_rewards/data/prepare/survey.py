@@ -40,6 +40,7 @@ class Survey:
         carried: The columns that are not the package's own.
         plan: For `tasks.task_rows`.
         own_splits: Names of the dataset's own splits.
+        unreadable: What the reader passed over, an error each.
         copied: Copies among the films; empty until `pipeline` has compared them.
     """
 
@@ -58,6 +59,7 @@ class Survey:
     plan: Plan
     own_splits: frozenset[str]
     copied: CopiedFilms = field(default_factory=CopiedFilms)
+    unreadable: tuple[str, ...] = ()
 
     @property
     def films_drawn(self) -> int:

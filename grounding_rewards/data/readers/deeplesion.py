@@ -21,6 +21,7 @@ from pathlib import Path
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import pixels
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.tables import TableRow, check_split, find_file, known, read_groups, read_numbers
 
 _SPLITS = {"1": "train", "2": "validation", "3": "test"}
@@ -56,7 +57,8 @@ def read_deeplesion(root: str | Path, *, split: str | None = None) -> Iterator[F
     """
     check_split(split, _SPLITS.values())
     path = find_file(root, "DL_info.csv")
-    films = (_film(path, name, rows) for name, rows in read_groups(path, _COLUMNS, _EXTRA))
+    groups = read_groups(path, _COLUMNS, _EXTRA)
+    films = (film for name, rows in groups for film in sound_films(_film, path, name, rows))
     return (film for film in films if split in (None, film.split))
 
 

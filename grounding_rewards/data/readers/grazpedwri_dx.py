@@ -20,6 +20,7 @@ from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.tables import (
     check_split,
     find_file,
@@ -84,7 +85,9 @@ def read_grazpedwri_dx(
     }
     rows = read_table(path, ("filestem", "patient_id"), _EXTRA)
     return (
-        _film(root, path, line, stem, patient, extra, images, labels, classes) for line, (stem, patient, *extra) in rows
+        film
+        for line, (stem, patient, *extra) in rows
+        for film in sound_films(_film, root, path, line, stem, patient, extra, images, labels, classes)
     )
 
 

@@ -23,7 +23,8 @@ from grounding_rewards.data.held_out import ALL, assign_splits, check_known
 from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import read_json_rows
+from grounding_rewards.data.readers.documents import json_lines
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.tables import find_file, row_error
 
 ANNOTATIONS = "annotations.jsonl"
@@ -81,11 +82,17 @@ def _films(path: Path, split: str | None) -> Iterator[FilmRecord]:
 
 
 def _records(path: Path) -> Iterator[FilmRecord]:
-    for line, content in read_json_rows(path):
-        row = film_row(content)
-        if problem := next(row_faults(row), None):
-            raise row_error(path, line, row["id"], *problem, "Correct the line.")
-        yield film_record(row)
+    for line, content, no_object in json_lines(path):
+        yield from sound_films(_record, path, line, content, no_object)
+
+
+def _record(path: Path, line: int, content: Any, no_object: str) -> FilmRecord:
+    if no_object:
+        raise row_error(path, line, "-", "a JSON object", content or no_object, "Correct the line.")
+    row = film_row(content)
+    if problem := next(row_faults(row), None):
+        raise row_error(path, line, row["id"], *problem, "Correct the line.")
+    return film_record(row)
 
 
 def film_row(content: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import CREDENTIALED, FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import pixels, read_json
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
     check_split,
@@ -86,7 +87,7 @@ def read_ms_cxr(root: str | Path, *, split: str | None = None, images: str | Pat
     return (
         record
         for film, rows in groups
-        for record in [_record(path, film, rows, images)]
+        for record in sound_films(_record, path, film, rows, images)
         if split is None or record.split == split
     )
 

@@ -21,6 +21,7 @@ from math import inf
 from pathlib import Path
 
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
     check_split,
@@ -62,8 +63,11 @@ def _films(path: Path, name: str) -> Iterator[FilmRecord]:
     by_path = "image_path" in (column.strip() for column in header)
     rows = read_table(path, ("image_path" if by_path else "image_name", "annotation"))
     return (
-        _film(path, line, image if by_path else f"{name}/{image}", annotation, split_name(name))
+        film
         for line, (image, annotation) in rows
+        for film in sound_films(
+            _film, path, line, image if by_path else f"{name}/{image}", annotation, split_name(name)
+        )
     )
 
 

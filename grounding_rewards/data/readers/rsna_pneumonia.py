@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from grounding_rewards.data.readers.base import KAGGLE, FilmRecord, register_reader
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.tables import (
     TableRow,
     check_split,
@@ -62,8 +63,11 @@ def read_rsna_pneumonia(root: str | Path, *, split: str | None = None) -> Iterat
             classes[film] = names.setdefault(name, name)
     find = film_finder(root)
     return (
-        _film(path, film, find(f"stage_2_train_images/{film}.dcm", film), rows, classes.get(film))
+        record
         for film, rows in groups
+        for record in sound_films(
+            _film, path, film, find(f"stage_2_train_images/{film}.dcm", film), rows, classes.get(film)
+        )
     )
 
 

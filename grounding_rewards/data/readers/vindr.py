@@ -12,6 +12,7 @@ from pathlib import Path
 
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.tables import (
     Size,
     TableRow,
@@ -94,7 +95,10 @@ def read_vindr_table(
     labels_path = path.with_name(f"image_labels_{split}.csv")
     image_labels = _read_image_labels(labels_path) if labels_path.is_file() else {}
     return (
-        _film(
+        record
+        for film, rows in groups
+        for record in sound_films(
+            _film,
             path,
             film,
             rows,
@@ -104,7 +108,6 @@ def read_vindr_table(
             image_labels.get(film, _NOBODY),
             findings,
         )
-        for film, rows in groups
     )
 
 

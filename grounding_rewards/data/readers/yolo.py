@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.boxes import ORDERS
 from grounding_rewards.data.dicom import DICOM_SUFFIXES
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import (
     check_split,
@@ -70,7 +70,12 @@ def read_yolo(root: str | Path, *, split: str | None = None) -> Iterator[FilmRec
     chosen = [source for source in sources if split in (None, source.split)]
     for source in chosen:
         _check_labels(source)
-    return chain.from_iterable((_film(root, path, source.split, names) for path in source.files) for source in chosen)
+    return (
+        film
+        for source in chosen
+        for path in source.files
+        for film in sound_films(_film, root, path, source.split, names)
+    )
 
 
 def read_label_file(path: str | Path, names: Sequence[str]) -> Iterator[tuple[str, list[float]]]:
