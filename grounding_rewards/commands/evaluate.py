@@ -37,6 +37,7 @@ from grounding_rewards.commands.console import (
     late_progress,
     output_console,
     parameters_from_option,
+    say,
     stage_progress,
 )
 from grounding_rewards.exchange.names import model_name
@@ -193,7 +194,7 @@ def run(options: argparse.Namespace) -> int:
         rows, texts = subject.answers.rows, subject.answers.texts
         films = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
         for note in (*subject.answers.notes, *confidence_notes(films)):
-            print(f"warning: {note}", file=sys.stderr)
+            say(f"warning: {note}", error=True)
         found = _measure(options, subject, films, training, on_progress)
         on_progress("drawing")
         _write(options, subject, found, films)

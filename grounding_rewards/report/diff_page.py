@@ -193,7 +193,13 @@ def _film(page: DiffPage, pair: FilmPair, number: int) -> dict[str, Any]:
                 "bar": f"{100 * min(max(film.rewards[page.reward], 0), 1):.0f}",
                 "reason": film.reason,
                 "text": film.text[:_MOST_TEXT],
-                "boxes": list(zip(film.pred_labels, pair_film(film).pred_ious.tolist(), strict=True))[:_MOST_BOXES],
+                "boxes": list(
+                    zip(
+                        film.pred_labels,
+                        pair_film(film, page.comparison.found.label_matching).pred_ious.tolist(),
+                        strict=True,
+                    )
+                )[:_MOST_BOXES],
                 "rectangles": _rectangles(film.pred, film.pred_labels, "predicted"),
             }
             for side, name, film in zip("ab", page.comparison.names, pair, strict=True)
