@@ -284,6 +284,7 @@ BIN1000 = CoordinateSpace("bin1000", "film", 1000.0, offset=0.5, meaning="bins, 
 SQUASH840 = CoordinateSpace("squash840", "film", 840.0, meaning="pixels of the film squashed to 840 × 840")
 PAD1 = CoordinateSpace("pad1", "padded", meaning="fractions of the film padded to a square")
 PAD999 = CoordinateSpace("pad999", "padded", 999.0, meaning="0 to 999 of the film padded to a square")
+PAD1000 = CoordinateSpace("pad1000", "padded", 1000.0, meaning="0 to 1000 of the film padded to a square")
 CROP100 = CoordinateSpace(
     "crop100", "cropped", 100.0, offset=0.5, meaning="bins of the square in the film's centre: (n + 0.5) / 100"
 )
@@ -303,6 +304,7 @@ SPACES = {
         BIN1024,
         BIN1000,
         PAD999,
+        PAD1000,
         CROP100,
         SQUASH840,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -29,6 +30,7 @@ __all__ = [
     "ignore_regions",
     "image_sizes",
     "known_sizes",
+    "patient_key",
     "patient_of",
     "read_references",
     "stated_name",
@@ -297,6 +299,9 @@ def column_of(columns: Mapping[str, Any], name: str, n: int) -> Sequence[Any] | 
     return None if n and all(value is None for value in values) else values
 
 
+_NUMBER = re.compile(r"0*([0-9]+)(\.0*)?")
+
+
 def stated_name(value: Any) -> str | None:
     """The name of a patient, a film or a split as text; None for nothing, and for what programs write for nothing.
 
@@ -314,13 +319,28 @@ def stated_name(value: Any) -> str | None:
     return None if text.casefold() in _NOTHING else text
 
 
-def patient_of(row: Mapping[str, Any]) -> str | None:
-    """Whose film a row is, by its column ``patient_id``, None where it names nobody.
+def patient_key(patient: object) -> str:
+    """The id of a patient, the same for all spellings of a number and for capital and small letters.
 
-    >>> patient_of({"patient_id": 7}), patient_of({"patient_id": ""})
-    ('7', None)
+    Tables lose the zeros in front of an id, or take it for a fraction; two patients whose ids differ in nothing else
+    are rarer than one patient who would otherwise be in two splits.
+
+    >>> [patient_key(one) for one in ("0003", 3, "3.0", 3.0, " P-07 ", "p-07", "0")]
+    ['3', '3', '3', '3', 'p-07', 'p-07', '0']
     """
-    return stated_name(row.get("patient_id"))
+    text = str(patient).strip().casefold()
+    number = _NUMBER.fullmatch(text)
+    return number[1] if number else text
+
+
+def patient_of(row: Mapping[str, Any]) -> str | None:
+    """Whose film a row is, by its column ``patient_id``, as `patient_key`; None where that is missing or empty.
+
+    >>> patient_of({"patient_id": 7}), patient_of({"patient_id": "007"}), patient_of({"patient_id": ""})
+    ('7', '7', None)
+    """
+    patient = stated_name(row.get("patient_id"))
+    return None if patient is None else patient_key(patient)
 
 
 def with_ground_truth(columns: Mapping[str, Any], n: int) -> Mapping[str, Any]:

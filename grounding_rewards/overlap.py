@@ -1,12 +1,12 @@
 """Overlap of every predicted box with every ground-truth box, and the removal of boxes that overlap each other.
 
-Conventions, the same for the five functions of pairs:
+Conventions, the same for the functions of pairs:
 
 * ``f(pred, gt)`` takes ``(..., n, 4)`` and ``(..., m, 4)`` xyxy arrays in one common space and returns ``(..., n, m)``.
   Leading dimensions broadcast, so that the completions of a whole training step are one call.
 * Edges are real numbers: a side is ``x2 - x1``, without the ``+ 1`` of pixel counting.
-* No box raises. An invalid one (see :func:`grounding_rewards.boxes.valid_boxes`) overlaps nothing: IoU and
-  IoA are 0, and GIoU, DIoU and CIoU are -1, the value of a pair that is infinitely far apart.
+* No box raises. An invalid one (see :func:`grounding_rewards.boxes.valid_boxes`) overlaps nothing: IoU,
+  IoA and NWD are 0, and GIoU, DIoU and CIoU are -1, the value of a pair that is infinitely far apart.
 * No ratio has an epsilon. ``pairwise_iou(b, b)`` is exactly 1 for every valid box, however small or large.
 """
 
@@ -26,6 +26,7 @@ __all__ = [
     "pairwise_giou",
     "pairwise_ioa",
     "pairwise_iou",
+    "pairwise_nwd",
 ]
 
 
@@ -137,6 +138,34 @@ def pairwise_ioa(pred: ArrayLike, gt: ArrayLike) -> Array:
         scaled = (_overlap(p, g, 0) / _side(g, 0)) * (_overlap(p, g, 1) / _side(g, 1))
     ioa = np.where(np.isnan(ioa), scaled, ioa)
     return np.where(valid_boxes(p) & valid_boxes(g), np.clip(ioa, 0.0, 1.0), 0.0)
+
+
+def pairwise_nwd(pred: ArrayLike, gt: ArrayLike) -> Array:
+    """Normalised Wasserstein distance: how near two boxes are, also such as a few pixels part.
+
+    ``NWD = exp(-W / C)``, in [0, 1], with ``W² = Δx² + Δy² + (Δw² + Δh²) / 4`` of the centres and sides. C is the
+    ground truth's own size, ``sqrt(w h)``, where the source takes the mean size of all objects of a data set: so a
+    number means the same on films of all sizes, and needs nothing to be set.
+
+    Arguments, shape and errors are those of :func:`pairwise_iou`.
+
+    Example:
+        >>> pairwise_nwd([[0, 0, 4, 4], [4, 0, 8, 4]], [[0, 0, 4, 4]]).round(4)
+        array([[1.    ],
+               [0.3679]])
+
+    Source: Wang et al., A Normalized Gaussian Wasserstein Distance for Tiny Object Detection, arXiv 2110.13389,
+    equations 5 and 6.
+    """
+    p, g = _pairs(pred, gt)
+    with np.errstate(all="ignore"):
+        # In units of C, so that squares neither overflow nor vanish.
+        size = np.sqrt(_side(g, 0)) * np.sqrt(_side(g, 1))
+        start, end = ((p[..., :2] - g[..., :2]) / size[..., None], (p[..., 2:] - g[..., 2:]) / size[..., None])
+        # Δx = (start + end) / 2 and Δw = end - start along each axis, so Δx² + Δw² / 4 = (start² + end²) / 2
+        distance = np.sqrt(((start**2 + end**2) / 2).sum(-1))
+        nwd = np.exp(-distance)
+    return np.where(valid_boxes(p) & valid_boxes(g), np.nan_to_num(nwd, nan=0.0), 0.0)
 
 
 def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float) -> NDArray[np.int64]:

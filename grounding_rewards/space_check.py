@@ -433,9 +433,9 @@ def _compare(answers: Sequence[_Answer], fmt: BoxFormat) -> SpaceCheck:
     elif np.isnan(declared_iou) or declared_iou < _LEAST_IOU:
         likely, evidence = _fit_on_films(sample, declared)
         if likely is not None and sample.gt.shape[1]:
-            iou = sample.mean_iou(sample.read(likely), sample.gt)
-            if _tells_apart(iou - _best_as_declared(sample, declared)):
-                likely_iou = float(iou.mean())
+            as_likely = sample.mean_iou(sample.read(likely), sample.gt)
+            if _tells_apart(as_likely - _best_as_declared(sample, declared)):
+                likely_iou = float(as_likely.mean())
             else:
                 likely = None
     if likely is None:

@@ -35,25 +35,25 @@ _TESTED = ("f1_50", "mean_iou")
 _PAGE = """\
 # Figures simulated
 
-{population} drawn patients of one to three films, of which two in five are normal; what makes a patient hard is the same
-on all of their films. Models find a finding or not, place it more or less well, name it, and invent boxes. All of these
-patients together have the true figures. Patients are drawn from them as a test set is, {draws} times, and measured by the
-code of `evaluate` and `diff`. Made by
+{population} drawn patients of one to three films, of which two in five are normal; what makes a patient hard is the
+same on all of their films. Models find a finding or not, place it more or less well, name it, and invent boxes. All of
+these patients together have the true figures. Patients are drawn from them as a test set is, {draws} times, and
+measured by the code of `evaluate` and `diff`. Made by
 
     python scripts/simulate_figures.py --output docs/simulated_figures.md
 
 ## Intervals that hold the true figure
 
-Of 95 % intervals, 95 of 100 should; one standard error of a share of 0.95 among {draws} is {error:.3f}. The last column is
-for a model that does nearly everything right, so that what it does wrong is rare.
+Of 95 % intervals, 95 of 100 should; one standard error of a share of 0.95 among {draws} is {error:.3f}. The last column
+is for a model that does nearly everything right, so that what it does wrong is rare.
 
 {coverage}
 
 ## Differences that are found
 
-Share of draws on which p is below 0.05, in the permutation test of `diff`, and in parentheses, for comparison, in a sign
-test over patients. Where the runs are alike, and where only the figure is the same (one run writes few boxes, the other
-many), it should be 0.05 or less; where B is better, as much as can be.
+Share of draws on which p is below 0.05, in the permutation test of `diff`, and in parentheses, for comparison, in a
+sign test over patients. Where the runs are alike, and where only the figure is the same (one run writes few boxes, the
+other many), it should be 0.05 or less; where B is better, as much as can be.
 
 {tests}
 """

@@ -41,6 +41,64 @@ name (last table).
 
 ## Formats
 """
+#: Models that write what a format above reads: who, what to declare, an answer, where it is said.
+ALSO_READ = (
+    (
+        "Qwen2.5-VL trained by ms-swift in its legacy form",
+        {"syntax": "qwen2-vl", "space": "resized_pixel"},
+        "<|object_ref_start|>mass<|object_ref_end|><|box_start|>(202,162),(403,487)<|box_end|>",
+        "modelscope/ms-swift: templates/qwen.py, `norm_bbox = 'none'` for Qwen2.5-VL",
+    ),
+    (
+        "Qwen3-VL trained by ms-swift in its legacy form",
+        "qwen2-vl",
+        "<|object_ref_start|>mass<|object_ref_end|><|box_start|>(200,200),(400,600)<|box_end|>",
+        "modelscope/ms-swift: templates/qwen.py, 0 to 1000 as for Qwen2-VL",
+    ),
+    (
+        "Qwen3.5, Qwen3.6",
+        "qwen3-vl",
+        '</think>[{"bbox_2d": [200, 200, 400, 600], "label": "mass"}]',
+        "huggingface/trl: chat_templates/qwen3_5_think.jinja; raw answers in public logs",
+    ),
+    (
+        "MiMo-VL",
+        "qwen2.5-vl",
+        '[{"bbox_2d": [202, 162, 403, 487], "label": "mass"}]',
+        "XiaomiMiMo/MiMo-VL: grounding.ipynb; modelscope/ms-swift: templates/qwen.py",
+    ),
+    (
+        "Kimi K2.5",
+        "kimi-vl",
+        '[{"bbox_2d": [0.2, 0.2, 0.4, 0.6], "label": "mass"}]',
+        "second hand: programs that call it read fractions",
+    ),
+    (
+        "MiniMax-M3",
+        "kimi-vl",
+        '[{"box": [0.2, 0.2, 0.4, 0.6], "label": "mass"}]',
+        "second hand: programs that call it",
+    ),
+    ("HunyuanOCR", "qwen-vl", "mass(200,200),(400,600)", "second hand: programs that call it"),
+    (
+        "Gemma 4",
+        "gemini",
+        '<|channel>thought hm<channel|>[{"box_2d": [200, 200, 600, 400], "label": "mass"}]',
+        "second hand: a public log of one model",
+    ),
+    (
+        "MedGemma 1.5 on films that are padded to a square first, as in Google's notebook",
+        {"syntax": "medgemma-1.5", "space": "pad1000"},
+        '```json\n[{"box_2d": [260, 200, 580, 400], "label": "mass"}]\n```',
+        "Google-Health/medgemma: cxr_anatomy_localization_with_hugging_face.ipynb, by way of its readers",
+    ),
+    (
+        "PaliGemma fine-tuned on tokens of n / 1024",
+        {"syntax": "paligemma", "space": "bin1024"},
+        "<loc0205><loc0205><loc0614><loc0410> mass",
+        "roboflow's and other converters: round(v * 1024)",
+    ),
+)
 DECLARE = """
 ## A format of your own
 
@@ -106,7 +164,14 @@ def row(fmt: BoxFormat) -> str:
         fmt.space.meaning if not fmt.syntax.patches else f"cells of a {fmt.syntax.patches} × {fmt.syntax.patches} grid"
     )
     types = ", ".join(f"`{name}`" for name in fmt.model_types) or "–"
-    return f"| `{fmt.name}` | {fmt.family} | {order} | {space} | {STRIPPED[fmt.stripped]} | {types} |"
+    said = fmt.source or "–"
+    return f"| `{fmt.name}` | {fmt.family} | {order} | {space} | {STRIPPED[fmt.stripped]} | {types} | {said} |"
+
+
+def also_read(models: str, declared: str | dict[str, str], text: str, source: str) -> str:
+    boxes = "; ".join(", ".join(f"{value:.4g}" for value in box) for box in parse_boxes(text, declared, **SIZES).boxes)
+    named = declared if isinstance(declared, str) else f"{{{', '.join(f'{key}: {declared[key]}' for key in declared)}}}"
+    return f"| {models} | `{named}` | {code(text)} | {boxes} | {source} |"
 
 
 def example(fmt: BoxFormat) -> str:
@@ -125,11 +190,18 @@ def page() -> str:
         "*Lost without special tokens*: what is gone from the text that TRL hands to a reward, because it decodes with",
         "`skip_special_tokens=True`. `GroundingGRPOTrainer` decodes such formats from the token ids by itself; with",
         "the stock trainer pass `get_reward(..., tokenizer=processor)`. *model_type*: the models for which the trainer",
-        "picks the format by itself.",
+        "picks the format by itself. *Source*: where it says so, as read in November 2026; *second hand*: not said by",
+        "those who made the model. A fine-tuned model writes what its trainer wrote: look there first.",
         "",
-        "| name | models | order | numbers | lost without special tokens | model_type |",
-        "|---|---|---|---|---|---|",
+        "| name | models | order | numbers | lost without special tokens | model_type | source |",
+        "|---|---|---|---|---|---|---|",
         *map(row, formats),
+        "",
+        "Read by one of these as well, each with one box of the film below:",
+        "",
+        "| models | declare | an answer | read | source |",
+        "|---|---|---|---|---|",
+        *(also_read(*one) for one in ALSO_READ),
         "",
         "## There and back",
         "",

@@ -195,6 +195,7 @@ def _write_page(
         pairs=pairs,
         reward=reward,
         load_image=load_image,
+        label_matching=comparison.found.label_matching,
         curves=curves if curves[0] else None,
     )
     with whole_folder(options.html.parent) as unfinished:

@@ -1,7 +1,8 @@
 """Say what is wrong with a dataset before training on it: boxes in another order or frame than x1, y1, x2, y2 in
-pixels, corners, edges, duplicates, sizes that are not the image's, labels in several spellings, films or patients in
-several splits, boxes too small to be learned, answers too long to be written, prompts that ask for another format.
-Every defect comes with its extent, three examples, why it matters and what to do.
+pixels, in all films or in some, corners, edges, duplicates, readers that were not merged, boxes that stand for no
+finding, sizes that are not the image's, labels in several spellings, films or patients in several splits, boxes too
+small to be learned, answers too long to be written, prompts that ask for another format or hold the answer. Every
+defect comes with its extent, three examples, why it matters and what to do.
 
 A dataset is a folder with annotations.jsonl, a folder of parquet files such as `grounding-rewards prepare` writes, a
 folder written by save_to_disk, or a dataset on the hub. Its columns: boxes (x1, y1, x2, y2 in pixels of the film),
@@ -12,6 +13,7 @@ box_format, resized_width and resized_height. Nothing is changed, and nothing le
 from __future__ import annotations
 
 import argparse
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -71,6 +73,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--seed", type=int, default=0, help="of the sample of films in the report; default: %(default)s"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write defects and figures, without any film")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="read only the headers of images; what then is not looked for is listed: images that break off, deep or "
+        "empty ones, and copies under other names",
+    )
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="that decode images; default: one for each core",
+    )
     add_allow_outside(parser)
     parser.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
 
@@ -92,7 +107,15 @@ def run(arguments: argparse.Namespace) -> int:
     )
     source = open_rows(arguments.dataset, arguments.split, allow_outside=arguments.allow_outside)
     thumbnails = LONGEST_SIDE if arguments.out is not None and not arguments.no_films else 0
-    checkup = examine(source, model, thumbnails=thumbnails, seed=arguments.seed, track=partial(track, "examining"))
+    checkup = examine(
+        source,
+        model,
+        thumbnails=thumbnails,
+        seed=arguments.seed,
+        quick=arguments.quick,
+        processes=arguments.processes,
+        track=partial(track, "examining"),
+    )
     if arguments.json is not None:
         write_json(arguments.json, checkup.as_json())
     if arguments.out is not None:

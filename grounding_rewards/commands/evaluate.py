@@ -13,8 +13,8 @@ The folder --out then holds
   samples.jsonl      its sampled answers, with --samples
   figures/           the diagrams as PNG and PDF
 
-Baselines stand beside every figure: a constant box, nothing found, the whole image, and another reader where there are
-several. The page shows films and the model's words: guard it like the films.
+Beside every figure stand the ceiling, the reference as answer, and baselines: a constant box, nothing found, the whole
+image, and another reader where there are several. The page shows films and the model's words: guard it like the films.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from grounding_rewards.commands.console import (
     say,
     stage_progress,
 )
+from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.answered_film import AnsweredFilm, write_answered
 from grounding_rewards.metrics.answers import confidence_notes, read_answers, read_references
-from grounding_rewards.metrics.baselines import baseline_systems
+from grounding_rewards.metrics.baselines import REFERENCE, baseline_systems
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.evaluation import (
     Evaluation,
@@ -81,9 +82,9 @@ examples:
 _PACKAGES = ("grounding_rewards", "numpy", "torch", "transformers", "vllm")
 _TEMPERATURE = 1.0
 _BASELINES = (
-    "constant box: the mean box of each label that at least half of the training films carry, else of the most "
-    "frequent label; whole image: with the most frequent label; another reader: the first who did not draw the "
-    "reference, and the reference itself on films that nobody else read"
+    "reference as answer: what no answer can better; constant box: the mean box of each label that at least half of "
+    "the training films carry, else of the most frequent label; whole image: with the most frequent label; another "
+    "reader: the first who did not draw the reference, and the reference itself on films that nobody else read"
 )
 _NO_SPLIT = "none"
 
@@ -97,6 +98,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     films.add_argument("--dataset", metavar="DATA", help="`synthetic`, a folder of films, or a name on the hub")
     films.add_argument("--split", default="test", help="of the dataset; default: %(default)s")
     films.add_argument("--films", type=int, metavar="N", help="the first so many; all without it")
+    films.add_argument(
+        "--bad-rows",
+        choices=BAD_ROWS,
+        default="refuse",
+        help="films that cannot be right, such as one with a box outside it: name them all and end "
+        "(default), or go on without them and say which",
+    )
     films.add_argument(
         "--train-split",
         default="train",
@@ -195,9 +203,11 @@ def run(options: argparse.Namespace) -> int:
         films = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
         for note in (*subject.answers.notes, *confidence_notes(films)):
             say(f"warning: {note}", error=True)
-        found = _measure(options, subject, films, training, on_progress)
+        on_progress("answering without a look at the films")
+        baselines = baseline_systems(rows, training, subject.reward)
+        found = _measure(options, subject, {subject.name: films, **baselines}, on_progress)
         on_progress("drawing")
-        _write(options, subject, found, films)
+        _write(options, subject, found, films, baselines[REFERENCE])
     _print(options, found)
     return 0
 
@@ -304,7 +314,8 @@ def _command(options: argparse.Namespace) -> str:
 
 
 def _ask_model(options: argparse.Namespace, reward: GroundingReward) -> _Subject | None:
-    from grounding_rewards.data.answer_logs import Answers, check_films, dataset_places
+    from grounding_rewards.data.answer_logs import Answers, check_films, dataset_places, film_problems
+    from grounding_rewards.data.checks import without_bad_rows
     from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
     from grounding_rewards.data.model_columns import add_columns, add_prompts
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
@@ -316,18 +327,20 @@ def _ask_model(options: argparse.Namespace, reward: GroundingReward) -> _Subject
     # Only transformers can be asked about changed films, and both must be asked in the same way.
     backend = "transformers" if options.robustness else choose_backend(options.backend)
     # All that can be wrong is looked at before a large model is loaded.
-    dataset = load_split(options.dataset, options.split, films=options.films, allow_outside=options.allow_outside)
-    places = dataset_places(dataset)
-    films = light_rows(dataset)
-    check_films(films, places, label_matching=options.label_matching)
-    read_references(films)
+    dataset = load_split(options.dataset, options.split, films=options.films, **_loading(options))
+    problems = film_problems(light_rows(dataset), label_matching=options.label_matching)
+    expected = "sizes, boxes and labels that fit the film"
+    dataset = without_bad_rows(dataset, problems, expected, options.dataset, options.bad_rows)
+    read_references(light_rows(dataset))
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model_type_of(options.model))
     state = process_state()
     model, processor = load_model(options.model, backend=backend)
     notes = set_image_size(processor, options.max_image_pixels)
-    dataset = add_prompts(add_columns(dataset, processor, box_format), reward.box_format)
+    dataset = add_columns(dataset, processor, box_format, bad_rows=options.bad_rows)
+    dataset = add_prompts(dataset, reward.box_format)
+    places = dataset_places(dataset)
     image_size = largest_image(dataset, processor)
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
@@ -404,13 +417,17 @@ def _change_films(
     return points, f"the first {films.num_rows} films, {changes}"
 
 
+def _loading(options: argparse.Namespace) -> dict[str, Any]:
+    return {"allow_outside": options.allow_outside, "bad_rows": options.bad_rows}
+
+
 def _read_log(options: argparse.Namespace, reward: GroundingReward) -> _Subject:
-    from grounding_rewards.data.answer_logs import check_films, read_log
+    from grounding_rewards.data.answer_logs import check_films, film_problems, read_log
     from grounding_rewards.data.load import load_split
 
     dataset = None
     if options.dataset is not None:
-        dataset = load_split(options.dataset, options.split, films=options.films, allow_outside=options.allow_outside)
+        dataset = load_split(options.dataset, options.split, films=options.films, **_loading(options))
     answers = read_log(
         options.completions,
         dataset=dataset,
@@ -418,6 +435,8 @@ def _read_log(options: argparse.Namespace, reward: GroundingReward) -> _Subject:
         sizes={"width": options.width, "height": options.height},
         allow_outside=options.allow_outside,
     )
+    if options.bad_rows == "drop":
+        answers = answers.without(film_problems(answers.rows, reward, label_matching=options.label_matching))
     check_films(answers.rows, answers.places, reward, label_matching=options.label_matching)
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
     return _Subject(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
@@ -436,7 +455,7 @@ def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
     if options.dataset is None or options.train_split == _NO_SPLIT:
         return None
     try:
-        return light_rows(load_split(options.dataset, options.train_split, allow_outside=options.allow_outside))
+        return light_rows(load_split(options.dataset, options.train_split, **_loading(options)))
     except ValueError as error:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 
@@ -456,15 +475,13 @@ def _measures(options: argparse.Namespace, reward: str) -> Measures:
 def _measure(
     options: argparse.Namespace,
     subject: _Subject,
-    films: list[AnsweredFilm],
-    training: Sequence[Mapping[str, Any]] | None,
+    systems: Mapping[str, Sequence[AnsweredFilm]],
     on_progress: Callable[[str], None],
 ) -> Evaluation:
     from grounding_rewards.data.prepare.manifest import readers_agreement
 
-    on_progress("answering without a look at the films")
     return evaluate(
-        {subject.name: films, **baseline_systems(subject.answers.rows, training, subject.reward)},
+        systems,
         _measures(options, subject.reward.name),
         agreement=None if options.dataset is None else readers_agreement(options.dataset),
         robustness=subject.robustness,
@@ -489,7 +506,13 @@ def _facts(options: argparse.Namespace, subject: _Subject) -> dict[str, Any]:
     }
 
 
-def _write(options: argparse.Namespace, subject: _Subject, found: Evaluation, films: list[AnsweredFilm]) -> None:
+def _write(
+    options: argparse.Namespace,
+    subject: _Subject,
+    found: Evaluation,
+    films: Sequence[AnsweredFilm],
+    reference: Sequence[AnsweredFilm],
+) -> None:
     from grounding_rewards.report.evaluation_diagrams import write_diagrams
     from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
 
@@ -500,6 +523,8 @@ def _write(options: argparse.Namespace, subject: _Subject, found: Evaluation, fi
         films=films,
         reward=subject.reward.name,
         load_image=subject.answers.load_image,
+        label_matching=options.label_matching,
+        reference=reference,
     )
     with whole_folder(options.out) as unfinished:
         write_answered(unfinished / "films.jsonl", films)

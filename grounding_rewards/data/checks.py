@@ -21,6 +21,7 @@ from grounding_rewards.boxes import as_box_array, reference_defect, space_frame
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.images import has_shape, image_size, rows_without_images, stored_images
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
+from grounding_rewards.legal import check_word
 from grounding_rewards.overlap import pairwise_ioa, pairwise_iou
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import has_labels
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from grounding_rewards.boxes import Boxes
     from grounding_rewards.rewards.grounding import GroundingReward, ScoredCompletion
 
+BAD_ROWS = ("refuse", "drop")
+"""What is done with rows that cannot be learned from."""
+
 _REQUIRED_COLUMNS = ("prompt", "boxes")
 # Added by `rows_with_sizes`; not columns of a reward.
 _OF_IMAGES = ("image_size", "image_error")
@@ -39,8 +43,10 @@ _TOLERANCE = 1e-6
 _FINE_ENOUGH = 0.9
 
 
-def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "train_dataset") -> None:
-    """Raise one error that names every row on which `reward` could not be trained.
+def check_dataset(
+    dataset: Dataset, reward: GroundingReward, *, name: str = "train_dataset", bad_rows: str = "refuse"
+) -> Dataset:
+    """Raise one error that names every row on which `reward` could not be trained, or leave these rows out.
 
     A row is bad if its boxes are not four finite numbers each with `x1 < x2` and `y1 < y2` inside the film,
     its labels are not as many as its boxes, its sizes are missing or contradict the image, its box format is
@@ -57,9 +63,14 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
             `box_format` and `id`.
         reward: the reward to train with; its own box format goes before the rows'.
         name: what to call the dataset in the error.
+        bad_rows: `refuse`, or `drop` to go on without them, which a warning says, with number, `id` and reason of each.
+
+    Returns:
+        The dataset, without the rows that were dropped.
 
     Raises:
-        ValueError: a column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
+        ValueError: a column is missing, there are no rows, or rows are bad (number, `id` and reason of each), or all of
+            them are.
 
     Example:
         >>> from datasets import Dataset
@@ -79,12 +90,14 @@ def check_dataset(dataset: Dataset, reward: GroundingReward, *, name: str = "tra
     for one, result in zip(gold, scored, strict=True):
         if found := [one.reader + problem for problem in _gold_problems(one.row, result, reward)]:
             problems.setdefault(one.number, []).extend(found)
-    if problems:
-        raise bad_rows_error(problems, _ids(rows), f"ground truth that earns the full reward {reward.__name__}", name)
-    _warn_of_coarse_rows(gold, scored, reward, name, len(rows))
+    expected = f"ground truth that earns the full reward {reward.__name__}"
+    kept = without_bad_rows(dataset, problems, expected, name, bad_rows)
+    sound = [(one, result) for one, result in zip(gold, scored, strict=True) if one.number not in problems]
+    _warn_of_coarse_rows([one for one, _ in sound], [result for _, result in sound], reward, name, kept.num_rows)
+    return kept
 
 
-def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
+def check_films(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str = "refuse") -> Dataset:
     """Raise one error that names every row whose prompt, sizes, boxes or labels cannot be right, whatever the reward.
 
     The part of :func:`check_dataset` that needs neither a reward nor a box format.
@@ -92,9 +105,13 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
     Args:
         dataset: as for :func:`check_dataset`.
         name: what to call the dataset in the error.
+        bad_rows: as for :func:`check_dataset`.
+
+    Returns:
+        The dataset, without the rows that were dropped.
 
     Raises:
-        ValueError: a column is missing, there are no rows, or rows are bad (number, `id` and reason of each).
+        ValueError: as :func:`check_dataset`.
 
     Example:
         >>> from datasets import Dataset
@@ -111,8 +128,59 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset") -> None:
     for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
         if row["prompt"] is None or prompt_problem(row["prompt"]):
             problems.setdefault(number, []).append("prompt is missing or has no words")
-    if problems:
-        raise bad_rows_error(problems, _ids(rows), "sizes, boxes and labels that fit the film", name)
+    return without_bad_rows(dataset, problems, "sizes, boxes and labels that fit the film", name, bad_rows)
+
+
+def without_bad_rows(
+    dataset: Dataset,
+    problems: Mapping[int, Sequence[str]],
+    expected: str,
+    name: str,
+    bad_rows: str,
+    remedy: str = "Correct them",
+) -> Dataset:
+    """The dataset without bad rows, which a warning names, or an error that names them.
+
+    Args:
+        dataset: all rows.
+        problems: by number of the row, one sentence each.
+        expected: what a good row has.
+        name: what to call the dataset.
+        bad_rows: of :data:`BAD_ROWS`.
+        remedy: what to do about them, besides leaving them out.
+
+    Raises:
+        ValueError: there are bad rows and they are refused, no row is good, or another word for `bad_rows`.
+
+    Example:
+        >>> import warnings
+        >>> from datasets import Dataset
+        >>> films = Dataset.from_dict({"id": ["a", "b"]})
+        >>> with warnings.catch_warnings(record=True) as said:
+        ...     without_bad_rows(films, {1: ["width is missing"]}, "sizes", "train_dataset", "drop")["id"][:]
+        ['a']
+        >>> print(said[0].message)
+        1 of 2 rows of train_dataset is dropped (bad_rows: drop):
+        row 1 (id b): width is missing
+    """
+    check_word("bad_rows", bad_rows, BAD_ROWS)
+    if not problems:
+        return dataset
+    ids = dataset["id"][:] if "id" in dataset.column_names else ["-"] * dataset.num_rows
+    if bad_rows == "refuse" or len(problems) == len(ids):
+        raise bad_rows_error(problems, ids, expected, name, f"{remedy}, or go on without them by bad_rows: drop")
+    said_dropped(len(problems), f"{len(ids)} rows of {name}", _named(problems, ids))
+    return dataset.select([number for number in range(len(ids)) if number not in problems])
+
+
+def said_dropped(count: int, of: str, lines: Iterable[str]) -> None:
+    """Warn which bad rows are left out."""
+    verb = "is" if count == 1 else "are"
+    warnings.warn(f"{count} of {of} {verb} dropped (bad_rows: drop):\n" + "\n".join(lines), stacklevel=4)
+
+
+def _named(problems: Mapping[int, Sequence[str]], ids: Sequence[Any]) -> list[str]:
+    return [f"row {number} (id {ids[number]}): {'; '.join(found)}" for number, found in sorted(problems.items())]
 
 
 def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) -> Iterator[str]:
@@ -210,7 +278,7 @@ def bad_rows_error(
     ids: Sequence[Any],
     expected: str,
     name: str,
-    remedy: str = "Correct or drop them",
+    remedy: str = "Correct them",
 ) -> ValueError:
     """The error that names every bad row of a dataset.
 
@@ -223,13 +291,12 @@ def bad_rows_error(
 
     Example:
         >>> print(bad_rows_error({1: ["width is missing"]}, ["a", "b"], "sizes", "train_dataset"))
-        Expected sizes in every row for train_dataset, got 1 bad row of 2. Correct or drop them:
+        Expected sizes in every row for train_dataset, got 1 bad row of 2. Correct them:
         row 1 (id b): width is missing
     """
-    lines = [f"row {number} (id {ids[number]}): {'; '.join(found)}" for number, found in problems.items()]
     return ValueError(
         f"Expected {expected} in every row for {name}, got {len(problems)} bad "
-        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. {remedy}:\n" + "\n".join(lines)
+        f"{'row' if len(problems) == 1 else 'rows'} of {len(ids)}. {remedy}:\n" + "\n".join(_named(problems, ids))
     )
 
 
@@ -292,10 +359,6 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
     """
     scored = _score_gold(rows, reward)
     return [list(_gold_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
-
-
-def _ids(rows: Sequence[Mapping[str, Any]]) -> list[Any]:
-    return [row.get("id", "-") for row in rows]
 
 
 def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:

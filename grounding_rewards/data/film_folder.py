@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.carried_columns import CarriedColumns
+from grounding_rewards.data.checks import BAD_ROWS, said_dropped
 from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.held_out import ALL, assign_splits, check_known
 from grounding_rewards.data.images import image_size, open_film
+from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.policies import film_readers
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_messages, prompt_order
 from grounding_rewards.data.readers.documents import json_lines
 from grounding_rewards.data.readers.jsonl import ANNOTATIONS, KNOWN_KEYS, film_record, film_row, row_faults
 from grounding_rewards.data.readers.tables import scaled_box
+from grounding_rewards.legal import check_word
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -30,7 +33,9 @@ if TYPE_CHECKING:
 _ALWAYS = ("boxes", "labels", "width", "height", "id", "split")
 
 
-def load_films(root: str | Path, split: str | None = None, *, allow_outside: bool = False) -> Dataset:
+def load_films(
+    root: str | Path, split: str | None = None, *, allow_outside: bool = False, bad_rows: str = "refuse"
+) -> Dataset:
     """Load the films of a folder with the columns that every part of the package uses.
 
     A film without a prompt is asked for the labels of all films in the folder, of every split, in alphabetical order:
@@ -41,6 +46,7 @@ def load_films(root: str | Path, split: str | None = None, *, allow_outside: boo
         split: only films of this split; None and `all` take every film. A film without a split is one of its patient's,
             else of `train`; where no film is held out, patients are drawn (`data.held_out`), which a warning says.
         allow_outside: whether images may lie outside the folder.
+        bad_rows: `refuse` lines that are no films, or `drop` them, which a warning says.
 
     Returns:
         Columns image, boxes (xyxy pixels), labels, width, height, id and split; where any film has them patient_id,
@@ -55,7 +61,7 @@ def load_films(root: str | Path, split: str | None = None, *, allow_outside: boo
     from datasets import Dataset, Features
 
     root = Path(root)
-    rows = list(_read(root, allow_outside))
+    rows = list(_read(root, allow_outside, bad_rows))
     splits = _splits(rows, root, split)
     kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
     carried = CarriedColumns()
@@ -77,7 +83,7 @@ def load_films(root: str | Path, split: str | None = None, *, allow_outside: boo
 
 
 def _splits(rows: list[dict[str, Any]], root: Path, split: str | None) -> list[str]:
-    assigned = assign_splits([(row["split"], row["patient_id"], row["id"]) for row in rows], str(root))
+    assigned = assign_splits([(row["split"], patient_of_row(row), row["id"]) for row in rows], str(root))
     remedy = f'To choose yourself, give every film in {ANNOTATIONS} its "split", the films of a patient on one side.'
     if split not in (None, ALL):
         check_known(split, assigned.names, str(root), remedy)
@@ -163,7 +169,7 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
     (output / ANNOTATIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _read(root: Path, allow_outside: bool = False) -> Iterator[dict[str, Any]]:
+def _read(root: Path, allow_outside: bool = False, bad_rows: str = "refuse") -> Iterator[dict[str, Any]]:
     """The rows of a folder whose images are there."""
     path = root / ANNOTATIONS
     if not path.is_file():
@@ -171,17 +177,23 @@ def _read(root: Path, allow_outside: bool = False) -> Iterator[dict[str, Any]]:
             f"Expected a folder with {ANNOTATIONS} for root, got {str(root)!r}. "
             "Write one JSON object per film with file, width, height, boxes and labels."
         )
-    problems = []
+    check_word("bad_rows", bad_rows, BAD_ROWS)
+    problems, lines = [], 0
     for number, content, no_object in json_lines(path):
+        lines += 1
         row = {} if no_object else film_row(content)
         if problem := no_object or _problem(row, root, allow_outside):
-            problems.append(f"line {number}: {problem}")
+            name = "" if no_object else f" (id {row['id']})"
+            problems.append(f"line {number}{name}: {problem}")
         else:
             yield _with_values(row, root)
-    if problems:
+    if problems and (bad_rows == "refuse" or len(problems) == lines):
         raise ValueError(
-            f"Expected one film per line in {path}, got {len(problems)} bad lines. Correct:\n" + "\n".join(problems)
+            f"Expected one film per line in {path}, got {len(problems)} bad of {lines} lines. Correct them, or go on "
+            "without them by bad_rows: drop:\n" + "\n".join(problems)
         )
+    if problems:
+        said_dropped(len(problems), f"{lines} lines of {path}", problems)
 
 
 def _problem(row: Mapping[str, Any], root: Path, allow_outside: bool) -> str | None:

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.data.dicom import is_dicom, read_dicom
+from grounding_rewards.data.dicom import dicom_facts, is_dicom, read_dicom
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,8 +52,9 @@ the file, or leave the film out.
     """
     from PIL.Image import fromarray
 
-    if isinstance(source, str | Path) and is_dicom(source):
-        return fromarray(read_dicom(source).pixels)
+    file = source.get("path") if isinstance(source, Mapping) and source["bytes"] is None else source
+    if isinstance(file, str | Path) and is_dicom(file):
+        return fromarray(read_dicom(file).pixels)
     return shown_film(load_image(source))
 
 
@@ -222,6 +223,9 @@ def image_size(image: Any) -> tuple[int, int]:
 
     if isinstance(image, Image.Image):
         return image.size
+    if image["bytes"] is None and image["path"] is not None and is_dicom(image["path"]):
+        facts = dicom_facts(image["path"])
+        return facts.columns, facts.rows
     with _opened(image) as opened:
         # `getexif` would decode all pixels of a PNG file without EXIF data in front of them, to look behind them.
         exif = opened.getexif() if opened.format != "PNG" or "exif" in opened.info else {}

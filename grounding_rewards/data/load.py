@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.columns import stated_name
+from grounding_rewards.columns import patient_of, stated_name
 from grounding_rewards.data.film_folder import load_films
 from grounding_rewards.data.held_out import ALL, TRAIN, assign_splits, check_known, in_usual_order
 from grounding_rewards.data.images import rows_without_images, stored_images
@@ -24,7 +24,9 @@ SYNTHETIC = "synthetic"
 _DEFAULT_SYNTHETIC_FILMS = 1024
 
 
-def load_split(dataset: str, split: str, *, films: int | None = None, allow_outside: bool = False) -> Dataset:
+def load_split(
+    dataset: str, split: str, *, films: int | None = None, allow_outside: bool = False, bad_rows: str = "refuse"
+) -> Dataset:
     """Load one split with the columns that every part of the package uses.
 
     Args:
@@ -35,6 +37,8 @@ def load_split(dataset: str, split: str, *, films: int | None = None, allow_outs
             `train`, its patients are drawn (`grounding_rewards.data.held_out`), and a warning says so.
         films: take the first so many films; None takes all (of drawn films, 1024).
         allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
+        bad_rows: `refuse` lines of `annotations.jsonl` that are no films, or `drop` them, which a warning says. What is
+            wrong with the values of rows is found later, by `grounding_rewards.data.checks`.
 
     Returns:
         A map-style dataset.
@@ -55,7 +59,7 @@ def load_split(dataset: str, split: str, *, films: int | None = None, allow_outs
     from grounding_rewards.data.film_column import with_film_column
 
     if Path(dataset).is_dir():
-        loaded = _load_folder(Path(dataset), split, allow_outside)
+        loaded = _load_folder(Path(dataset), split, allow_outside, bad_rows)
     else:
         loaded = _load_from_hub(dataset, split)
     loaded = with_film_column(loaded)
@@ -85,14 +89,14 @@ def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
     return dataset[k]["image"] if "image" in dataset.column_names else None
 
 
-def _load_folder(folder: Path, split: str, allow_outside: bool) -> Dataset:
+def _load_folder(folder: Path, split: str, allow_outside: bool, bad_rows: str) -> Dataset:
     from datasets import Dataset, DatasetDict, load_from_disk
 
     if (folder / MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
         return Dataset.from_parquet(split_files(folder, split))
     if (folder / ANNOTATIONS).is_file():
-        return load_films(folder, split, allow_outside=allow_outside)
+        return load_films(folder, split, allow_outside=allow_outside, bad_rows=bad_rows)
     try:
         loaded = load_from_disk(str(folder))
     except FileNotFoundError:
@@ -136,8 +140,11 @@ def _split_of(parts: Mapping[str, Dataset], split: str, name: str) -> Dataset:
     patients, ids = (
         plain[column][:] if column in films.column_names else [None] * films.num_rows for column in ("patient_id", "id")
     )
-    named = zip(map(stated_name, patients), map(stated_name, ids), strict=True)
-    assigned = assign_splits(((own, patient, film or str(row)) for row, (patient, film) in enumerate(named)), name)
+    named = zip((patient_of({"patient_id": patient}) for patient in patients), map(stated_name, ids), strict=True)
+    assigned = assign_splits(
+        ((own, patient, film or str(row)) for row, (patient, film) in enumerate(named)),
+        name,
+    )
     check_known(split, assigned.names, name, remedy)
     if not assigned.drawn:
         return films

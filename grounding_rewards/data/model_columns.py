@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import column_of
-from grounding_rewards.data.checks import bad_rows_error
+from grounding_rewards.data.checks import without_bad_rows
 from grounding_rewards.data.images import image_sizes
 from grounding_rewards.data.prompts import LOOKED_FOR, conversation, prompt_order, prompt_problem, task_prompt
 from grounding_rewards.data.resize import has_resized_size, resized_size
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 
-def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dataset:
+def add_columns(dataset: Dataset, processor: Any, box_format: str | None, *, bad_rows: str = "refuse") -> Dataset:
     """Add the columns `box_format`, `resized_width` and `resized_height`.
 
     Args:
@@ -25,6 +25,7 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
         processor: decides the resized sizes; the columns stay as they are where it is not of the Qwen2-VL
             kind.
         box_format: name for the `box_format` column; None leaves the column as it is.
+        bad_rows: `refuse` or `drop` films that the processor cannot resize.
 
     Returns:
         The dataset with the columns `box_format`, `resized_width` and `resized_height`, those that exist
@@ -43,7 +44,7 @@ def add_columns(dataset: Dataset, processor: Any, box_format: str | None) -> Dat
         get_box_format(box_format)
         dataset = _with_column(dataset, "box_format", [box_format] * dataset.num_rows)
     if has_resized_size(processor):
-        sizes = _resized_sizes(dataset, processor)
+        dataset, sizes = _resized_sizes(dataset, processor, bad_rows)
         dataset = _with_column(dataset, "resized_width", [width for width, _ in sizes])
         dataset = _with_column(dataset, "resized_height", [height for _, height in sizes])
     return dataset
@@ -114,7 +115,8 @@ def _labels(columns: Mapping[str, Sequence[Any]]) -> list[str]:
     return [label for labels in found for label in labels or () if isinstance(label, str) and label.strip()]
 
 
-def _resized_sizes(dataset: Dataset, processor: Any) -> list[tuple[int, int]]:
+def _resized_sizes(dataset: Dataset, processor: Any, bad_rows: str) -> tuple[Dataset, list[tuple[int, int]]]:
+    """The films that can be resized, and their resized sizes."""
     sizes: list[tuple[int, int]] = []
     problems: dict[int, list[str]] = {}
     for number, size in enumerate(_fed_sizes(dataset)):
@@ -122,10 +124,7 @@ def _resized_sizes(dataset: Dataset, processor: Any) -> list[tuple[int, int]]:
             sizes.append(_resized_size(processor, size))
         except ValueError as error:
             problems[number] = [str(error)]
-    if problems:
-        ids = dataset["id"] if "id" in dataset.column_names else ["-"] * dataset.num_rows
-        raise bad_rows_error(problems, ids, "a film that the processor can resize", "dataset")
-    return sizes
+    return without_bad_rows(dataset, problems, "a film that the processor can resize", "dataset", bad_rows), sizes
 
 
 def _resized_size(processor: Any, size: tuple[int | None, int | None] | None) -> tuple[int, int]:

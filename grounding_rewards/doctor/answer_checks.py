@@ -9,17 +9,19 @@ from typing import Any
 
 from grounding_rewards.data.checks import gold_problems
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
-from grounding_rewards.doctor.box_defects import box_defect
+from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
 from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Problem
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS
-from grounding_rewards.doctor.prompt_claims import prompt_contradictions
+from grounding_rewards.doctor.prompt_claims import prompt_contradictions, told_box
 from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 
 #: Shortest side, in pixels that the model sees, of a box that can be learned.
 LEAST_SIDE = 4.0
+#: Least part of the film's area: a square of 10 pixels on a film of 1024.
+LEAST_SHARE = 1e-4
 _MOST_NEGATIVES = 0.95
 _FEWEST_FILMS = 10
 
@@ -42,10 +44,13 @@ class AnswerExaminer(Examiner):
         _NEGATIVES,
         Check(
             "small-boxes",
-            f"Boxes with a side below {LEAST_SIDE:g} pixels of what the model sees",
-            "A 4-pixel nodule can't be learned: it is a fraction of one patch, and a box that is off by a pixel or two "
-            "earns nothing.",
-            "Feed larger images (max_pixels of the processor), crop, or leave these boxes out and say so.",
+            f"Specks: a side below {LEAST_SIDE:g} pixels of what the model sees, or {LEAST_SHARE:g} of the film's area",
+            "Such a box can't be learned: it is a fraction of one patch, and an answer that is off by a pixel or two "
+            "earns "
+            "nothing. Many are left over from masks, where a hand slipped.",
+            "Leave them out and say so: `grounding-rewards prepare … --smallest-box PIXELS`. If they are findings, "
+            "feed "
+            "larger images (max_pixels of the processor), or crop.",
             follows=True,
             severity="warning",
         ),
@@ -62,6 +67,16 @@ class AnswerExaminer(Examiner):
             "A model that answers as the prompt asks earns nothing.",
             "Let the prompt state the box format, or declare the format that the prompt states.",
             severity="warning",
+            unit="films",
+        ),
+        Check(
+            "answer-in-prompt",
+            "Prompts that hold the answer",
+            "The model learns to copy its prompt, earns the full reward for it, and finds nothing where the answer is "
+            "not "
+            "given.",
+            "Leave the boxes out of the prompt; to show how boxes are written, use placeholders such as x1, y1, x2, "
+            "y2.",
             unit="films",
         ),
         Check(
@@ -89,6 +104,10 @@ class AnswerExaminer(Examiner):
             yield Problem("prompt-missing", problem)
         elif row.prompt and box_format is not None and (found := list(prompt_contradictions(row.prompt, box_format))):
             yield Problem("prompt-format", "; ".join(found))
+        if row.prompt and row.size is not None:
+            boxes = [box for drawing in row.answers for box in drawing.boxes if box_defect(box, row.size) is None]
+            if told := told_box(row.prompt, boxes, row.size, row.resized_size):
+                yield Problem("answer-in-prompt", f"the prompt says {told}")
         if row.size is None:
             return
         self._assumed_resize |= model.resized(row) is None
@@ -99,9 +118,9 @@ class AnswerExaminer(Examiner):
             return
         for drawing in row.answers:
             for index, box in enumerate(drawing.boxes):
-                if box_defect(box, size) is None:
+                if box_defect(box, size) is None and not is_placeholder(box, drawing.label(index)):
                     width, height = (box[2] - box[0]) * seen[0] / size[0], (box[3] - box[1]) * seen[1] / size[1]
-                    if min(width, height) < LEAST_SIDE:
+                    if min(width, height) < LEAST_SIDE or width * height < LEAST_SHARE * seen[0] * seen[1]:
                         small = f"box {index} is {width:.1f} x {height:.1f} pixels of {seen[0]:g} x {seen[1]:g}"
                         yield Problem("small-boxes", drawing.prefix + small, drawing.name)
 

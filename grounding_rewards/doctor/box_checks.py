@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from grounding_rewards.doctor.box_defects import BoxFit, box_defect
+from grounding_rewards.boxes import is_box
+from grounding_rewards.doctor.box_defects import BoxFit, box_defect, is_placeholder
 from grounding_rewards.doctor.case import Case, Examiner, group
 from grounding_rewards.doctor.defects import EXAMPLES, Check, Defect, Example, Problem
-from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
+from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, FilmRow
+
+#: How boxes in parts of the film become pixels.
+_TO_PIXELS = "boxes = [[x1 * width, y1 * height, x2 * width, y2 * height] for x1, y1, x2, y2 in boxes]"
+# A region of at least this part of the film leaves nothing to be judged.
+_WHOLE_FILM = 0.95
+# One box on at least so many films, and so large a part of those with boxes; of boxes seen first, as many are counted.
+_FEWEST_CONSTANT, _LEAST_CONSTANT, _MOST_DISTINCT = 10, 0.25, 2000
+_FEWEST_TURNED = 10
+
+_CONSTANT = Check(
+    "constant-box",
+    "The same box on many films",
+    "A default of a labelling tool, or a failed join: the model earns most by answering with it, whatever it sees.",
+    "Find out where the box comes from, and drop it, or drop these films. Where all boxes are of this kind, the true "
+    "ones "
+    "are elsewhere in the source.",
+    severity="warning",
+    unit="films",
+)
 
 
 class BoxExaminer(Examiner):
@@ -24,18 +45,27 @@ class BoxExaminer(Examiner):
         Check(
             "wrong-frame",
             "Boxes drawn on another size than the film's",
-            "All boxes lie in one corner of the film, or off it; the model is taught to miss.",
+            "These boxes lie in one corner of the film, or off it; the model is taught to miss.",
         ),
         Check(
             "one-corner",
-            "All boxes in one corner of the film",
+            "Boxes that keep to one corner of the film",
             "Boxes that were drawn on a smaller copy look like this, and findings of one kind may.",
         ),
         Check(
             "normalised-boxes",
             "Boxes in parts of the film instead of pixels",
             "Taken for pixels, such a box is smaller than the film's first pixel, and no prediction can match it.",
-            "Multiply x by width and y by height: boxes are pixels of the original image, whatever the model writes.",
+            f"Multiply x by width and y by height: {_TO_PIXELS}. Boxes are pixels of the original image, whatever the "
+            "model writes.",
+        ),
+        Check(
+            "negative-placeholder",
+            "Boxes that stand for a film without findings",
+            "Such a box says that there is nothing, but every reward takes it for a finding: on a normal film the "
+            "model is "
+            "taught to mark a corner, or the whole film.",
+            "Leave out these boxes and their labels: a film without findings has boxes [] and labels [].",
         ),
         Check(
             "not-finite",
@@ -48,7 +78,9 @@ class BoxExaminer(Examiner):
             "swapped-corners",
             "Boxes with x2 < x1 or y2 < y1",
             "Such a box has no area and matches nothing.",
-            "Sort the corners: [min(x1, x2), min(y1, y2), max(x1, x2), max(y1, y2)], after a look at some of them.",
+            "After a look at some of them, sort the corners: boxes = [[min(x1, x2), min(y1, y2), max(x1, x2), max(y1, "
+            "y2)] "
+            "for x1, y1, x2, y2 in boxes].",
             follows=True,
         ),
         Check(
@@ -70,31 +102,47 @@ class BoxExaminer(Examiner):
             "Boxes that reach over the edge of the film",
             "Most formats can't say coordinates outside the film, so that the right answer never earns the full "
             "reward.",
-            "Clip: min(max(x, 0), width) and min(max(y, 0), height). If many reach far over, width and height are "
-            "wrong.",
+            "Clip: boxes = [[max(x1, 0), max(y1, 0), min(x2, width), min(y2, height)] for x1, y1, x2, y2 in boxes]. If "
+            "many reach far over, width and height are wrong.",
             follows=True,
+        ),
+        _CONSTANT,
+        Check(
+            "ignored-film",
+            f"Regions to ignore that cover {_WHOLE_FILM:.0%} of the film or more",
+            "Whatever the model invents on such a film is excused.",
+            "Drop the region, or draw it around what could not be judged; leave the film out if that is all of it.",
+            severity="warning",
         ),
     )
 
     def __init__(self, case: Case) -> None:
         super().__init__(case)
         self._any: dict[str, list[Example]] = {}
+        self._normalised = BoxFit()
+        # Films by box, in pixels and in thousandths of the film.
+        self._films_of: tuple[Counter[tuple[float, ...]], Counter[tuple[float, ...]]] = (Counter(), Counter())
 
     def look(self, row: FilmRow) -> Iterator[Problem]:
         size = row.trusted_size
         film = "" if size is None else f" on {size[0]:g} x {size[1]:g}"
         for drawing in row.drawings:
             for index, box in enumerate(drawing.boxes):
-                if name := box_defect(box, size):
+                if name := _defect(drawing, index, size):
                     on_film = film if name in ("off-film", "partly-off-film", "normalised-boxes") else ""
-                    yield Problem(name, f"{drawing.prefix}box {index} is {shown(box)}{on_film}", drawing.name)
+                    named = f", {drawing.label(index)!r:.40}" if name == "negative-placeholder" else ""
+                    yield Problem(name, f"{drawing.prefix}box {index} is {shown(box)}{on_film}{named}", drawing.name)
             if size is not None:
                 self._fit(row, drawing, size)
+        if size is not None:
+            self._count_films(row, size)
 
     def defects(self) -> Iterator[Defect]:
+        constant = list(self._constant())
         for check in self.checks:
             here = {groups: one for groups, one in self.case.diagnoses.items() if one.name == check.name}
-            if not here:
+            # A box that is everywhere the same lies in some corner.
+            if not here or (check.name == "one-corner" and constant):
                 continue
             found = " ".join(
                 one.found if len(groups) == len(self.case.fits) else f"{' and '.join(groups)}: {one.found}"
@@ -108,10 +156,54 @@ class BoxExaminer(Examiner):
                 fix=" ".join(dict.fromkeys(one.fix for one in here.values())),
                 severity="warning" if is_doubtful else check.severity,
             )
-        yield from super().defects()
+        for defect in super().defects():
+            found, fix = self._details(defect.name)
+            yield replace(defect, found=found or defect.found, fix=fix or defect.fix)
+        yield from constant
+
+    def _details(self, name: str) -> tuple[str, str]:
+        """What all boxes with a defect show together, and what to do then; both may be empty."""
+        if name == "normalised-boxes" and (order := self._normalised.other_order()):
+            return order.found, f"{order.fix} Then to pixels: {_TO_PIXELS}."
+        fit = sum(self.case.fits.values(), BoxFit())
+        if name == "swapped-corners" and fit.turned == fit.turned_y >= _FEWEST_TURNED:
+            found = f"In all {fit.turned} only y2 < y1: do their y count from the lower edge?"
+            fix = (
+                "Look at some of them. If y counts from the lower edge: boxes = [[x1, height - y1, x2, height - y2] "
+                "for x1, "
+                "y1, x2, y2 in boxes]; if the corners are only given in another order, take min and max of y1 and y2."
+            )
+            return found, fix
+        return "", ""
+
+    def _constant(self) -> Iterator[Defect]:
+        films = sum(self.case.figures.with_boxes.values())
+        for films_of, unit in zip(self._films_of, ("pixels", "parts of the film"), strict=True):
+            box, count = max(films_of.items(), key=lambda one: one[1], default=((), 0))
+            if count >= max(_FEWEST_CONSTANT, _LEAST_CONSTANT * films):
+                yield _CONSTANT.defect(
+                    count, films, f"{shown(list(box))} in {unit} on {count} of {films} films with boxes."
+                )
+                return
+
+    def _count_films(self, row: FilmRow, size: tuple[float, float]) -> None:
+        """Count the film for each of its boxes."""
+        width, height = size
+        for drawing in row.answers[:1]:
+            sound = [box for k, box in enumerate(drawing.boxes) if is_box(box) and _defect(drawing, k, size) is None]
+            pixels = {tuple(box) for box in sound}
+            parts = {tuple(round(v / s, 3) for v, s in zip(box, (width, height) * 2, strict=True)) for box in sound}
+            for films_of, boxes in zip(self._films_of, (pixels, parts), strict=True):
+                for box in boxes:
+                    if box in films_of or len(films_of) < _MOST_DISTINCT:
+                        films_of[box] += 1
 
     def _fit(self, row: FilmRow, drawing: Drawing, size: tuple[float, float]) -> None:
-        plain = [k for k, box in enumerate(drawing.boxes) if box_defect(box, size) != "normalised-boxes"]
+        defects = [_defect(drawing, k, size) for k in range(len(drawing.boxes))]
+        if "normalised-boxes" in defects:
+            parts = [drawing.boxes[k] for k, one in enumerate(defects) if one == "normalised-boxes"]
+            self._normalised.add(parts, (1, 1))
+        plain = [k for k, one in enumerate(defects) if one not in ("normalised-boxes", "negative-placeholder")]
         if not plain:
             return
         name, boxes = group(row, drawing.name), [drawing.boxes[k] for k in plain]
@@ -131,6 +223,19 @@ class BoxExaminer(Examiner):
             for example in self.met[symptom][name].examples
         ]
         return met or self._any.get(name, [])
+
+
+def _defect(drawing: Drawing, index: int, size: tuple[float, float] | None) -> str | None:
+    """The first thing that is wrong with a box of a drawing, or None."""
+    box = drawing.boxes[index]
+    if drawing.name == IGNORED:
+        return box_defect(box, size) or ("ignored-film" if size is not None and _covers(box, size) else None)
+    return "negative-placeholder" if is_placeholder(box, drawing.label(index)) else box_defect(box, size)
+
+
+def _covers(box: Any, size: tuple[float, float]) -> bool:
+    x1, y1, x2, y2 = box
+    return (x2 - x1) * (y2 - y1) >= _WHOLE_FILM * size[0] * size[1]
 
 
 def shown(box: Any) -> str:

@@ -1,7 +1,9 @@
-"""Defects of single reference boxes, and mistakes that all boxes of a dataset share.
+"""Defects of single reference boxes, and mistakes that all boxes of a dataset share, or those of a part of its films.
 
 A single box is compared with its film. A mistake in all boxes (another order of the four numbers, another frame) shows
-only over many: read as xyxy many do not fit on their films, and read in another way nearly all do.
+only over many: read as xyxy many do not fit on their films, and read in another way nearly all do. A mistake in some
+of the films shows in those that do not fit: nearly all of them do in one other way; or in films that keep to one
+corner, while hardly any keeps to the corners beside it.
 """
 
 from __future__ import annotations
@@ -9,11 +11,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from grounding_rewards.boxes import Boxes, from_xyxy, is_box, reference_defect, to_xyxy, valid_boxes
+from grounding_rewards.parsing.prose import states_nothing
 
 # On smaller films a box within the first pixel may be right.
 _LEAST_SIDE = 16
@@ -23,8 +27,14 @@ _SIDES = (100.0, 224.0, 336.0, 448.0, 512.0, 640.0, 768.0, 896.0, 1000.0, 1024.0
 _FEWEST_BOXES = 20
 # Another reading is found if at least this part does not fit as xyxy, and at most this part does not fit then.
 _LEAST_UNFIT, _MOST_UNEXPLAINED = 0.1, 0.02
-# Least number of boxes with turned corners for a mistake in a part of the rows.
-_FEWEST_TURNED = 10
+# A mistake in a part of the films: so many of them show it, at least, and one other reading explains so large a part.
+_FEWEST_FILMS, _LEAST_FILMS, _LEAST_EXPLAINED = 6, 0.01, 0.9
+# Films of a part reach over the edge by more than this part of a side: slips of the hand are smaller.
+_OVER, _FAR_OVER = 0.02, 0.1
+# A part of the films is in a smaller frame: so many films keep to it, and so many times more than to its mirror images.
+_FEWEST_IN_FRAME, _LEAST_IN_FRAME, _TIMES_MIRRORED = 10, 0.05, 4
+# A frame that is not smaller than this part of the film's sides can't be told from chance.
+_SMALLER = 0.75
 # Boxes are in one corner if they lie within this part of both sides.
 _CORNER = 0.6
 # From these numbers on, chance does not put all boxes into one quarter of the film.
@@ -32,7 +42,10 @@ _CERTAIN_BOXES, _CERTAIN_FILMS, _CERTAIN_LABELS = 30, 10, 2
 _QUARTERS = ("upper left", "upper right", "lower left", "lower right")
 # A frame fits if some boxes reach at least this part of its width and of its height.
 _FILLED = 0.85
+# Of two sides that are no farther apart (1000 and 1024), the larger is meant if it holds more.
+_NEXT_SIDE = 1.05
 _LEAST_OUTSIDE = 0.3
+_MUCH_LARGER, _MOST_FAR = 1.5, 0.6
 _LOOK = "Look at the films; if the findings lie elsewhere, find out on which size the boxes were drawn."
 _REACHES = np.linspace(0, 20, 201)
 
@@ -55,12 +68,28 @@ OTHER_ORDERS = (
     OtherOrder(
         "x1, y1, x1 + x2, y1 + y2 (corners that were converted from x, y, width, height although they were none)",
         lambda boxes: from_xyxy(boxes, "xywh"),
-        "Leave out the conversion from x, y, width, height: the boxes were corners before it.",
+        "Leave out the conversion from x, y, width, height: the boxes were corners before it. Or undo it: "
+        "boxes = [[x1, y1, x2 - x1, y2 - y1] for x1, y1, x2, y2 in boxes].",
     ),
     OtherOrder(
         "centre x, centre y, width, height",
         lambda boxes: to_xyxy(boxes, "cxcywh"),
-        "Convert once: boxes = [[x - w/2, y - h/2, x + w/2, y + h/2] for x, y, w, h in boxes].",
+        "Convert once: boxes = [[x - w / 2, y - h / 2, x + w / 2, y + h / 2] for x, y, w, h in boxes].",
+    ),
+    OtherOrder(
+        "x1, x2, y1, y2",
+        lambda boxes: boxes[:, [0, 2, 1, 3]],
+        "Exchange the two numbers in the middle: boxes = [[x1, y1, x2, y2] for x1, x2, y1, y2 in boxes].",
+    ),
+    OtherOrder(
+        "y1, y2, x1, x2",
+        lambda boxes: boxes[:, [2, 0, 3, 1]],
+        "Put x and y in turn: boxes = [[x1, y1, x2, y2] for y1, y2, x1, x2 in boxes].",
+    ),
+    OtherOrder(
+        "y, x, height, width",
+        lambda boxes: to_xyxy(boxes[:, [1, 0, 3, 2]], "xywh"),
+        "Convert once: boxes = [[x, y, x + w, y + h] for y, x, h, w in boxes].",
     ),
     OtherOrder(
         "y1, x1, y2, x2 (or width and height of the films are exchanged)",
@@ -69,6 +98,49 @@ OTHER_ORDERS = (
         "with width and height, exchange those instead.",
     ),
 )
+_ON_LARGER = "Give the size of the film that they were drawn on in width and height{}."
+_PART = "Find out which source these rows come from, and convert it alone."
+_SCALED = (
+    "boxes = [[x1 * width / {0}, y1 * height / {1}, x2 * width / {0}, y2 * height / {1}] for x1, y1, x2, y2 in boxes]"
+)
+
+#: What stands for a film without findings in files where every row has a box.
+PLACEHOLDERS = ((0, 0, 1, 1), (0, 0, 0, 0), (-1, -1, -1, -1))
+_NULLS = ("nan", "none", "null", "nil", "n/a", "na", "#n/a", "<na>", "undefined", "-", "?")
+
+
+def is_null_label(label: Any) -> bool:
+    """Whether a label is the text that a program writes for a missing value.
+
+    >>> is_null_label("nan"), is_null_label(" N/A"), is_null_label("Nodule")
+    (True, True, False)
+    """
+    return isinstance(label, str) and label.strip().casefold() in _NULLS
+
+
+def is_placeholder(box: Any, label: Any) -> bool:
+    """Whether a box stands for a film without findings: its label says so, or it has none and is an empty one.
+
+    Args:
+        box: what the dataset gives for a box.
+        label: what it gives for its label; None where there is none.
+
+    Example:
+        >>> [is_placeholder([0, 0, 1, 1], label) for label in ("No finding", None, "mass")]
+        [True, True, False]
+    """
+    if isinstance(label, str) and label.strip() and not label.strip().isdecimal():
+        return _names_nothing(label)
+    if not isinstance(box, list | tuple) or len(box) != 4:
+        return False
+    return tuple(box) in PLACEHOLDERS
+
+
+@lru_cache(maxsize=4096)
+def _names_nothing(label: str) -> bool:
+    words = " ".join(label.replace("_", " ").split()).casefold()
+    # "Normal lung" may name a place.
+    return not is_null_label(label) and (words.startswith("no ") or " " not in words) and states_nothing(f"{words}.")
 
 
 def box_defect(box: Any, size: tuple[float, float] | None) -> str | None:
@@ -101,7 +173,8 @@ class Diagnosis(NamedTuple):
     found: what was found, a sentence.
     fix: what to do.
     whole: whether it concerns all boxes, so that their single defects say nothing more.
-    certain: of `one-corner`, whether chance is ruled out.
+    certain: whether chance is ruled out.
+    explains: the checks of single boxes whose findings follow from it, where it does not concern all boxes.
     """
 
     name: str
@@ -111,6 +184,7 @@ class Diagnosis(NamedTuple):
     fix: str
     whole: bool = True
     certain: bool = False
+    explains: tuple[str, ...] = ()
 
 
 @dataclass
@@ -128,6 +202,7 @@ class BoxFit:
     boxes: int = 0
     unfit: int = 0
     turned: int = 0
+    turned_y: int = 0
     beyond: int = 0
     in_corner: int = 0
     films: int = 0
@@ -135,10 +210,20 @@ class BoxFit:
     labels: frozenset[str] = frozenset()
     quarters: np.ndarray = field(default_factory=lambda: np.zeros(len(_QUARTERS), dtype=np.int64))
     fits: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
-    turned_fits: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
     within: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 1, dtype=np.int64))
     filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 1, 2), dtype=np.int64))
     reaches: np.ndarray = field(default_factory=lambda: np.zeros(len(_REACHES), dtype=np.int64))
+    # Of films: with a box that clearly does not fit, and how many of them fit in each other order; far over the edge.
+    unfit_films: int = 0
+    fitting_films: np.ndarray = field(default_factory=lambda: np.zeros(len(OTHER_ORDERS), dtype=np.int64))
+    far_films: int = 0
+    far_within: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 1, dtype=np.int64))
+    far_filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 1, 2), dtype=np.int64))
+    # Films that keep to each frame in the upper left and, in the other columns, to its mirror images; the last frame is
+    # a quarter of the film. Films that also reach its edge on their shorter and on their longer side.
+    kept: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 2, 4), dtype=np.int64))
+    kept_boxes: np.ndarray = field(default_factory=lambda: np.zeros(len(_SIDES) + 2, dtype=np.int64))
+    kept_filling: np.ndarray = field(default_factory=lambda: np.zeros((len(_SIDES) + 2, 2), dtype=np.int64))
 
     def add(
         self,
@@ -161,7 +246,7 @@ class BoxFit:
         corner = np.array([*size, *size])
         fit = _on_film(array, corner)
         turned = (array[:, 0] > array[:, 2]) | (array[:, 1] > array[:, 3])
-        others = np.array([_on_film(order.to_xyxy(array), corner) for order in OTHER_ORDERS])
+        others = _on_film(np.stack([order.to_xyxy(array) for order in OTHER_ORDERS]), corner)
         self.boxes += len(array)
         self.films += 1
         if len(self.labels) < _CERTAIN_LABELS:
@@ -169,8 +254,8 @@ class BoxFit:
         self.quarters += _in_quarters(array / corner)
         self.unfit += int((~fit).sum())
         self.turned += int(turned.sum())
+        self.turned_y += int((turned & (array[:, 0] < array[:, 2])).sum())
         self.fits += others.sum(axis=1)
-        self.turned_fits += (others & turned).sum(axis=1)
         reach = array[:, 2:] / corner[:2]
         self.reaches += np.bincount(np.searchsorted(_REACHES[:-1], reach.max(axis=1)), minlength=len(_REACHES))
         self.in_corner += int((reach <= _CORNER).all(axis=1).sum())
@@ -178,8 +263,54 @@ class BoxFit:
         sides = np.array([[side, side] for side in _SIDES] + [resized or (math.nan, math.nan)])
         parts = array[:, None, 2:] / sides
         within = (parts <= 1.002).all(axis=-1)
+        # The shorter side of the film first: a plain copy does not fill the shorter side of a square.
+        filling = within[..., None] & (parts >= _FILLED)[..., :: 1 if size[0] <= size[1] else -1]
         self.within += within.sum(axis=0)
-        self.filling += (within[..., None] & (parts >= _FILLED)).sum(axis=0)
+        self.filling += filling.sum(axis=0)
+        self._add_film(array, size, sides, turned, others, within, filling)
+
+    def _add_film(
+        self,
+        boxes: Boxes,
+        size: tuple[float, float],
+        sides: np.ndarray,
+        turned: np.ndarray,
+        others: np.ndarray,
+        within: np.ndarray,
+        filling: np.ndarray,
+    ) -> None:
+        """Count what the boxes of a film show together.
+
+        Args:
+            boxes: xyxy in pixels, (n, 4).
+            size: width and height of the film.
+            sides: width and height of the usual frames and of the resized film, (frames, 2).
+            turned: which boxes have x2 < x1 or y2 < y1, (n,).
+            others: which fit in each of :data:`OTHER_ORDERS`, (orders, n).
+            within: which end within each frame, (n, frames).
+            filling: which of these reach its edge on the film's shorter and its longer side, (n, frames, 2).
+        """
+        parts = boxes / np.array([*size, *size])
+        # With a quarter of the film as the last.
+        frames = np.concatenate([sides / np.array(size), [[0.5, 0.5]]])
+        over = max(-parts.min(), parts.max() - 1)
+        if turned.any() or over > _OVER:
+            self.unfit_films += 1
+            self.fitting_films += others.all(axis=1)
+        if parts.max() - 1 > _FAR_OVER and parts.min() >= 0 and not turned.any():
+            self.far_films += 1
+            self.far_within += within.all(axis=0)
+            self.far_filling += np.where(within.all(axis=0, keepdims=True).T, filling.any(axis=0), False)
+        elif not turned.any():
+            near, far = parts[:, :2].min(axis=0), parts[:, 2:].max(axis=0)
+            start, end = far <= 1.002 * frames, near >= 1 - 1.002 * frames
+            # Upper left; upper right, lower left, lower right.
+            kept = np.stack([start.all(1), end[:, 0] & start[:, 1], start[:, 0] & end[:, 1], end.all(1)], axis=1)
+            kept[(frames > _SMALLER).any(axis=1)] = False
+            self.kept += kept
+            self.kept_boxes += kept[:, 0] * len(parts)
+            shorter_first = 1 if size[0] <= size[1] else -1
+            self.kept_filling += kept[:, :1] & (far >= _FILLED * frames)[:, ::shorter_first]
 
     def __add__(self, other: BoxFit) -> BoxFit:
         """The counts of both."""
@@ -191,56 +322,113 @@ class BoxFit:
         place = int(np.searchsorted(np.cumsum(self.reaches), 0.9 * self.boxes))
         return float(_REACHES[min(place, len(_REACHES) - 1)])
 
-    def diagnose(self, *, corners: bool = True) -> Diagnosis | None:
-        """The mistake that the boxes share, or None; `corners` says whether boxes in one corner count as one."""
-        return self._other_order() or self._other_frame(corners)
+    def diagnose(self, *, corners: bool = True, parts: bool = True) -> Diagnosis | None:
+        """The mistake that the boxes share, or None.
 
-    def _other_order(self) -> Diagnosis | None:
-        if self.unfit >= max(2, _LEAST_UNFIT * self.boxes):
-            for order, fits in zip(OTHER_ORDERS, self.fits.tolist(), strict=True):
-                if fits >= (1 - _MOST_UNEXPLAINED) * self.boxes:
-                    found = (
-                        f"As x1, y1, x2, y2, {self.unfit} of {self.boxes} boxes do not fit on their films; "
-                        f"{fits} of {self.boxes} do as {order.name}."
-                    )
-                    return Diagnosis("box-order", self.unfit, self.boxes, found, order.fix)
-        if self.turned >= _FEWEST_TURNED:
-            order, fits = OTHER_ORDERS[0], int(self.turned_fits[0])
-            if fits >= (1 - _MOST_UNEXPLAINED) * self.turned:
-                found = (
-                    f"{self.turned} of {self.boxes} boxes have x2 < x1 or y2 < y1, and {fits} of them fit on their "
-                    f"films as {order.name}; a part of the rows seems to be written so."
-                )
-                fix = f"Find out which source these rows come from, and convert it alone. {order.fix}"
-                return Diagnosis("box-order", self.turned, self.boxes, found, fix, whole=False)
-        return None
+        Args:
+            corners: whether boxes in one corner count as one.
+            parts: whether a mistake in a part of the films counts.
+        """
+        whole = self.other_order() or self._other_frame(corners)
+        if not parts or (whole is not None and (whole.whole or whole.certain)):
+            return whole
+        part = self._part_in_other_order() or self._part_far_over()
+        return part or whole or (self._part_in_frame() if corners else None)
+
+    def other_order(self) -> Diagnosis | None:
+        """Another order in which nearly all boxes fit, where many do not as xyxy."""
+        if self.unfit < max(2, _LEAST_UNFIT * self.boxes):
+            return None
+        k = int(self.fits.argmax())
+        order, fits = OTHER_ORDERS[k], int(self.fits[k])
+        if fits < (1 - _MOST_UNEXPLAINED) * self.boxes:
+            return None
+        found = (
+            f"As x1, y1, x2, y2, {self.unfit} of {self.boxes} boxes do not fit on their films; "
+            f"{fits} of {self.boxes} do as {order.name}."
+        )
+        return Diagnosis("box-order", self.unfit, self.boxes, found, order.fix)
+
+    def _part_in_other_order(self) -> Diagnosis | None:
+        """Another order in which nearly all of those films fit that do not as xyxy."""
+        if self.unfit_films < max(_FEWEST_FILMS, _LEAST_FILMS * self.films):
+            return None
+        k = int(self.fitting_films.argmax())
+        order, fits = OTHER_ORDERS[k], int(self.fitting_films[k])
+        if fits < _LEAST_EXPLAINED * self.unfit_films:
+            return None
+        found = (
+            f"As x1, y1, x2, y2, the boxes of {self.unfit_films} of {self.films} films do not fit; {fits} of these "
+            f"films do as {order.name}. A part of the rows seems to be written so, also where it does not show."
+        )
+        explains = ("swapped-corners", "no-area", "off-film", "partly-off-film", "small-boxes")
+        fix = f"{_PART} {order.fix}"
+        return Diagnosis("box-order", self.unfit, self.boxes, found, fix, False, True, explains)
+
+    def _part_far_over(self) -> Diagnosis | None:
+        """Films whose boxes reach far over the edge: drawn on a larger one."""
+        if self.far_films < max(_FEWEST_FILMS, _LEAST_FILMS * self.films):
+            return None
+        k = _best_side(self.far_within, self.far_filling, self.far_films)
+        where = "films larger than declared" if k is None else _frame_name(k)
+        found = (
+            f"The boxes of {self.far_films} of {self.films} films reach more than {_FAR_OVER:.0%} past the right or "
+            f"lower edge; the numbers fit {where}. A part of the rows seems to be drawn so."
+        )
+        fix = _PART + " " + _ON_LARGER.format("" if k is None else f"; or convert them: {_scaling(k)}")
+        explains = ("off-film", "partly-off-film")
+        return Diagnosis("wrong-frame", self.beyond, self.boxes, found, fix, False, True, explains)
+
+    def _part_in_frame(self) -> Diagnosis | None:
+        """Films whose boxes keep to a corner that is a usual frame, while hardly any keep to the other corners."""
+        counts, mirrored = self.kept[:, 0], self.kept[:, 1:].max(axis=1)
+        enough = counts >= np.maximum(
+            max(_FEWEST_IN_FRAME, _LEAST_IN_FRAME * self.films), _TIMES_MIRRORED * (mirrored + 1)
+        )
+        if not enough.any():
+            return None
+        filled = (self.kept_filling >= np.maximum(2, 0.02 * counts)[:, None]).all(axis=1)
+        quarter = len(_SIDES) + 1
+        # As many sound films keep to the upper left as to each of the other corners.
+        excess = counts - self.kept[:, 1:].mean(axis=1)
+        fits = enough & filled & (excess >= (1 - _MOST_UNEXPLAINED) * excess[enough].max())
+        k = _smallest_side(fits[:quarter], counts)
+        if k is None:
+            if not enough[quarter]:
+                return None
+            k = quarter
+        where = "the upper left quarter" if k == quarter else f"{_frame_name(k)} in the upper left"
+        found = (
+            f"The boxes of {counts[k]} of {self.films} films keep to {where}; at most {mirrored[k]} keep to another "
+            "corner of that size. A part of the rows seems to be drawn on a smaller copy."
+        )
+        name, fix = ("one-corner", _LOOK) if k == quarter else ("wrong-frame", f"{_PART} {_scaling(k)}.")
+        return Diagnosis(name, int(self.kept_boxes[k]), self.boxes, found, fix, False, True, ("small-boxes",))
 
     def _other_frame(self, corners: bool) -> Diagnosis | None:
         if self.boxes < _FEWEST_BOXES:
             return None
         cornered = corners and self.in_corner >= (1 - _MOST_UNEXPLAINED) * self.boxes
-        outside = self.beyond >= _LEAST_OUTSIDE * self.boxes
+        # Where much larger numbers are seldom seen beyond the edge, they are those of a part of the films.
+        of_all = self.reach < _MUCH_LARGER or self.far_films >= _MOST_FAR * self.films
+        outside = self.beyond >= _LEAST_OUTSIDE * self.boxes and of_all
         if not (cornered or outside):
             return self._one_quarter() if corners else None
-        frame = self._frame()
+        # The frame that holds nearly all boxes and whose edges some of them reach.
+        k = _best_side(self.within, self.filling, self.boxes)
         if outside:
             found = f"{self.beyond} of {self.boxes} boxes reach past the right or lower edge of their films"
-            where = frame or f"a film about {self.reach:.1f} times as large"
-            fix = (
-                f"They seem to be drawn on {where}: multiply x by width / that width and y by height / that height, or "
-                "give the size of the film that they were drawn on in width and height."
-            )
+            where = f"a film about {self.reach:.1f} times as large" if k is None else _frame_name(k)
+            fix = _ON_LARGER.format("" if k is None else f"; or convert them: {_scaling(k)}")
             return Diagnosis("wrong-frame", self.beyond, self.boxes, f"{found}; the numbers fit {where}.", fix)
         found = f"{self.in_corner} of {self.boxes} boxes end within {_CORNER:.0%} of the width and of the height"
-        if frame is None:
+        if k is None:
             fix = _LOOK
             return self._one_quarter() or Diagnosis(
                 "one-corner", self.in_corner, self.boxes, f"{found} of their films.", fix, whole=False
             )
-        fix = (
-            f"Scale the boxes from {frame} to the film: multiply x by width / that width and y by height / that height."
-        )
-        return Diagnosis("wrong-frame", self.in_corner, self.boxes, f"{found}; the numbers fit {frame}.", fix)
+        found = f"{found}; the numbers fit {_frame_name(k)}."
+        return Diagnosis("wrong-frame", self.in_corner, self.boxes, found, f"Convert them: {_scaling(k)}.")
 
     def _one_quarter(self) -> Diagnosis | None:
         k = int(self.quarters.argmax())
@@ -253,15 +441,34 @@ class BoxFit:
         found = f"{count} of {self.boxes} boxes lie in the {_QUARTERS[k]} quarter of their films."
         return Diagnosis("one-corner", count, self.boxes, found, _LOOK, whole=False, certain=certain)
 
-    def _frame(self) -> str | None:
-        """The frame that holds nearly all boxes and whose edges some of them reach, in words."""
-        names = [*(f"a frame of {side:g} x {side:g}" for side in _SIDES), "the resized film"]
+
+def _best_side(within: np.ndarray, filling: np.ndarray, of: int) -> int | None:
+    """The usual side, or the resized film, that holds nearly all and whose edges some reach; None where none does."""
+    fits = (within >= (1 - _MOST_UNEXPLAINED) * of) & (filling.min(axis=1) >= max(2, 0.01 * of))
+    return _smallest_side(fits, within)
+
+
+def _smallest_side(fits: np.ndarray, held: np.ndarray) -> int | None:
+    """The smallest frame that fits; of two sides close to each other, the one that holds more; None where none fits."""
+    if fits[len(_SIDES)]:
         # The size that the model sees is the likeliest.
-        for k in (len(_SIDES), *range(len(_SIDES))):
-            fits = self.within[k] >= (1 - _MOST_UNEXPLAINED) * self.boxes
-            if fits and self.filling[k].min() >= max(2, 0.01 * self.boxes):
-                return names[k]
-        return None
+        return len(_SIDES)
+    for k, side in enumerate(_SIDES):
+        if fits[k]:
+            close = k + 1 < len(_SIDES) and _SIDES[k + 1] <= _NEXT_SIDE * side
+            return k + 1 if close and held[k + 1] > held[k] else k
+    return None
+
+
+def _frame_name(k: int) -> str:
+    return "the resized film" if k == len(_SIDES) else f"a frame of {_SIDES[k]:g} x {_SIDES[k]:g}"
+
+
+def _scaling(k: int) -> str:
+    """The conversion from a frame to the film."""
+    if k == len(_SIDES):
+        return _SCALED.format("resized_width", "resized_height")
+    return _SCALED.format(f"{_SIDES[k]:g}", f"{_SIDES[k]:g}")
 
 
 def _joined(mine: Any, other: Any) -> Any:
@@ -276,6 +483,6 @@ def _in_quarters(parts: Boxes) -> np.ndarray:
 
 
 def _on_film(boxes: Boxes, corner: np.ndarray) -> np.ndarray:
-    """Which boxes are valid and on the film, with a tolerance of 1 %."""
+    """Which boxes, (..., n, 4), are valid and on the film, with a tolerance of 1 %."""
     parts = boxes / corner
-    return valid_boxes(boxes) & (parts[:, :2].min(axis=1) >= -0.01) & (parts[:, 2:].max(axis=1) <= 1.01)
+    return valid_boxes(boxes) & (parts[..., :2].min(axis=-1) >= -0.01) & (parts[..., 2:].max(axis=-1) <= 1.01)

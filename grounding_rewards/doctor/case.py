@@ -14,6 +14,9 @@ from grounding_rewards.doctor.histograms import Figures
 from grounding_rewards.doctor.model import Model
 from grounding_rewards.doctor.raw_rows import IGNORED, Drawing, FilmRow, RowSource
 
+#: Why what needs pixels was not looked for.
+QUICK = "--quick reads the headers of images, not their pixels"
+
 
 @dataclass
 class Case:
@@ -23,17 +26,21 @@ class Case:
         source: the rows.
         model: what is known of the model.
         thumbnails: longer side in pixels of the films in examples; 0 keeps no films.
+        is_quick: whether only the headers of images are read.
         totals: how many films, boxes and patients there are.
         figures: counts over all films.
         fits: how the boxes of each :func:`group` fit on their films.
+        unmerged: groups that hold the boxes of several readers as one; known after the last row.
     """
 
     source: RowSource
     model: Model
     thumbnails: int = 0
+    is_quick: bool = False
     totals: Counter[str] = field(default_factory=Counter)
     figures: Figures = field(default_factory=Figures)
     fits: dict[str, BoxFit] = field(default_factory=dict)
+    unmerged: set[str] = field(default_factory=set)
 
     @cached_property
     def diagnoses(self) -> dict[tuple[str, ...], Diagnosis]:
@@ -42,22 +49,23 @@ class Case:
         # Regions to ignore may all be in one corner, such as side markers.
         ignored = {name for name in self.fits if name.endswith(f", {IGNORED}")}
         for name, fit in self.fits.items():
-            diagnosis = fit.diagnose(corners=name not in ignored)
+            diagnosis = fit.diagnose(corners=name not in ignored, parts=False)
             if diagnosis is not None and (diagnosis.whole or diagnosis.certain):
                 found[name,] = diagnosis
-        # Groups too small to show a mistake by themselves may show it together.
+        # Groups too small to show a mistake by themselves may show it together, and a mistake in a part of the films
+        # shows best over all of them.
         rest = tuple(name for name in self.fits if (name,) not in found and name not in ignored)
         if diagnosis := sum((self.fits[name] for name in rest), BoxFit()).diagnose():
             found[rest] = diagnosis
         return found
 
     def is_explained(self, check: Check, name: str) -> bool:
-        """Whether problems of this group follow from a mistake that all its boxes share."""
+        """Whether problems of this group follow from a mistake that its boxes share."""
+        if name in self.unmerged and check.name in ("duplicate-boxes", "near-duplicate-boxes"):
+            return True
         for names, diagnosis in self.diagnoses.items():
             if name in names:
-                if diagnosis.whole:
-                    return check.follows
-                return diagnosis.name == "box-order" and check.name in ("swapped-corners", "no-area")
+                return check.follows if diagnosis.whole else check.name in diagnosis.explains
         return False
 
     def example(self, row: FilmRow, detail: str) -> Example:

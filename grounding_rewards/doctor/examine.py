@@ -15,13 +15,17 @@ from grounding_rewards.doctor.film_checks import ImageExaminer, RowExaminer
 from grounding_rewards.doctor.histograms import Figures
 from grounding_rewards.doctor.label_checks import LabelExaminer
 from grounding_rewards.doctor.model import Model
+from grounding_rewards.doctor.pixels import rows_with_pixels
 from grounding_rewards.doctor.raw_rows import FilmRow, RowSource
+from grounding_rewards.doctor.reader_checks import ReaderExaminer
 from grounding_rewards.doctor.repeat_checks import RepeatExaminer
+from grounding_rewards.doctor.split_checks import SplitExaminer
 
 #: The examiners in stages: a row with an error does not reach the next stage.
 STAGES: tuple[tuple[type[Examiner], ...], ...] = (
     (RowExaminer,),
-    (BoxExaminer, ImageExaminer, RepeatExaminer, LabelExaminer, AnswerExaminer),
+    # Readers first: their boxes explain repeated ones.
+    (ReaderExaminer, BoxExaminer, ImageExaminer, RepeatExaminer, LabelExaminer, AnswerExaminer, SplitExaminer),
     (GoldExaminer,),
 )
 #: All checks by name.
@@ -79,6 +83,8 @@ def examine(
     *,
     thumbnails: int = 0,
     seed: int = 0,
+    quick: bool = False,
+    processes: int = 1,
     track: Callable[[Iterable[FilmRow], int | None], Iterable[FilmRow]] | None = None,
 ) -> Checkup:
     """Make all of :data:`CHECKS` in one pass over the rows.
@@ -88,6 +94,8 @@ def examine(
         model: what is known of the model to be trained.
         thumbnails: longer side in pixels of the films that are kept for a page; 0 keeps none.
         seed: of the sample of films.
+        quick: whether to read only the headers of images.
+        processes: how many decode images.
         track: takes the rows and their number, and yields the rows, for a progress bar.
 
     Returns:
@@ -99,10 +107,10 @@ def examine(
         >>> [(defect.severity, defect.name, defect.examples[0].detail) for defect in checkup.defects]
         [('error', 'partly-off-film', 'box 0 is [90, 10, 110, 20] on 100 x 200')]
     """
-    case, chance = Case(source, model or Model(), thumbnails), random.Random(seed)
+    case, chance = Case(source, model or Model(), thumbnails, quick), random.Random(seed)
     stages = [[make(case) for make in stage] for stage in STAGES]
     sample: list[FilmPicture] = []
-    rows = source.open()
+    rows = source.open() if quick else rows_with_pixels(source.open(), source.total, processes)
     for done, row in enumerate(track(rows, source.total) if track else rows, start=1):
         case.figures.films[row.split] += 1
         case.totals["films"] = done

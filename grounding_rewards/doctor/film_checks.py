@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from grounding_rewards.data.checks import list_problems
 from grounding_rewards.data.images import has_shape
-from grounding_rewards.doctor.case import Bucket, Case, Examiner
+from grounding_rewards.doctor.case import QUICK, Bucket, Case, Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Problem
 from grounding_rewards.doctor.raw_rows import FilmRow
 
@@ -27,6 +27,33 @@ _UNREADABLE = Check(
     "Loading stops at such a row.",
     "Write every row as one object with file (or image), width, height, boxes (a list of lists) and labels.",
     unit="films",
+)
+_PIXEL_CHECKS = (
+    Check(
+        "broken-image",
+        "Images that break off or cannot be decoded",
+        "Their headers are sound, so that training starts, and stops when such a film comes.",
+        "Download or copy the files again, or drop the rows.",
+        unit="films",
+    ),
+    Check(
+        "deep-image",
+        "Images of more than 8 bits",
+        'A plain `convert("RGB")`, as most trainers have it, cuts off at 255 and makes the film white. This package '
+        "spreads the greys of each film from its smallest to its largest value.",
+        "Nothing has to be done here. For other programs write 8-bit copies, as `grounding-rewards prepare` does; CT "
+        "needs its --window.",
+        severity="note",
+        unit="films",
+    ),
+    Check(
+        "one-grey",
+        "Images of a single grey",
+        "There is nothing to be seen: a conversion that failed, or a placeholder.",
+        "Convert these films again, or drop the rows.",
+        severity="warning",
+        unit="films",
+    ),
 )
 _IMAGE_SCALE = Check(
     "image-scale",
@@ -65,6 +92,7 @@ class ImageExaminer(Examiner):
             "Restore the file, or drop the row.",
             unit="films",
         ),
+        *_PIXEL_CHECKS,
         Check(
             "outside-image",
             "Images outside the folder of the dataset",
@@ -104,6 +132,7 @@ class ImageExaminer(Examiner):
 
     def look(self, row: FilmRow) -> Iterator[Problem]:
         image, size = row.image_size, row.size
+        yield from _pixel_problems(row)
         if row.outside:
             yield Problem("outside-image", row.outside)
         elif row.expects_image and image is None:
@@ -119,6 +148,9 @@ class ImageExaminer(Examiner):
             else:
                 is_exchanged = has_shape(image, (size[1], size[0]))
                 yield Problem("exchanged-size" if is_exchanged else "image-size", detail)
+
+    def unchecked(self) -> dict[str, str]:
+        return dict.fromkeys((check.name for check in _PIXEL_CHECKS), QUICK) if self.case.is_quick else {}
 
     def defects(self) -> Iterator[Defect]:
         yield from super().defects()
@@ -139,6 +171,20 @@ class ImageExaminer(Examiner):
                 f"{films - count} of {films} images are of the declared size or plain copies.",
                 [example for bucket in buckets for example in bucket.examples],
             )
+
+
+def _pixel_problems(row: FilmRow) -> Iterator[Problem]:
+    pixels = row.pixels
+    # Without a header the image is missing, which says more.
+    if pixels is None or row.image_size is None:
+        return
+    if pixels.problem:
+        yield Problem("broken-image", pixels.problem)
+    elif pixels.grey is not None:
+        yield Problem("one-grey", f"every pixel is {pixels.grey} of 255")
+    elif pixels.deep is not None:
+        values, share = pixels.deep
+        yield Problem("deep-image", f"{values}: {share:.0%} of the pixels are above 255".replace("%", " %"))
 
 
 def image_scale(image: tuple[float, float], size: tuple[float, float]) -> str:

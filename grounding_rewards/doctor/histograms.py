@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import Boxes, as_box_array
-from grounding_rewards.doctor.box_defects import box_defect
+from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
 from grounding_rewards.doctor.raw_rows import FilmRow
 
 #: Edges of the histograms: share of the film's area, width / height, shorter side in pixels that the model sees.
@@ -31,7 +31,9 @@ class Figures:
 
     Attributes:
         films: films by split.
-        negatives: films without a box; with `reader_boxes`, films on which no reader drew one.
+        splits: as `films`, of rows that could be read.
+        with_boxes: films with a box by split; with `reader_boxes`, films on which some reader drew one. A box that
+            stands for a film without findings is none.
         boxes: boxes of all right answers: those of each reader, or else `boxes`.
         per_film: films by number of boxes, at most :data:`MOST_BOXES`; of the reader with most boxes.
         areas: histogram of the share of the film, edges :data:`AREA_EDGES`.
@@ -44,7 +46,8 @@ class Figures:
     """
 
     films: Counter[str] = field(default_factory=Counter)
-    negatives: int = 0
+    splits: Counter[str] = field(default_factory=Counter)
+    with_boxes: Counter[str] = field(default_factory=Counter)
     boxes: int = 0
     per_film: Counter[int] = field(default_factory=Counter)
     areas: np.ndarray = field(default_factory=lambda: np.zeros(len(AREA_EDGES) - 1, dtype=np.int64))
@@ -60,6 +63,11 @@ class Figures:
         """Films of all splits."""
         return sum(self.films.values())
 
+    @property
+    def negatives(self) -> int:
+        """Films without a box."""
+        return sum(self.splits.values()) - sum(self.with_boxes.values())
+
     def add(self, row: FilmRow, size: tuple[float, float] | None, seen: tuple[float, float]) -> None:
         """Count the boxes of one film.
 
@@ -68,11 +76,17 @@ class Figures:
             size: its width and height in pixels; None if they can't be trusted: boxes then enter no histogram.
             seen: width and height at which the model sees the film.
         """
-        counts = [len(drawing.boxes) for drawing in row.answers]
+        drawn = [
+            [k for k, box in enumerate(drawing.boxes) if not is_placeholder(box, drawing.label(k))]
+            for drawing in row.answers
+        ]
+        counts = list(map(len, drawn))
         self.boxes += sum(counts)
-        self.negatives += not any(counts)
+        self.splits[row.split] += 1
+        self.with_boxes[row.split] += any(counts)
         self.per_film[min(max(counts), MOST_BOXES)] += 1
-        labels = [label for drawing in row.answers for label in drawing.labels if isinstance(label, str)]
+        given = [drawing.label(k) for drawing, kept in zip(row.answers, drawn, strict=True) for k in kept]
+        labels = [label for label in given if isinstance(label, str)]
         for label in labels:
             if label in self.labels or len(self.labels) < _MOST_LABELS:
                 self.labels[label] += 1

@@ -9,6 +9,7 @@ from difflib import SequenceMatcher
 from typing import NamedTuple
 
 from grounding_rewards.data.checks import is_blank, label_count_problems
+from grounding_rewards.doctor.box_defects import is_null_label, is_placeholder
 from grounding_rewards.doctor.case import Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Example, Problem
 from grounding_rewards.doctor.raw_rows import FilmRow
@@ -71,6 +72,15 @@ class LabelExaminer(Examiner):
             'Name the finding, or call all of them "finding" if only places are of interest.',
             severity="warning",
         ),
+        Check(
+            "null-label",
+            "Labels that a program wrote for a missing value",
+            "A table that was read and written again turns an empty cell into text such as nan; the model is taught "
+            "to say "
+            "it.",
+            "Restore the name from the source; if the row had no finding, leave out box and label.",
+            severity="warning",
+        ),
         _SPELLING,
         _WORDS,
     )
@@ -80,6 +90,10 @@ class LabelExaminer(Examiner):
             yield Problem("label-count", "; ".join(wrong))
         for drawing in row.drawings:
             for index, label in enumerate(drawing.labels):
+                if index < len(drawing.boxes) and is_placeholder(drawing.boxes[index], label):
+                    continue
+                if is_null_label(label):
+                    yield Problem("null-label", f"{drawing.prefix}label {index} is {label!r:.40}", drawing.name)
                 if is_blank(label):
                     yield Problem("blank-label", f"{drawing.prefix}label {index} is {label!r:.40}", drawing.name)
 

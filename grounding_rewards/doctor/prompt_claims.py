@@ -1,13 +1,19 @@
-"""What a prompt says about the way to write boxes, and whether the box format agrees."""
+"""What a prompt says about the way to write boxes, whether the box format agrees, and whether it says the boxes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from grounding_rewards.boxes import ORDERS, as_box_array, from_xyxy
 from grounding_rewards.parsing import BoxFormat
 
+_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.(\d+))?|(?<=[a-z_])\d+(?=>)")
+# What the right and the lower edge of the film may be called, besides its pixels.
+_UNITS = (1.0, 100.0, 1000.0, 1024.0)
 _RANGE = r"\b0(?:\.0+)?\s*(?:-|–|to|and|\.\.+|…)\s*"
 
 
@@ -70,6 +76,49 @@ def prompt_contradictions(prompt: str, box_format: BoxFormat) -> Iterator[str]:
         if not any(claim.agrees(box_format) for claim in claims):
             says = " or ".join(claim.says for claim in claims)
             yield f"the prompt asks for the {kind} {says}, {box_format.name} has {_own(kind, box_format)}"
+
+
+def told_box(
+    prompt: str, boxes: Sequence[Sequence[float]], size: tuple[float, float], resized: tuple[float, float] | None = None
+) -> str:
+    """Four numbers in a row that the prompt says and that are one of the boxes; empty where there are none.
+
+    Args:
+        prompt: its text.
+        boxes: of the film, xyxy in pixels, each four finite numbers.
+        size: width and height of the film in pixels.
+        resized: width and height at which the model sees it, where they are known.
+
+    Numbers may be pixels of the film or of the resized one, parts, per cent, thousandths or bins of 1024, in any order
+    of :data:`grounding_rewards.boxes.ORDERS`, rounded or cut off.
+
+    Example:
+        >>> told_box("The nodule is at (100, 250), (300, 400).", [[50, 100, 150, 160]], (500, 400))
+        '100, 250, 300, 400'
+        >>> told_box("Answer with [x1, y1, x2, y2] in 0 to 1000.", [[50, 100, 150, 160]], (500, 400))
+        ''
+    """
+    found = list(_NUMBER.finditer(prompt))
+    if len(found) < 4 or not boxes:
+        return ""
+    numbers = np.array([float(one[0]) for one in found])
+    # The last digit may be rounded either way.
+    slack = np.array([1.0 if one[1] is None else 10.0 ** -len(one[1]) for one in found])
+    windows = np.lib.stride_tricks.sliding_window_view(numbers, 4)
+    slacks = np.lib.stride_tricks.sliding_window_view(slack, 4)
+    parts = as_box_array(boxes) / np.array([*size, *size])
+    frames = [size, *((unit, unit) for unit in _UNITS), *([resized] if resized else [])]
+    for frame in frames:
+        # Whole numbers say nothing of parts.
+        fine = slacks <= 0.02 * max(frame)
+        for order in ORDERS:
+            written = from_xyxy(parts * np.array([*frame, *frame]), order)
+            near = (np.abs(windows[:, None] - written) <= 1.001 * slacks[:, None]) & fine[:, None]
+            told = np.argwhere(near.all(axis=-1))
+            if len(told):
+                first = int(told[0, 0])
+                return ", ".join(one[0] for one in found[first : first + 4])
+    return ""
 
 
 def _own(kind: str, box_format: BoxFormat) -> str:

@@ -19,9 +19,10 @@ from grounding_rewards.data.checks import is_size
 from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.held_out import TRAIN, assign_splits, in_usual_order
 from grounding_rewards.data.images import has_shape, image_size, load_image, small_film
+from grounding_rewards.data.patients import patient_of_row
 from grounding_rewards.data.prepare.manifest import MANIFEST, read_manifest
 from grounding_rewards.data.readers.documents import json_lines
-from grounding_rewards.data.readers.jsonl import ANNOTATIONS, film_row
+from grounding_rewards.data.readers.jsonl import ANNOTATIONS, film_row, word_faults
 
 #: The split of rows whose dataset has no splits.
 NO_SPLIT = "all"
@@ -55,6 +56,23 @@ class Drawing(NamedTuple):
         return self.labels[index] if index < len(self.labels) else None
 
 
+class Pixels(NamedTuple):
+    """What the decoded image of a row says.
+
+    digest: of the file, 8 bytes.
+    problem: why it cannot be decoded; empty where it can.
+    deep: of films of more than 8 bits, the mode and values, and the share of pixels beyond 255; else None.
+    grey: the grey of a film that has only one, else None.
+    signature: from :func:`grounding_rewards.data.copies.film_signature`.
+    """
+
+    digest: bytes
+    problem: str = ""
+    deep: tuple[str, float] | None = None
+    grey: int | None = None
+    signature: bytes | None = None
+
+
 @dataclass(frozen=True)
 class FilmRow:
     """One row of a dataset.
@@ -67,6 +85,7 @@ class FilmRow:
         damage: why the row could not be read at all; empty where it could.
         expects_image: whether other rows of the dataset have images.
         outside: why the image that the row names may not be opened; empty where it may.
+        pixels: what its decoded image says; None where it was not decoded, or is missing.
     """
 
     split: str
@@ -76,12 +95,19 @@ class FilmRow:
     damage: str = ""
     expects_image: bool = False
     outside: str = ""
+    pixels: Pixels | None = None
 
     @property
     def id(self) -> str:
         """The row's `id`, or its file; `-` where it has neither."""
         given = self.columns.get("id", self.columns.get("file"))
         return "-" if given is None else str(given)
+
+    @property
+    def file(self) -> str:
+        """The name of the row's image, as its table gives it; empty where it has none."""
+        given = self.columns.get("file", (self.image or {}).get("path"))
+        return given if isinstance(given, str) else ""
 
     @property
     def patient_id(self) -> str | None:
@@ -103,16 +129,18 @@ class FilmRow:
     @cached_property
     def image_size(self) -> tuple[int, int] | None:
         """Width and height out of the image's header, upright; None where there is no image or it cannot be read."""
-        if self.image_bytes is None:
+        if self.image is None:
             return None
         try:
-            return image_size({"bytes": self.image_bytes, "path": None})
+            return image_size(self.image)
         except ValueError:
             return None
 
     @cached_property
     def image_hash(self) -> bytes | None:
         """A hash of the image's file, 8 bytes; None without one. The same film encoded again has another hash."""
+        if self.pixels is not None:
+            return self.pixels.digest
         return None if self.image_bytes is None else hashlib.blake2b(self.image_bytes, digest_size=8).digest()
 
     @cached_property
@@ -246,7 +274,7 @@ def _texts(given: Any) -> Iterator[str]:
 def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> RowSource:
     path = root / ANNOTATIONS
     assigned = assign_splits(
-        ((row.get("split"), row.get("patient_id"), row.get("id", "-")) for _, row, _ in _lines(path)), str(root)
+        ((row.get("split"), patient_of_row(row), row.get("id", "-")) for _, row, _ in _lines(path)), str(root)
     )
     # Films that training draws come from one source: what is wrong with them is clearest together.
     of_films = [TRAIN] * len(assigned.splits) if assigned.drawn else assigned.splits
@@ -280,7 +308,9 @@ def _jsonl_rows(path: Path, splits: Sequence[str], allow_outside: bool) -> Itera
                 image = {"bytes": None, "path": str(found)}
             except ValueError as error:
                 outside = str(error)
-        damage = no_object and f"line {line} is {no_object}"
+        # Faults of boxes, sizes, images and prompts are found by checks of their own.
+        faults = [f"expected {expected}, got {got!r:.80}" for expected, got in word_faults(columns)]
+        damage = f"line {line} is {no_object}" if no_object else "; ".join(faults)
         yield FilmRow(split, number, columns, image, damage, expects_image=True, outside=outside)
 
 

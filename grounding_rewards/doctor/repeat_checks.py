@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
+from grounding_rewards.data.copies import find_copies
+from grounding_rewards.data.patients import patient_in_name
 from grounding_rewards.doctor.box_checks import shown
 from grounding_rewards.doctor.box_defects import box_defect
-from grounding_rewards.doctor.case import Case, Examiner
-from grounding_rewards.doctor.defects import Check, Problem
+from grounding_rewards.doctor.case import QUICK, Case, Examiner
+from grounding_rewards.doctor.defects import Check, Defect, Example, Problem
 from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
 from grounding_rewards.overlap import pairwise_iou
 
@@ -26,6 +28,23 @@ class _Seen(NamedTuple):
     row: int
     image: bytes | None
     prompt: int
+
+
+_COPY = Check(
+    "film-copy",
+    "The same film under another name",
+    "Copies, encoded again or resized, count twice; if their boxes differ, the model is punished for either answer.",
+    "Keep one of them, after a look at both.",
+    severity="note",
+    unit="films",
+)
+_COPY_LEAK = Check(
+    "copy-leak",
+    "Copies of a film in several splits",
+    "The model has seen the film, and mostly its answer too: every figure on this split is too good.",
+    "Take the copies out of the training split; `grounding-rewards prepare` keeps copies on one side.",
+    unit="films",
+)
 
 
 class RepeatExaminer(Examiner):
@@ -72,11 +91,21 @@ class RepeatExaminer(Examiner):
             "Take these films out of the training split.",
             unit="films",
         ),
+        _COPY,
+        _COPY_LEAK,
         Check(
             "patient-leak",
             "Patients in several splits",
             "Films of one patient look alike, findings included: every figure on the held-out split is too good.",
             "Split by patient: `grounding-rewards prepare` does so wherever the source names patients.",
+            unit="patients",
+        ),
+        Check(
+            "patient-name-leak",
+            "Patients in several splits, by the names of their files",
+            "Names such as patient00003_study1.png tell the patient of rows without patient_id; such a leak is as bad.",
+            "Add patient_id to the rows, and split by it; `grounding-rewards prepare` goes by such names too.",
+            severity="warning",
             unit="patients",
         ),
     )
@@ -85,8 +114,12 @@ class RepeatExaminer(Examiner):
         super().__init__(case)
         self._by_id: dict[str, _Seen] = {}
         self._by_image: dict[bytes, _Seen] = {}
-        self._split_of_patient: dict[str, str] = {}
+        # The first split of each patient, and how it is spelt there.
+        self._of_patient: dict[str, tuple[str, str]] = {}
+        self._of_name: dict[str, tuple[str, str]] = {}
         self._leaked: set[str] = set()
+        self._first: list[Example] = []
+        self._signatures: list[bytes | None] = []
 
     def look(self, row: FilmRow) -> Iterator[Problem]:
         for drawing in row.answers:
@@ -97,6 +130,9 @@ class RepeatExaminer(Examiner):
         # One id for two images in two splits: ids are probably counters that restart with each split.
         if by_id is not None and by_id.split != row.split and None not in (by_id.image, this.image):
             by_id = None
+        if by_image is this and row.pixels is not None:
+            self._first.append(Example(row.split, row.number, row.id, ""))
+            self._signatures.append(row.pixels.signature)
         is_leak = False
         for how, before in (("image", by_image), ("id", by_id)):
             if before is None or before is this:
@@ -109,19 +145,42 @@ class RepeatExaminer(Examiner):
             if before.prompt == this.prompt:
                 yield Problem("repeated-film" if how == "image" else "repeated-id", where)
                 break
-        patient = row.patient_id
+        patient, known = row.patient_id, self._of_patient
+        if patient is None:
+            patient, known = patient_in_name(row.file), self._of_name
         if patient is None:
             return
-        split = self._split_of_patient.setdefault(patient, row.split)
-        self.case.totals["patients"] = len(self._split_of_patient)
+        spelling = str(row.columns.get("patient_id") or row.file)
+        split, other = known.setdefault(patient, (row.split, spelling))
+        self.case.totals["patients"] = len(self._of_patient) + len(self._of_name)
         if split != row.split and not is_leak and patient not in self._leaked:
             self._leaked.add(patient)
-            yield Problem("patient-leak", f"patient {patient} is also in {split}")
+            also = f"is also in {split}" + (f", as {other}" if other != spelling else "")
+            if known is self._of_name:
+                yield Problem("patient-name-leak", f"{spelling} is by its name of patient {patient}, who {also}")
+            else:
+                yield Problem("patient-leak", f"patient {spelling} {also}")
+
+    def defects(self) -> Iterator[Defect]:
+        yield from super().defects()
+        found: dict[Check, dict[int, Example]] = {_COPY: {}, _COPY_LEAK: {}}
+        for first, later in find_copies(self._signatures):
+            before, example = self._first[first], self._first[later]
+            check = _COPY if before.split == example.split else _COPY_LEAK
+            where = f"a copy of row {before.row} of {before.split} (id {before.id})"
+            found[check].setdefault(later, example._replace(detail=where))
+        # A film that leaks is not listed as a mere copy too.
+        copies = {place: one for place, one in found[_COPY].items() if place not in found[_COPY_LEAK]}
+        for check, examples in ((_COPY, copies), (_COPY_LEAK, found[_COPY_LEAK])):
+            if examples:
+                yield check.defect(len(examples), self.case.totals["films"], examples=list(examples.values()))
 
     def unchecked(self) -> dict[str, str]:
+        unchecked = dict.fromkeys((_COPY.name, _COPY_LEAK.name), QUICK) if self.case.is_quick else {}
         if len(self.case.figures.films) < 2:
-            return dict.fromkeys(("film-leak", "patient-leak"), "there is one split only")
-        return {} if self._split_of_patient else {"patient-leak": "no column patient_id"}
+            leaks = ("film-leak", "copy-leak", "patient-leak", "patient-name-leak")
+            return unchecked | dict.fromkeys(leaks, "there is one split only")
+        return unchecked | ({} if self._of_patient else {"patient-leak": "no column patient_id"})
 
 
 def find_duplicates(drawing: Drawing) -> Iterator[Problem]:

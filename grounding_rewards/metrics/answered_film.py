@@ -19,7 +19,7 @@ from grounding_rewards.whole_files import whole_file
 UNNAMED = "finding"
 
 _BOXES = ("gt", "ignore", "pred")
-_TEXTS = ("id", "patient", "image", "text", "reason")
+_TEXTS = ("id", "patient", "image", "view", "text", "reason")
 
 
 def _no_boxes() -> Array:
@@ -49,6 +49,7 @@ class AnsweredFilm:
         ignore: ``(k, 4)`` regions in which a prediction that matches nothing does not count.
         patient: whose film it is, None where that is not known.
         image: path of the image, where it has one.
+        view: how the film was taken, as its dataset says, such as `PA`; None where that is not known.
         text: what the model wrote.
         status: `boxes`, `empty`, `truncated` or `unparseable`.
         reason: one line for a person: why the film earned what it did.
@@ -69,6 +70,7 @@ class AnsweredFilm:
     ignore: Array = field(default_factory=_no_boxes)
     patient: str | None = None
     image: str | None = None
+    view: str | None = None
     text: str = ""
     status: str = "boxes"
     reason: str = ""

@@ -135,6 +135,7 @@ def _reference(row: Mapping[str, Any], name: str) -> AnsweredFilm:
         ignore=as_box_array([] if row.get("ignore_boxes") is None else row["ignore_boxes"], "ignore_boxes"),
         patient=patient_of(row),
         image=None if image is None else str(image),
+        view=str(row["view"]) if row.get("view") else None,
         status="empty",
     )
 

@@ -27,7 +27,12 @@ from grounding_rewards.rewards.average_precision import INTERPOLATIONS, newly_re
 
 
 def average_precision(
-    ranked: RankedFilms, iou_threshold: float = 0.5, *, label: str | None = None, interpolation: str = "101"
+    ranked: RankedFilms,
+    iou_threshold: float = 0.5,
+    *,
+    label: str | None = None,
+    interpolation: str = "101",
+    ties_together: bool = False,
 ) -> float:
     """Average precision of one label, or of all boxes of a ranking that compared no labels.
 
@@ -38,6 +43,8 @@ def average_precision(
         interpolation: precision is averaged at ``"101"`` recall levels as COCO does, at ``"11"`` as VOC did until 2009,
             or over ``"all"`` recalls as VOC has done since, as in
             :class:`grounding_rewards.rewards.AveragePrecisionReward`.
+        ties_together: whether boxes of equal stated confidence are one point of the curve. COCO takes them one by one,
+            in the order of the films, on which its AP then depends.
 
     Returns:
         In [0, 1]; NaN without a reference box.
@@ -58,11 +65,16 @@ def average_precision(
     Source: Lin et al., Microsoft COCO, ECCV 2014; Everingham et al., The PASCAL VOC Challenge, IJCV 2010 and 2015.
     """
     t = ranked.threshold_index(iou_threshold)
-    return float(_mean_ap([ranked.of_label(label)], [t], np.ones((1, ranked.films)), interpolation)[0, 0])
+    everyone = np.ones((1, ranked.films))
+    return float(_mean_ap([ranked.of_label(label)], [t], everyone, interpolation, ties_together)[0, 0])
 
 
 def mean_average_precision(
-    ranked: RankedFilms, iou_thresholds: Sequence[float] | None = None, *, interpolation: str = "101"
+    ranked: RankedFilms,
+    iou_thresholds: Sequence[float] | None = None,
+    *,
+    interpolation: str = "101",
+    ties_together: bool = False,
 ) -> float:
     """Average precision, averaged over the labels that some film has and over IoU thresholds.
 
@@ -71,6 +83,7 @@ def mean_average_precision(
             one label.
         iou_thresholds: of ``ranked.iou_thresholds``; None takes all of them.
         interpolation: as for :func:`average_precision`.
+        ties_together: as for :func:`average_precision`.
 
     Returns:
         In [0, 1]; NaN without a reference box.
@@ -92,7 +105,8 @@ def mean_average_precision(
     Source: https://cocodataset.org/#detection-eval.
     """
     chosen = _chosen(ranked, iou_thresholds)
-    by_threshold = _mean_ap(list(ranked.by_label.values()), chosen, np.ones((1, ranked.films)), interpolation)
+    everyone = np.ones((1, ranked.films))
+    by_threshold = _mean_ap(list(ranked.by_label.values()), chosen, everyone, interpolation, ties_together)
     return float(by_threshold.mean(axis=0)[0])
 
 
@@ -101,6 +115,7 @@ def resampled_mean_average_precision(
     iou_thresholds: Sequence[float] | None = None,
     *,
     interpolation: str = "101",
+    ties_together: bool = False,
     groups: Sequence[Any] | None = None,
     resamples: int = RANKED_RESAMPLES,
     seed: int = 0,
@@ -114,6 +129,7 @@ def resampled_mean_average_precision(
         ranked: as for :func:`mean_average_precision`.
         iou_thresholds: as for :func:`mean_average_precision`.
         interpolation: as for :func:`average_precision`.
+        ties_together: as for :func:`average_precision`.
         groups: the patient of each film, where known; the films of one patient are then drawn together.
         resamples: number of bootstrap resamples.
         seed: of the resampling.
@@ -134,7 +150,8 @@ def resampled_mean_average_precision(
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.
     """
     drawn = drawn_groups(groups, ranked.films, resamples, seed)
-    return _resampled(list(ranked.by_label.values()), _chosen(ranked, iou_thresholds), interpolation, *drawn)
+    chosen = _chosen(ranked, iou_thresholds)
+    return _resampled(list(ranked.by_label.values()), chosen, interpolation, *drawn, ties_together=ties_together)
 
 
 def average_precision_by_label(
@@ -226,15 +243,22 @@ def _chosen(ranked: RankedFilms, iou_thresholds: Sequence[float] | None) -> list
 
 
 def _resampled(
-    ranked: Sequence[RankedBoxes], chosen: Sequence[int], interpolation: str, units: Indices, weights: Array
+    ranked: Sequence[RankedBoxes],
+    chosen: Sequence[int],
+    interpolation: str,
+    units: Indices,
+    weights: Array,
+    ties_together: bool = False,
 ) -> Resampled:
     """mAP, averaged over the chosen thresholds."""
-    value = _mean_ap(ranked, chosen, np.ones((1, len(units))), interpolation).mean(axis=0)[0]
-    drawn = _mean_ap([boxes.by_group(units) for boxes in ranked], chosen, weights, interpolation)
+    value = _mean_ap(ranked, chosen, np.ones((1, len(units))), interpolation, ties_together).mean(axis=0)[0]
+    drawn = _mean_ap([boxes.by_group(units) for boxes in ranked], chosen, weights, interpolation, ties_together)
     return Resampled(float(value), drawn.mean(axis=0))
 
 
-def _mean_ap(ranked: Sequence[RankedBoxes], chosen: Sequence[int], weights: Array, interpolation: str) -> Array:
+def _mean_ap(
+    ranked: Sequence[RankedBoxes], chosen: Sequence[int], weights: Array, interpolation: str, ties_together: bool
+) -> Array:
     """mAP at each chosen threshold under each row of weights of the films, ``(thresholds, rows)``."""
     check_word("interpolation", interpolation, INTERPOLATIONS)
     levels = INTERPOLATIONS[interpolation]
@@ -245,7 +269,7 @@ def _mean_ap(ranked: Sequence[RankedBoxes], chosen: Sequence[int], weights: Arra
         measured = own_weights @ own.references > 0
         labels += measured
         for row, t in enumerate(chosen):
-            total[row] += np.where(measured, _average_precision(own, t, own_weights, levels), 0.0)
+            total[row] += np.where(measured, _average_precision(own, t, own_weights, levels, ties_together), 0.0)
     return ratio_or_nan(total, labels)
 
 
@@ -258,9 +282,9 @@ def _in_its_films(ranked: RankedBoxes, weights: Array) -> tuple[RankedBoxes, Arr
     return replace(ranked, film=number[ranked.film], references=ranked.references[films]), weights[:, films]
 
 
-def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None) -> Array:
+def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Array | None, ties_together: bool) -> Array:
     """AP of one label at one threshold, ``(rows,)``; 0 where there is no reference box."""
-    curves = list(_precision_recall(ranked, t, weights))
+    curves = list(_precision_recall(ranked, t, weights, ties_together))
     if not curves:
         return np.zeros(len(weights))
     parts = []
@@ -274,12 +298,14 @@ def _average_precision(ranked: RankedBoxes, t: int, weights: Array, levels: Arra
     return np.concatenate(parts)
 
 
-def _precision_recall(ranked: RankedBoxes, t: int, weights: Array) -> Iterator[tuple[Array, Array]]:
+def _precision_recall(
+    ranked: RankedBoxes, t: int, weights: Array, ties_together: bool = False
+) -> Iterator[tuple[Array, Array]]:
     """For each block of rows of weights, recall and interpolated precision at each point, ``(rows, points)``.
 
     Yields nothing where no box is right.
     """
-    points = curve_points(ranked, t, one_by_one=ranked.ranking == "score")
+    points = curve_points(ranked, t, one_by_one=ranked.ranking == "score" and not ties_together)
     if not len(points.ends):
         return
     for block in blocks(weights, int(points.ends[-1])):

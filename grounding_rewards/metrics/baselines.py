@@ -1,4 +1,4 @@
-"""Answers that need no look at the film: what a trained model must beat."""
+"""Answers that need no look at the film: what a trained model must beat, and the reference, which it cannot."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ BoxAnswer = tuple[Array, list[str]]
 
 CONSTANT, CONSTANT_OF_THESE = "constant box", "constant box of these films"
 NOTHING_FOUND, WHOLE_IMAGE, ANOTHER_READER = "nothing found", "whole image", "another reader"
+#: What no answer can better. A rightly empty answer earns the bonus, below 1, so that a mean reward cannot reach 1.
+REFERENCE = "reference as answer"
 
 
 def baseline_systems(
@@ -28,7 +30,7 @@ def baseline_systems(
     training: Iterable[Mapping[str, Any]] | None,
     reward: GroundingReward,
 ) -> dict[str, list[AnsweredFilm]]:
-    """The answers that need no look at the film; they stand beside a model's in every table.
+    """The answers that need no model; they stand beside a model's in every table.
 
     Args:
         rows: the films, see :func:`grounding_rewards.metrics.answers.read_answers`.
@@ -37,14 +39,14 @@ def baseline_systems(
         reward: what the evaluation is about.
 
     Returns:
-        By name: the constant box (see :func:`mean_boxes`), nothing found, the whole image under the most frequent
-        label, and, where rows have `reader_boxes`, what one more radiologist drew.
+        By name: the reference itself, the constant box (see :func:`mean_boxes`), nothing found, the whole image under
+        the most frequent label, and, where rows have `reader_boxes`, what one more radiologist drew.
 
     Example:
         >>> row = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"], "width": 100, "height": 100}
         >>> systems = baseline_systems([row], [row], get_reward("R3", box_format="qwen3-vl"))
         >>> [(name, films[0].rewards["R3"]) for name, films in systems.items()]
-        [('constant box', 1.0), ('nothing found', 0.0), ('whole image', 0.0)]
+        [('reference as answer', 1.0), ('constant box', 1.0), ('nothing found', 0.0), ('whole image', 0.0)]
     """
     films = read_references(rows)
     # With the names that rows without labels are given.
@@ -52,7 +54,7 @@ def baseline_systems(
     constant = mean_boxes(named if training is None else training)
     labels = Counter(chain.from_iterable(film.gt_labels for film in films)).most_common(1)
     label = labels[0][0] if labels else UNNAMED
-    answers: dict[str, list[BoxAnswer]] = {}
+    answers: dict[str, list[BoxAnswer]] = {REFERENCE: [(film.gt, list(film.gt_labels)) for film in films]}
     if constant:
         answers[CONSTANT_OF_THESE if training is None else CONSTANT] = [
             constant_answer(constant, width=film.width, height=film.height) for film in films

@@ -33,6 +33,7 @@ from grounding_rewards.boxes import box_area
 from grounding_rewards.metrics.answered_film import AnsweredFilm, is_read
 from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_FIGURES, segmentation_areas
 from grounding_rewards.metrics.estimates import Figure
+from grounding_rewards.metrics.query_ap import QUERY_AP, QUERY_FIGURES, query_ap_sums
 from grounding_rewards.metrics.ranking import Mask, label_name, with_broken_boxes
 from grounding_rewards.metrics.sizes import Area
 from grounding_rewards.overlap import pairwise_iou
@@ -438,7 +439,7 @@ def film_figures(films: Sequence[AnsweredFilm]) -> dict[str, Figure]:
         ['reward_R1', 'reward_R4', 'mean_iou']
     """
     of_areas = {key: SEGMENTATION_FIGURES[key] for key in AREA_RATIOS}
-    return {**_reward_figures(films), **DETECTION_FIGURES, **of_areas}
+    return {**_reward_figures(films), **DETECTION_FIGURES, **QUERY_FIGURES, **of_areas}
 
 
 def film_sums(
@@ -464,6 +465,7 @@ def film_sums(
     return {
         **{key: mean_sums([figure.of(film) for film in films]) for key, figure in _reward_figures(films).items()},
         **detection_sums(films, label_matching=label_matching),
+        QUERY_AP: query_ap_sums(films, label_matching=label_matching),
         **{key: np.column_stack(parts(areas)) for key, parts in AREA_RATIOS.items()},
     }
 

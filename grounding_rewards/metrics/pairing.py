@@ -2,7 +2,7 @@
 
 Predicted and reference boxes are paired one to one so that the sum of their IoUs is largest; boxes that do not overlap
 are no partners. Hits from an IoU on are paired for themselves: as many as there can be. A predicted box that is no hit
-and has at least that part of its area in one ignored region does not count, as in the rewards. These are the rules of
+and that an ignored region excuses does not count, as in the rewards. These are the rules of
 :class:`grounding_rewards.metrics.counts.MatchedFilms`, here box by box.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from grounding_rewards.arithmetic import Array
-from grounding_rewards.ignore_regions import covered_share, is_ignored
+from grounding_rewards.ignore_regions import excused_boxes
 from grounding_rewards.legal import check_word
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_film import AnsweredFilm
@@ -28,13 +28,13 @@ class BoxPairs(NamedTuple):
 
     ious: ``(m,)`` IoU of each reference box with its partner, 0 without one.
     partners: ``(m,)`` index of the partner among the predicted boxes, -1 without one.
-    covered: ``(n,)`` the largest part of each predicted box that lies in one ignored region.
+    film: with its answer.
     overlaps: ``(n, m)`` IoU of each predicted with each reference box, 0 where their labels are compared and disagree.
     """
 
     ious: Array
     partners: NDArray[np.int64]
-    covered: Array
+    film: AnsweredFilm
     overlaps: Array
 
     @property
@@ -45,7 +45,7 @@ class BoxPairs(NamedTuple):
             >>> pair_film(AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])).pred_ious
             array([0.5])
         """
-        ious, paired = np.zeros(len(self.covered)), self.partners >= 0
+        ious, paired = np.zeros(len(self.overlaps)), self.partners >= 0
         ious[self.partners[paired]] = self.ious[paired]
         return ious
 
@@ -68,13 +68,14 @@ class BoxPairs(NamedTuple):
         return np.isin(np.arange(len(self.ious)), self.found(iou_threshold))
 
     def counted(self, iou_threshold: float) -> NDArray[np.bool_]:
-        """Which predicted boxes, ``(n,)``, count: hits, and those that no ignored region covers.
+        """Which predicted boxes, ``(n,)``, count: hits, and those that no ignored region excuses.
 
         Example:
             >>> pair_film(AnsweredFilm("a", 9, 9, pred=[[0, 0, 4, 4]], ignore=[[0, 0, 4, 3]])).counted(0.5)
             array([False])
         """
-        return ~is_ignored(self.covered, self.found(iou_threshold) >= 0, iou_threshold)
+        film = self.film
+        return ~excused_boxes(film.pred, film.gt, film.ignore, self.found(iou_threshold) >= 0)
 
 
 # Every figure of a film asks for the pairs of that film before the next film comes.
@@ -92,8 +93,8 @@ def pair_film(film: AnsweredFilm, label_matching: str = "ignore") -> BoxPairs:
     Example:
         >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[6, 6, 9, 9], [0, 0, 4, 2]])
         >>> pairs = pair_film(film)
-        >>> pairs.ious, pairs.partners, pairs.covered
-        (array([0.5]), array([1]), array([0., 0.]))
+        >>> pairs.ious, pairs.partners
+        (array([0.5]), array([1]))
     """
     check_word("label_matching", label_matching, LABEL_MATCHING)
     overlaps = pairwise_iou(film.pred, film.gt)
@@ -104,4 +105,4 @@ def pair_film(film: AnsweredFilm, label_matching: str = "ignore") -> BoxPairs:
     ious, partners = np.zeros(len(film.gt)), np.full(len(film.gt), -1, dtype=np.int64)
     (i,) = np.nonzero(of_pred >= 0)
     ious[of_pred[i]], partners[of_pred[i]] = overlaps[i, of_pred[i]], i
-    return BoxPairs(ious, partners, covered_share(film.pred, film.ignore), overlaps)
+    return BoxPairs(ious, partners, film, overlaps)

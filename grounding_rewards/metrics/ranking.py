@@ -99,6 +99,7 @@ class RankedFilms:
         iou_thresholds: at which boxes were matched.
         ranking: how boxes were ranked.
         label_matching: how boxes were put under labels; ``"ignore"`` where all are together.
+        tied_share: see :func:`tied_share`.
     """
 
     by_label: Mapping[str, RankedBoxes]
@@ -106,6 +107,7 @@ class RankedFilms:
     iou_thresholds: tuple[float, ...]
     ranking: str
     label_matching: str
+    tied_share: float
 
     def of_label(self, label: str | None) -> RankedBoxes:
         """The boxes of one label; without a label, all boxes of a ranking that compared none.
@@ -197,7 +199,7 @@ def rank_boxes(
     found = _collect(films, label_matching, together)
     stated = np.where(np.isnan(found.scores), np.inf, -found.scores)
     order = np.lexsort((stated if ranking == "score" else found.place, found.pred_entry))
-    place = _place_within(found.pred_entry[order])
+    place = place_within(found.pred_entry[order])
     order, place = order[place < max_detections], place[place < max_detections]
     gt_order = np.argsort(found.gt_entry, kind="stable")
     entries = np.unique(np.concatenate([found.pred_entry, found.gt_entry]))
@@ -241,7 +243,7 @@ def rank_boxes(
         for i, name in enumerate(found.labels)
     }
     divided_by = "ignore" if together else label_matching
-    return RankedFilms(by_label, len(films), tuple(iou_thresholds), ranking, divided_by)
+    return RankedFilms(by_label, len(films), tuple(iou_thresholds), ranking, divided_by, tied_share(films))
 
 
 def label_name(label: str | None, label_matching: str) -> str:
@@ -301,6 +303,26 @@ def states_confidences(films: Sequence[AnsweredFilm]) -> bool:
     return not any(np.isnan(film.pred_scores).any() for film in films)
 
 
+def tied_share(films: Sequence[AnsweredFilm]) -> float:
+    """The share of the predicted boxes whose stated confidence a box of another film has too; NaN without a box.
+
+    By COCO's rules these boxes are ranked in the order of the films, and so AP depends on that order.
+
+    Example:
+        >>> films = [AnsweredFilm(name, 10, 10, pred=[[0, 0, 5, 5]], pred_scores=[0.9]) for name in "ab"]
+        >>> tied_share(films), tied_share(films[:1])
+        (1.0, 0.0)
+    """
+    scores = np.concatenate([np.zeros(0), *(film.pred_scores for film in films)])
+    number = {name: k for k, name in enumerate(dict.fromkeys(film.id for film in films))}
+    film = np.repeat([number[film.id] for film in films], [len(film.pred) for film in films]).astype(np.int64)
+    _, value = np.unique(scores, return_inverse=True)
+    # Of each confidence the films that state it.
+    stated = np.unique(np.column_stack([value, film]), axis=0)[:, 0]
+    tied = (np.bincount(stated, minlength=len(scores))[value] > 1) & ~np.isnan(scores)
+    return float(tied.mean()) if len(scores) else float("nan")
+
+
 # What a predicted box is matched with: nothing, a reference box, or something that makes it not count.
 _NOTHING, _WANTED, _UNWANTED = 0, 1, 2
 
@@ -350,7 +372,7 @@ def _collect(films: Sequence[AnsweredFilm], label_matching: str, together: bool)
         labels=names,
         pred=_joined([film.pred for film in films])[kept],
         pred_entry=(np.repeat(every, n) * len(names) + label)[kept],
-        place=_place_within(np.repeat(every, n))[kept],
+        place=place_within(np.repeat(every, n))[kept],
         scores=np.concatenate([np.zeros(0), *(film.pred_scores for film in films)])[kept],
         gt=_joined([film.gt for film in films]),
         gt_entry=np.repeat(every, m) * len(names) + np.array([number[name] for name in gt_names], dtype=np.int64),
@@ -364,11 +386,12 @@ def _joined(box_arrays: Sequence[Boxes]) -> Boxes:
     return np.concatenate([np.zeros((0, 4)), *box_arrays])
 
 
-def _place_within(entries: Indices) -> Indices:
+def place_within(entries: Indices) -> Indices:
     """How many equal values stand before each value of an array in which equal values stand together.
 
-    >>> _place_within(np.array([3, 3, 7, 7, 7]))
-    array([0, 1, 0, 1, 2])
+    Example:
+        >>> place_within(np.array([3, 3, 7, 7, 7]))
+        array([0, 1, 0, 1, 2])
     """
     starts = np.flatnonzero(np.diff(entries, prepend=-1))
     return np.arange(len(entries)) - np.repeat(starts, np.diff(np.append(starts, len(entries))))

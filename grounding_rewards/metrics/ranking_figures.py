@@ -6,18 +6,30 @@ order that boxes could be ranked by: all are tied, and the heading says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.average_precision import resampled_mean_average_precision
 from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, Resampled
 from grounding_rewards.metrics.estimates import Figure
 from grounding_rewards.metrics.froc import FROC_RATES, sensitivity_at_false_positives
-from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedFilms, label_name, rank_boxes, states_confidences
+from grounding_rewards.metrics.ranking import (
+    COCO_THRESHOLDS,
+    RankedFilms,
+    label_name,
+    rank_boxes,
+    states_confidences,
+    tied_share,
+)
 
 #: At which IoU thresholds average precision is measured, beside COCO's mean over 0.5 to 0.95.
 AP_THRESHOLDS = (0.3, 0.4, 0.5)
+#: Key of the share of boxes whose confidence a box of another film has too.
+TIED_SHARE = "tied_share"
 # Beginning of the key → name of the kind of average precision, and over what it is.
 _KINDS = {"ap": ("AP", "all boxes together"), "map": ("mAP", "mean over labels")}
 # What makes a box right where all are together.
@@ -35,11 +47,14 @@ class RankingFigures(NamedTuple):
     average_precisions: its kinds: `ap`, of all boxes together, or `map`, the beginning of the key, and how labels are
         compared.
     iou_thresholds: of average precision, each a figure of its own.
+    has_ties: whether boxes of several films state equal confidences, so that COCO's average precision depends on the
+        order of the films; then one that does not stands beside it.
     """
 
     ranking: str
     average_precisions: tuple[tuple[str, str], ...]
     iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
+    has_ties: bool = False
 
     @classmethod
     def of(
@@ -63,7 +78,7 @@ class RankingFigures(NamedTuple):
         kinds = [("ap", label_matching)]
         if compares_labels(films):
             kinds.append(("map", "synonyms" if label_matching == "synonyms" else "exact"))
-        return cls("score" if stated else "tied", tuple(kinds), tuple(iou_thresholds))
+        return cls("score" if stated else "tied", tuple(kinds), tuple(iou_thresholds), stated and tied_share(films) > 0)
 
     @property
     def thresholds(self) -> dict[str, tuple[float, ...]]:
@@ -99,6 +114,21 @@ class RankingFigures(NamedTuple):
                     f"{name} at IoU {shown}{'' if by_score else ', boxes tied'}",
                     f"average precision, {over}; {order}",
                 )
+        if self.has_ties:
+            iou = self._tied_threshold
+            for prefix, _ in self.average_precisions:
+                name, over = _KINDS[prefix]
+                found[f"{prefix}_{100 * iou:g}_ties"] = Figure(
+                    f"{name} at IoU {iou:g}, ties together",
+                    f"average precision, {over}; boxes of equal confidence are one point of the curve, so that the "
+                    "order of the films decides nothing",
+                )
+            found[TIED_SHARE] = Figure(
+                "boxes of tied confidence",
+                "share of the predicted boxes whose confidence a box of another film has too: the more there are, the "
+                "more the average precision of COCO's rules depends on the order of the films",
+                lower_is_better=None,
+            )
         if by_score:
             found["froc"] = Figure(
                 "FROC score", f"mean of the sensitivities at these rates of false boxes; all boxes together, {together}"
@@ -109,6 +139,10 @@ class RankingFigures(NamedTuple):
                     "share of the reference boxes found at IoU 0.5 where that many false boxes per film are accepted",
                 )
         return found
+
+    @property
+    def _tied_threshold(self) -> float:
+        return 0.5 if 0.5 in self.iou_thresholds else self.iou_thresholds[0]
 
     def rank(self, films: Sequence[AnsweredFilm], iou_thresholds: Sequence[float] = ()) -> dict[str, RankedFilms]:
         """The boxes as each kind of average precision ranks them, by the beginning of its key.
@@ -163,6 +197,14 @@ class RankingFigures(NamedTuple):
             for prefix, boxes in ranked.items()
             for key, several in self.thresholds.items()
         }
+        if self.has_ties:
+            iou = self._tied_threshold
+            for prefix, boxes in ranked.items():
+                found[f"{prefix}_{100 * iou:g}_ties"] = resampled_mean_average_precision(
+                    boxes, (iou,), interpolation=interpolation, ties_together=True, **drawn
+                )
+            # What two films have in common is no figure of a film: there is no interval.
+            found[TIED_SHARE] = Resampled(ranked["ap"].tied_share, np.full(resamples, math.nan))
         if self.ranking == "score":
             sensitivities = sensitivity_at_false_positives(ranked["ap"], **drawn)
             found["froc"] = sensitivities.mean

@@ -75,6 +75,7 @@ class BoxFormat:
         stripped: what is lost when special tokens are skipped in decoding: `nothing`, the `tags` (labels may run into
             the text around them), or the `boxes` themselves.
         model_types: the `model_type` of transformers configurations whose models write this format.
+        source: where the family's own code or documentation says so.
     """
 
     name: str
@@ -91,6 +92,7 @@ class BoxFormat:
     negatives: tuple[str, ...] = ()
     stripped: Literal["nothing", "tags", "boxes"] = "nothing"
     model_types: tuple[str, ...] = ()
+    source: str = field(default="", repr=False, compare=False)
 
     @property
     def from_token_ids(self) -> bool:

@@ -8,6 +8,7 @@ each reads one well-behaved shape and leaves everything else to the scanner.
 from __future__ import annotations
 
 import functools
+import html
 import itertools
 import re
 import string
@@ -129,8 +130,13 @@ def _plain_item(layout: Layout, in_tokens: bool) -> tuple[re.Pattern[str], list[
 TAG_ROLES = {
     **dict.fromkeys(("<ref>", "<|ref|>", "<|object_ref_start|>", "<phrase>", "<obj>"), "label"),
     **dict.fromkeys(("</ref>", "<|/ref|>", "<|object_ref_end|>", "</phrase>", "</obj>"), "label_end"),
-    **dict.fromkeys(("<box>", "<|box|>", "<|box_start|>", "<|det|>", "<object>", "<|begin_of_box|>"), "box"),
-    **dict.fromkeys(("</box>", "<|/box|>", "<|box_end|>", "<|/det|>", "</object>", "<|end_of_box|>"), "box_end"),
+    **dict.fromkeys(("<box>", "<|box|>", "<|box_start|>", "<|det|>", "<object>", "<|begin_of_box|>", "<bbox>"), "box"),
+    **dict.fromkeys(
+        ("</box>", "<|/box|>", "<|box_end|>", "<|/det|>", "</object>", "<|end_of_box|>", "</bbox>"), "box_end"
+    ),
+    # Perceptron's boxes carry their label as an attribute, alone or for all of a collection.
+    **dict.fromkeys(("<point_box>", "<collection>"), "named"),
+    **dict.fromkeys(("</point_box>", "</collection>"), "named_end"),
     # Boxes behind a predicate repeat those of its subject and its object.
     "<pred>": "relation",
     **dict.fromkeys(("<poly>", "<quad>", "<|quad_start|>", "<point>"), "shape"),
@@ -149,8 +155,8 @@ _TAG = re.compile(r"<[^<>]{0,80}>")
 class _Mark(NamedTuple):
     """A tag or a place where numbers stand.
 
-    kind: `label`, `open_label`, `label_end`, `box`, `box_end`, `relation`, `shape`, `shape_end`, `other` for tags;
-        `run` for coordinate tokens, `group` for brackets.
+    kind: `label`, `open_label`, `label_end`, `box`, `box_end`, `named`, `named_end`, `relation`, `shape`, `shape_end`,
+        `other` for tags; `run` for coordinate tokens, `group` for brackets.
     text: the tag or the tokens; for a label, its words.
     opening, closed, lists: for a group, its opening bracket, whether it is closed, and the lists of tokens in it.
     """
@@ -170,7 +176,7 @@ def _mark_pattern(tokens: tuple[str, ...]) -> re.Pattern[str]:
     # character a bounded number of times.
     run = rf"(?:<(?:{'|'.join(map(re.escape, tokens))})\d+>[ \t\n]*)+" if tokens else "(?!)"
     return re.compile(
-        rf"(?P<run>{run})|(?P<tag><[^<>]{{1,80}}>)|(?P<group>([\[(［（])([^\[\]()［］（）<]*)([\])］）]?))"
+        rf"(?P<run>{run})|(?P<named></?(?:point_box|collection)\b(?:[^<>\"]|\"[^\"<]*\")*>)|(?P<tag><[^<>]{{1,80}}>)|(?P<group>([\[(［（])([^\[\]()［］（）<]*)([\])］）]?))"
     )
 
 
@@ -208,7 +214,7 @@ def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
         kind = match.lastgroup
         whole = match[0]
         if kind == "group":
-            opening, content, closing = match[4], match[5], match[6]
+            opening, content, closing = match[5], match[6], match[7]
             if not _MAY_BE_NUMBERS.search(content) and content.strip(_SEPARATORS):
                 continue
             closed = closing != "" and closing in _CLOSED_BY[opening]
@@ -221,6 +227,8 @@ def _read_marks(places: Sequence[re.Match[str]]) -> Iterator[_Mark]:
             yield _Mark("run", start, end, whole)
         elif whole[1] in "0123456789-." and "," in whole:
             yield _Mark("group", start, end, "", "<", True, split_numbers(whole[1:-1]))
+        elif kind == "named":
+            yield _Mark("named_end" if whole[1] == "/" else "named", start, end, whole)
         elif whole.startswith("<point") and "=" in whole:
             yield _Mark("shape", start, end, "<point>")
         else:
@@ -272,6 +280,7 @@ class _Scan:
         self.box_tag_is_bare = False
         self.in_relation = False
         self.in_shape = False
+        self.collection: str | None = None
         self.numbers_end = -1
 
     def walk(self, marks: list[_Mark]) -> None:
@@ -322,6 +331,16 @@ class _Scan:
             self.box_tag, self.box_tag_is_bare = mark, True
         elif mark.kind == "box_end":
             self._close_box_tag(mark.start)
+        elif mark.kind == "named":
+            mention = _MENTION.search(mark.text)
+            self.label = _clean(html.unescape(mention[1])) if mention else self.collection
+            if mark.text.startswith("<collection"):
+                self.collection = self.label
+            else:
+                self.box_tag, self.box_tag_is_bare = mark, True
+        elif mark.kind == "named_end":
+            self._close_box_tag(mark.start)
+            self.label = self.collection = None if mark.text.startswith("</collection") else self.collection
         elif mark.kind == "relation":
             self.in_relation = True
         elif mark.kind == "shape":
@@ -452,6 +471,7 @@ class _Scan:
         take_box(tokens, self.fmt.order, self.found, self.label)
 
 
+_MENTION = re.compile(r'\bmention="([^"]*)"')
 _TOKEN_NUMBER = re.compile(r"(\d+)>")
 
 
@@ -501,12 +521,16 @@ _JOINING = re.compile(r"^(?:(?:and|or|with)(?:\s|$)|\\?boxed\{?)")
 _LABEL_END = re.compile(r"[;\n]")
 _TAG_STARTS = frozenset(tag[:length] for tag in TAG_ROLES for length in range(2, len(tag)))
 _LONGEST_TAG = 40
+_WITH_ATTRIBUTES = ("<point_box", "<collection", "<boxes")
+_closed_tag = re.compile(r'(?:[^>"]|"[^"]*")*>').match
 
 
 def _ends_in_tag(text: str, fmt: BoxFormat) -> bool:
     """Whether the text breaks off inside a tag or a coordinate token."""
     start = text.rfind("<")
     tail = text[start:].rstrip() if start >= 0 else ""
+    if tail.startswith(_WITH_ATTRIBUTES) and not _closed_tag(tail):
+        return True
     if not tail or len(tail) > _LONGEST_TAG or ">" in tail:
         return False
     token = tail[1:].rstrip("0123456789")
@@ -577,6 +601,29 @@ def _reject_three(given: dict[str, str], reason: str, found: Findings) -> None:
     """Three corners of four are a broken box; fewer may be prose, "left: 2 nodules, right: 1"."""
     if len(given) == 3:
         found.reject(reason)
+
+
+_COORDS = re.compile(r"""<boxes\s{1,8}coords\s{0,8}=\s{0,8}["']([^"'<>]*)["'][^<>]{0,80}>([^<]*)""")
+
+
+def scan_coords(text: str, fmt: BoxFormat, found: Findings) -> None:
+    """Read `<boxes coords="…">label</boxes>`: the number of the image, then for each box its own number and four more.
+
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> found = Findings()
+        >>> scan_coords('<boxes coords="1 1 160 230 480 590">mass</boxes>', get_box_format("molmoact2"), found)
+        >>> found.coords, found.labels
+        ([160.0, 230.0, 480.0, 590.0], ['mass'])
+    """
+    for match in itertools.islice(_COORDS.finditer(text), MAX_GROUPS):
+        numbers = match[1].replace(",", " ").split(maxsplit=5 * MAX_BOXES + 1)
+        if len(numbers) < 6 or len(numbers) % 5 != 1:
+            found.reject("wrong_count")
+            continue
+        for start in range(2, len(numbers), 5):
+            take_box(numbers[start : start + 4], fmt.order, found, _clean(match[2]))
+    found.cut_off |= _ends_in_tag(text, fmt)
 
 
 _HTML_BOX = re.compile(r"""data-bbox\s{0,8}=\s{0,8}["']([^"'<>]{0,200})["']""")

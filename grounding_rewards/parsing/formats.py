@@ -83,16 +83,18 @@ BOX_FORMATS = {
             NORM1000,
             untagged_label="before",
             stripped="tags",
+            source="QwenLM/Qwen-VL: README.md, TUTORIAL.md",
         ),
         BoxFormat(
             "qwen2-vl",
-            "Qwen2-VL; Qwen2.5-VL and Qwen3-VL trained by ms-swift in its legacy form",
+            "Qwen2-VL",
             ITEMS,
             _QWEN2_LAYOUT,
             NORM1000,
             untagged_label="before",
             stripped="tags",
             model_types=("qwen2_vl",),
+            source="QwenLM/Qwen3-VL: issue 866 (maintainer), process_bbox.ipynb; ms-swift: templates/qwen.py",
         ),
         BoxFormat(
             "qwen2.5-vl",
@@ -101,6 +103,7 @@ BOX_FORMATS = {
             _JSON_LAYOUT,
             RESIZED_PIXEL,
             model_types=("qwen2_5_vl",),
+            source="QwenLM/Qwen3-VL: issues 676, 866 (maintainer), process_bbox.ipynb",
         ),
         BoxFormat(
             "qwen3-vl",
@@ -109,6 +112,7 @@ BOX_FORMATS = {
             _JSON_LAYOUT,
             NORM1000,
             model_types=("qwen3_vl", "qwen3_vl_moe"),
+            source="QwenLM/Qwen3-VL: cookbooks/2d_grounding.ipynb",
         ),
         BoxFormat(
             "paligemma",
@@ -126,9 +130,28 @@ BOX_FORMATS = {
             untagged_label="after",
             negatives=("blank",),
             model_types=("paligemma",),
+            source="google-research/big_vision: pp/proj/paligemma/segmentation.py (11eea57), round(v * 1023)",
         ),
-        BoxFormat("gemini", "Gemini 2 and 3", JSON, _JSON_LAYOUT, NORM1000, order="yxyx", keys=_keys("box_2d")),
-        BoxFormat("medgemma-1.5", "MedGemma 1.5", JSON, _JSON_LAYOUT, NORM1000, order="yxyx", keys=_keys("box_2d")),
+        BoxFormat(
+            "gemini",
+            "Gemini 2 and 3",
+            JSON,
+            _JSON_LAYOUT,
+            NORM1000,
+            order="yxyx",
+            keys=_keys("box_2d"),
+            source="Vertex AI, bounding box detection; google-gemini/cookbook: Spatial_understanding.ipynb",
+        ),
+        BoxFormat(
+            "medgemma-1.5",
+            "MedGemma 1.5",
+            JSON,
+            _JSON_LAYOUT,
+            NORM1000,
+            order="yxyx",
+            keys=_keys("box_2d"),
+            source="Google-Health/medgemma: cxr_anatomy_localization_with_hugging_face.ipynb, by way of its readers",
+        ),
         BoxFormat(
             "florence-2",
             "Florence-2",
@@ -140,6 +163,7 @@ BOX_FORMATS = {
             negatives=("blank",),
             stripped="boxes",
             model_types=("florence2",),
+            source="huggingface/transformers: processing_florence2.py",
         ),
         BoxFormat(
             "kosmos-2",
@@ -153,6 +177,7 @@ BOX_FORMATS = {
             ),
             NORM1,
             model_types=("kosmos-2",),
+            source="huggingface/transformers: processing_kosmos2.py",
         ),
         BoxFormat(
             "internvl",
@@ -164,6 +189,7 @@ BOX_FORMATS = {
             negatives=("zero_box",),
             stripped="tags",
             model_types=("internvl", "internvl_chat"),
+            source="OpenGVLab/InternVL: internvl_chat_finetune.py, evaluate_grounding.py",
         ),
         BoxFormat(
             "all-seeing",
@@ -173,6 +199,7 @@ BOX_FORMATS = {
             PAD999,
             untagged_label="before",
             stripped="tags",
+            source="OpenGVLab/all-seeing: all-seeing-v2 README, eval_grounding.py, issue 10",
         ),
         BoxFormat(
             "deepseek-vl2",
@@ -189,6 +216,7 @@ BOX_FORMATS = {
             untagged_label="before",
             stripped="tags",
             model_types=("deepseek_vl_v2", "deepseek_ocr2"),
+            source="deepseek-ai/DeepSeek-VL2: processing_deepseek_vl_v2.py, serve/app_modules/utils.py",
         ),
         BoxFormat(
             "glm-4v",
@@ -203,6 +231,7 @@ BOX_FORMATS = {
             NORM1000,
             stripped="tags",
             model_types=("glm4v", "glm4v_moe", "glm46v"),
+            source="zai-org/GLM-V: README.md, issues 114, 118",
         ),
         BoxFormat(
             "cogvlm",
@@ -213,6 +242,7 @@ BOX_FORMATS = {
             ),
             NORM999,
             largest=999,
+            source="THUDM/CogVLM: README.md, 000 to 999; its demonstration, grounding_parser.py, divides by 1000",
         ),
         BoxFormat(
             "minicpm-v",
@@ -222,6 +252,7 @@ BOX_FORMATS = {
             NORM1000,
             untagged_label="before",
             stripped="boxes",
+            source="OpenBMB/MiniCPM-V: issues 185, 982 (maintainers)",
         ),
         BoxFormat(
             "shikra",
@@ -237,6 +268,7 @@ BOX_FORMATS = {
             PAD1,
             decimals=3,
             untagged_label="before",
+            source="shikras/shikra: box_process_function.py",
         ),
         BoxFormat(
             "ferret",
@@ -245,8 +277,17 @@ BOX_FORMATS = {
             Layout(box=_LIST, item="{label} {boxes}", between_items=" and "),
             NORM1000,
             untagged_label="before",
+            source="apple/ml-ferret: conversation.py, eval/model_flickr.py",
         ),
-        BoxFormat("llava", "LLaVA-1.5 and kin", LISTS, Layout(box=_LIST, between_items=", "), PAD1, decimals=2),
+        BoxFormat(
+            "llava",
+            "LLaVA-1.5 and kin",
+            LISTS,
+            Layout(box=_LIST, between_items=", "),
+            PAD1,
+            decimals=2,
+            source="haotian-liu/LLaVA: issues 606, 623, 822 (users' analysis)",
+        ),
         BoxFormat(
             "radvlm",
             "RadVLM",
@@ -260,6 +301,7 @@ BOX_FORMATS = {
             ),
             NORM1,
             decimals=2,
+            source="uzh-dqbm-cmi/RadVLM: create_instructions.py, compute_metrics_tasks.py",
         ),
         BoxFormat(
             "chexagent",
@@ -269,6 +311,7 @@ BOX_FORMATS = {
             NORM100,
             untagged_label="before",
             stripped="tags",
+            source="second hand: cfcmadlad/cxr-grounding-benchmark, README.md",
         ),
         BoxFormat(
             "chexagent-2",
@@ -284,6 +327,7 @@ BOX_FORMATS = {
             NORM100,
             untagged_label="before",
             stripped="tags",
+            source="Stanford-AIMI/CheXagent: vindr_cxr.py, ms_cxr.py",
         ),
         BoxFormat(
             "maira-2",
@@ -299,6 +343,7 @@ BOX_FORMATS = {
             CROP100,
             largest=99,
             negatives=("unboxed_label",),
+            source="microsoft/maira-2: processing_maira2.py",
         ),
         BoxFormat(
             "locate-anything",
@@ -309,6 +354,7 @@ BOX_FORMATS = {
             largest=1000,
             untagged_label="before",
             stripped="boxes",
+            source="NVlabs/Eagle: Embodied/README.md, DATA_PREPARATION.md",
         ),
         BoxFormat(
             "rex-omni",
@@ -324,6 +370,67 @@ BOX_FORMATS = {
             largest=999,
             untagged_label="before",
             stripped="boxes",
+            source="IDEA-Research/Rex-Omni: rex_omni/parser.py",
+        ),
+        BoxFormat(
+            "ovis2.5",
+            "Ovis2.5",
+            ITEMS,
+            _TAGGED,
+            NORM1,
+            decimals=3,
+            untagged_label="before",
+            model_types=("ovis2_5",),
+            source="AIDC-AI/Ovis2.5 model card; its report, arXiv 2508.11737, figure 10",
+        ),
+        BoxFormat(
+            "perceptron",
+            "Perceptron Isaac and Mk1",
+            Syntax(),
+            Layout(
+                box="({0},{1}) ({2},{3})",
+                item='<point_box mention="{label}"> {boxes} </point_box>',
+                bare_item="<point_box> {boxes} </point_box>",
+                between_items=" ",
+            ),
+            NORM1000,
+            source="perceptron-ai SDK: tests of extract_points",
+        ),
+        BoxFormat(
+            "seed-vl",
+            "Seed-VL, Doubao",
+            Syntax(),
+            Layout(box="<bbox>{0} {1} {2} {3}</bbox>"),
+            NORM1000,
+            untagged_label="before",
+            source="web-infra-dev/midscene: doubao.ts and its tests",
+        ),
+        BoxFormat(
+            "molmoact2",
+            "MolmoAct2",
+            Syntax(),
+            Layout(
+                box="1 1 {0} {1} {2} {3}",
+                item='<boxes coords="{boxes}">{label}</boxes>',
+                bare_item='<boxes coords="{boxes}"></boxes>',
+            ),
+            NORM1000,
+            source="second hand: programs that call allenai/MolmoAct2",
+        ),
+        BoxFormat(
+            "kosmos-2.5",
+            "Kosmos-2.5",
+            Syntax(tokens=("x_", "y_")),
+            Layout(
+                box="<x_{0}><y_{1}><x_{2}><y_{3}>",
+                item="<bbox>{boxes}</bbox>{label}",
+                bare_item="<bbox>{boxes}</bbox>",
+                between_items="\n",
+            ),
+            RESIZED_PIXEL,
+            untagged_label="after",
+            model_types=("kosmos-2.5",),
+            source="huggingface/transformers: test_modeling_kosmos2_5.py",
         ),
         BoxFormat(
             "kimi-vl",
@@ -333,8 +440,16 @@ BOX_FORMATS = {
             NORM1,
             decimals=3,
             model_types=("kimi_vl",),
+            source="second hand: MoonshotAI/Kimi-VL, issues 52, 56",
         ),
-        BoxFormat("vlm-r1", "VLM-R1 on Qwen2.5-VL", JSON, _JSON_ANSWER, RESIZED_PIXEL),
+        BoxFormat(
+            "vlm-r1",
+            "VLM-R1 on Qwen2.5-VL",
+            JSON,
+            _JSON_ANSWER,
+            RESIZED_PIXEL,
+            source="om-ai-lab/VLM-R1: qwen_module.py, issues 198, 232",
+        ),
         BoxFormat(
             "visual-rft",
             "Visual-RFT on Qwen2-VL",
@@ -346,8 +461,16 @@ BOX_FORMATS = {
             ),
             NORM1000,
             keys=_keys("Position"),
+            source="Liuziyu77/Visual-RFT: issues 29, 203",
         ),
-        BoxFormat("seg-zero", "Seg-Zero, VisionReasoner", JSON, _JSON_ANSWER, SQUASH840),
+        BoxFormat(
+            "seg-zero",
+            "Seg-Zero, VisionReasoner",
+            JSON,
+            _JSON_ANSWER,
+            SQUASH840,
+            source="dvlab-research/Seg-Zero: vision_reasoner_model.py",
+        ),
         BoxFormat(
             "univg-r1",
             "UniVG-R1",
@@ -356,6 +479,7 @@ BOX_FORMATS = {
                 box=_CORNERS, between_items=", ", answer="<answer>{items}</answer>", negative="<answer>None</answer>"
             ),
             NORM1000,
+            source="AMAP-ML/UniVG-R1: issue 15",
         ),
         BoxFormat(
             "answer-list",
@@ -467,7 +591,7 @@ def _declared(given: Mapping[str, Any]) -> BoxFormat:
             "Its tokens number the cells of a grid; start from another `syntax`."
         )
     text = ", ".join(f"{field}: {given[field]}" for field in ("syntax", *_DECLARABLE) if field in given)
-    return replace(base, name=f"{{{text}}}", model_types=(), **changes)
+    return replace(base, name=f"{{{text}}}", model_types=(), source="", **changes)
 
 
 def _declared_space(base: BoxFormat, space: CoordinateSpace, given: Mapping[str, Any]) -> dict[str, Any]:

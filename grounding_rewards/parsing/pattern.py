@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import string
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from grounding_rewards.parsing.box_format import BoxFormat
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.results import MAX_BOXES
+from grounding_rewards.parsing.writing import written_label
 
 #: Any label: letters and what joins words, none of which is syntax in any format.
 _ANY_LABEL = "[A-Za-z][A-Za-z '/-]{0,39}"
@@ -60,9 +60,9 @@ def box_format_regex(
     layout = fmt.layout
     label = _ANY_LABEL
     if labels is not None:
-        # In JSON, quotes in a label are escaped.
-        written = [json.dumps(one, ensure_ascii=False)[1:-1] if fmt.syntax.keyed else one for one in labels]
-        label = f"(?:{'|'.join(map(_escape, written))})"
+        written = [written_label(one, fmt) for one in labels]
+        # In JSON a label comes with its quotes.
+        label = f"(?:{'|'.join(_escape(one[1:-1] if fmt.syntax.keyed else one) for one in written)})"
     items = [_items(layout.item, label, fmt, max_boxes)]
     # Without a separator two boxes of coordinate tokens read as a quadrilateral.
     separated = layout.bare_item + layout.between_items != "{boxes}"

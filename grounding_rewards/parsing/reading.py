@@ -11,7 +11,13 @@ from numpy.typing import ArrayLike
 
 from grounding_rewards.boxes import as_box_array, frame_to_pixel, pixel_to_frame, space_frame
 from grounding_rewards.parsing.box_format import BoxFormat
-from grounding_rewards.parsing.bracket_syntax import scan_brackets, scan_corners, scan_html, scan_lines
+from grounding_rewards.parsing.bracket_syntax import (
+    scan_brackets,
+    scan_coords,
+    scan_corners,
+    scan_html,
+    scan_lines,
+)
 from grounding_rewards.parsing.formats import get_box_format
 from grounding_rewards.parsing.json_syntax import scan_json
 from grounding_rewards.parsing.prose import echoes_prompt, gives_instructions, states_nothing
@@ -188,7 +194,10 @@ def _scan(text: str, fmt: BoxFormat, found: Findings) -> str:
     if found.met_nothing:
         if "data-bbox" in outside:
             scan_html(outside, fmt, found)
-        scan_brackets(outside, fmt, found)
+        if "<boxes" in outside:
+            scan_coords(outside, fmt, found)
+        if found.met_nothing or "<boxes" not in outside:
+            scan_brackets(outside, fmt, found)
         if found.met_nothing and not found.cut_off:
             scan_corners(outside, fmt, found)
         if found.met_nothing and not found.cut_off:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import json
 import math
@@ -35,18 +36,25 @@ def write_answer(boxes: Sequence[Sequence[float]], labels: Sequence[str | None],
         if label is None:
             items.append(layout.bare_item.format(key=fmt.keys[0], boxes=joined))
         else:
-            items.append(layout.item.format(key=fmt.keys[0], label=_written_label(label, fmt), boxes=joined))
+            items.append(layout.item.format(key=fmt.keys[0], label=written_label(label, fmt), boxes=joined))
     return layout.answer.format(items=layout.between_items.join(items)) if items else layout.negative
 
 
-def _written_label(label: str, fmt: BoxFormat) -> str:
+def written_label(label: str, fmt: BoxFormat) -> str:
+    """A label as it stands in the format's text: quoted in JSON, escaped in an attribute, as it is elsewhere.
+
+    Example:
+        >>> from grounding_rewards.parsing import get_box_format
+        >>> [written_label('"mass"', get_box_format(name)) for name in ("qwen3-vl", "perceptron", "internvl")]
+        ['"\\\\"mass\\\\""', '&quot;mass&quot;', '"mass"']
+    """
     if not fmt.syntax.keyed and moves_answer(label):
         raise ValueError(
             f"Expected labels without marks such as <think> or <answer> for `labels`, got {label!r:.200}. "
             f"The box format {fmt.name} cannot escape them: rename the finding."
         )
     if not fmt.syntax.keyed:
-        return label
+        return html.escape(label) if '"{label}"' in fmt.layout.item else label
     quoted = json.dumps(label, ensure_ascii=False)
     return _MARK.sub(lambda mark: f"\\u{ord(mark[0]):04x}", quoted) if moves_answer(label) else quoted
 
@@ -73,7 +81,9 @@ def _numbers(box: Sequence[float], fmt: BoxFormat) -> list[str]:
     if fmt.space.offset:
         # A number belongs to the bin that it falls into, so ties go up.
         numbers = [math.floor(number + fmt.space.offset) for number in numbers]
-    if fmt.largest is not None:
-        numbers = [min(max(number, 0), fmt.largest) for number in numbers]
+    if fmt.largest is not None or fmt.syntax.tokens:
+        # No token stands for less than 0, also where pixels have no end.
+        largest = math.inf if fmt.largest is None else fmt.largest
+        numbers = [min(max(number, 0), largest) for number in numbers]
     # + 0.0 turns -0.0 into 0.0, so that no model learns to write "-0.00"
     return [f"{round(number, fmt.decimals) + 0.0:.{fmt.decimals}f}" for number in numbers]

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.comparison import Change, format_p
-from grounding_rewards.metrics.pairing import pair_film
+from grounding_rewards.metrics.outcomes import box_outcomes
+from grounding_rewards.report.boxes_shown import film_summary, format_iou, has_sides
 from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.render import data_uri, jpeg_uri, read_asset, render
 
@@ -58,6 +59,7 @@ class DiffPage:
         pairs: the films that both runs have.
         reward: name of the reward by whose change films are chosen, a key of their ``rewards``.
         load_image: opens the image of a film, None where there is none; called only for the films that are shown.
+        label_matching: by which boxes are called right, as in the figures.
         curves: PNGs for a light and a dark ground, from :func:`grounding_rewards.report.training_curves.draw_curves`.
     """
 
@@ -66,13 +68,15 @@ class DiffPage:
     pairs: Sequence[FilmPair]
     reward: str
     load_image: Callable[[AnsweredFilm], Image | None]
+    label_matching: str = "ignore"
     curves: tuple[bytes, bytes] | None = None
 
 
 def choose_films(pairs: Sequence[FilmPair], reward: str, *, count: int = FILMS_PER_SECTION) -> list[Section]:
-    """Choose the films to show: largest gains, the middle, largest losses, unchanged films, normal films.
+    """Choose the films to show: largest losses, largest gains, the middle, unchanged films, normal films.
 
-    The middle of the ranking shows what to expect; gains alone would flatter any model. No film is shown twice.
+    Losses come first, and the middle of the ranking shows what to expect; gains alone would flatter any model. No film
+    is shown twice.
 
     Args:
         pairs: all films that both runs have.
@@ -105,9 +109,9 @@ def choose_films(pairs: Sequence[FilmPair], reward: str, *, count: int = FILMS_P
     tally = f"{len(up)} of {len(findings)} films with findings have a higher {reward} in B, {len(down)} a lower one"
     clean_a, clean_b = (sum(not len(pair[side].pred) for pair in normal) for side in (0, 1))
     sections = [
+        Section("Largest losses", f"{tally}; the {len(losses)} that lost most.", losses),
         Section("Largest gains", f"{tally}; the {len(gains)} that gained most.", gains),
         Section("In the middle", "Films from the middle of the ranking by change: what to expect.", middle),
-        Section("Largest losses", f"{tally}; the {len(losses)} that lost most.", losses),
         Section("Unchanged", f"{len(same)} of {len(findings)} films with findings have the same {reward}.", unchanged),
         Section(
             "Normal films",
@@ -159,6 +163,7 @@ def render_diff_page(page: DiffPage) -> str:
         tiles=list(filter(_is_measured, tiles))[:_MOST_TILES],
         figures={key: found[key] for key in comparison.figures if _is_measured(found[key])},
         sections=sections,
+        compares_labels=page.label_matching != "ignore",
         curves=page.curves and [data_uri(png, "image/png") for png in page.curves],
         format_p=format_p,
         style=read_asset("page.css") + read_asset("diff_page.css"),
@@ -181,36 +186,39 @@ def _film(page: DiffPage, pair: FilmPair, number: int) -> dict[str, Any]:
         "uri": image and jpeg_uri(image, LONGEST_SIDE),
         "width": f"{pair.b.width:g}",
         "height": f"{pair.b.height:g}",
-        "reference": [
-            *_rectangles(pair.b.ignore, ["ignored"] * len(pair.b.ignore), "ignored"),
-            *_rectangles(pair.b.gt, pair.b.gt_labels, "reference"),
-        ],
+        "size": (pair.b.width, pair.b.height),
+        "sides": any(map(has_sides, pair)),
+        "ignored": _rectangles(pair.b.ignore, "ignored", [""] * len(pair.b.ignore)),
         "answers": [
-            {
-                "side": side,
-                "name": name,
-                "reward": film.rewards[page.reward],
-                "bar": f"{100 * min(max(film.rewards[page.reward], 0), 1):.0f}",
-                "reason": film.reason,
-                "text": film.text[:_MOST_TEXT],
-                "boxes": list(
-                    zip(
-                        film.pred_labels,
-                        pair_film(film, page.comparison.found.label_matching).pred_ious.tolist(),
-                        strict=True,
-                    )
-                )[:_MOST_BOXES],
-                "rectangles": _rectangles(film.pred, film.pred_labels, "predicted"),
-            }
-            for side, name, film in zip("ab", page.comparison.names, pair, strict=True)
+            _answer(film, name, side, page) for side, name, film in zip("ab", page.comparison.names, pair, strict=True)
         ],
     }
 
 
-def _rectangles(boxes: NDArray[np.float64], labels: Sequence[str | None], kind: str) -> list[tuple[Any, str, str]]:
-    """Corners, class and label of the boxes that can be drawn: those with an area."""
+def _answer(film: AnsweredFilm, name: str, side: str, page: DiffPage) -> dict[str, Any]:
+    outcomes = box_outcomes(film, page.label_matching)
+    ious = map(format_iou, outcomes.pred_ious.tolist())
+    return {
+        "side": side,
+        "name": name,
+        "reward": film.rewards[page.reward],
+        "bar": f"{100 * min(max(film.rewards[page.reward], 0), 1):.0f}",
+        "summary": film_summary(film, outcomes),
+        "text": film.text[:_MOST_TEXT],
+        "boxes": list(zip(film.pred_labels, outcomes.pred, ious, strict=True))[:_MOST_BOXES],
+        "rectangles": [
+            *_rectangles(film.gt, "reference", film.gt_labels, outcomes.gt),
+            *_rectangles(film.pred, "predicted", film.pred_labels, outcomes.pred),
+        ],
+    }
+
+
+def _rectangles(
+    boxes: NDArray[np.float64], kind: str, labels: Sequence[str | None], *outcomes: Sequence[str]
+) -> list[tuple[Any, ...]]:
+    """Corners, class, label and outcome of the boxes that can be drawn: those with an area."""
     return [
-        (box, kind, label or "")
-        for box, label in zip(boxes[:_MOST_BOXES].tolist(), labels, strict=False)
+        (box, kind, label or "", *outcome)
+        for box, label, *outcome in zip(boxes[:_MOST_BOXES].tolist(), labels, *outcomes, strict=False)
         if all(map(math.isfinite, box)) and box[0] < box[2] and box[1] < box[3]
     ]

@@ -19,6 +19,7 @@ from xml.etree import ElementTree
 import numpy as np
 from numpy.typing import NDArray
 
+from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.calibration import Calibration
 from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.curves import Curve
@@ -47,6 +48,11 @@ _MARKERS = ("o", "s", "^", "D", "v", "P")
 #: What one diagram shows at most; its note tells how much was left out.
 MOST_CURVES, MOST_BARS, MOST_PANELS, MOST_LABELS, MOST_ROWS = 8, 30, 3, 16, 24
 _POINTS = 400
+# The figures of the diagram of systems, where they are measured.
+_AT_A_GLANCE = (
+    *("recall_50", "precision_50", "f1_50", "mean_iou", "hallucination_rate", "specificity"),
+    *("ap_50", "map_50", "froc", "dice", *(f"reward_R{k}" for k in range(1, 6))),
+)
 # Characters that fit into half the width of a narrow diagram.
 _HALF_WIDTH = 20
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
@@ -60,6 +66,8 @@ _RC = {
     "axes.edgecolor": _SOFT,
     "axes.facecolor": "none",
     "axes.linewidth": 0.7,
+    # Fonts of browsers are wider than the one that the room for numbers is measured with.
+    "axes.labelpad": 8,
     "axes.titlesize": 8,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -148,8 +156,10 @@ def diagrams(evaluation: Evaluation) -> list[Diagram]:
     """
     systems = system_rows(evaluation)
     shares = {key: heading for key, heading in evaluation.headings.items() if _is_share(systems, key)}
+    glance = {key: shares[key] for key in _AT_A_GLANCE if key in shares} or shares
     found: list[Diagram | None] = [
-        _systems(systems, shares),
+        # What no answer can better is 1 in nearly every line.
+        _systems([row for row in systems if row.name != REFERENCE], glance),
         _curves("precision_recall", "Precision and recall", evaluation.pr_curves, _precision_recall),
         _curves("froc", "Sensitivity and false positives", evaluation.froc_curves, _froc),
         _calibration(evaluation.calibration),
@@ -289,7 +299,7 @@ def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Diagram | None
 
     height = 0.55 + len(shown) * max(0.28, 0.105 * len(rows)) + 0.16 * math.ceil(len(rows) / 3)
     note = "Shares of the table above, with 95 % intervals." + _more(len(shown), len(keys), "figures")
-    return Diagram("systems", "All figures at a glance", note, draw, (7.2, height))
+    return Diagram("systems", "At a glance", note, draw, (7.2, height))
 
 
 def _points(
@@ -343,8 +353,10 @@ def _curves(
     points = [len(curve.x) == 1 for curve in shown]
     ordered = "Boxes are taken in order of their confidence."
     note = {
-        "precision_recall": f"{'' if all(points) else f'{ordered} '}Pale lines: equal F1.",
-        "froc": "How many findings are found for how many false boxes a film is allowed.",
+        "precision_recall": f"{'' if all(points) else f'{ordered} A curve ends at the recall that is reached. '}"
+        "Pale lines: equal F1.",
+        "froc": "How many findings are found for how many false boxes a film is allowed; a curve ends where all boxes "
+        "are taken.",
     }[name]
     note += (
         " A single mark is an operating point, all boxes together: answers without confidences have no curve."
@@ -359,13 +371,17 @@ def _curves(
     return Diagram(name, title, note + _more(len(shown), len(curves), "curves"), draw, size)
 
 
-def _line(axis: Axes, curve: Curve, number: int, floor: float = -math.inf) -> None:
-    """One curve with its band; a single point gets a marker and a bar. `floor` is the smallest x that can be shown."""
+def _line(axis: Axes, curve: Curve, number: int, floor: float = -math.inf, *, is_staircase: bool = False) -> None:
+    """One curve with its band; a single point gets a marker and a bar.
+
+    `floor` is the smallest x that can be shown. A staircase rises at its points, and ends with a mark at its last one.
+    """
     first = max(0, int(np.sum(curve.x <= floor)) - 1)
     keep = np.unique(np.linspace(first, len(curve.x) - 1, min(_POINTS, len(curve.x) - first)).round().astype(int))
     x, y = np.maximum(np.asarray(curve.x, dtype=np.float64)[keep], floor), np.asarray(curve.y)[keep]
     colour = SERIES[number % len(SERIES)]
     band = None if curve.low is None or curve.high is None else (curve.low[keep], curve.high[keep])
+    step = "steps-post" if is_staircase else "default"
     if len(x) == 1:
         if band is not None:
             axis.vlines(x, *band, color=colour, linewidth=1.2)
@@ -375,8 +391,11 @@ def _line(axis: Axes, curve: Curve, number: int, floor: float = -math.inf) -> No
         )
         return
     if band is not None:
-        axis.fill_between(x, *band, color=colour, alpha=0.16, linewidth=0)
-    axis.plot(x, y, color=colour, linestyle=_DASHES[number // len(SERIES) % len(_DASHES)], label=_short(curve.name))
+        axis.fill_between(x, *band, color=colour, alpha=0.16, linewidth=0, step="post" if is_staircase else None)
+    dashes = _DASHES[number // len(SERIES) % len(_DASHES)]
+    axis.plot(x, y, color=colour, linestyle=dashes, label=_short(curve.name), drawstyle=step)
+    if is_staircase:
+        axis.plot(x[-1:], y[-1:], linestyle="none", marker=_MARKERS[number % len(_MARKERS)], color=colour, markersize=4)
 
 
 def _precision_recall(axis: Axes, curves: Sequence[Curve]) -> None:
@@ -385,23 +404,33 @@ def _precision_recall(axis: Axes, curves: Sequence[Curve]) -> None:
         axis.plot(recall, f1 * recall / (2 * recall - f1), color=_GRID, linewidth=0.7, linestyle=(0, (2, 2)))
         axis.annotate(f"F1 {f1:g}", (1, f1 / (2 - f1)), (2, 0), textcoords="offset points", color=_SOFT, fontsize=6)
     for number, curve in enumerate(curves):
-        _line(axis, curve, number)
+        _line(axis, _reached(curve), number)
     _share_axis(axis.xaxis, "recall")
     _share_axis(axis.yaxis, "precision")
     axis.grid(visible=False)
 
 
+def _reached(curve: Curve) -> Curve:
+    """The curve up to the recall that is reached: beyond it precision is 0 by convention, and nothing was measured."""
+    end = int(np.flatnonzero(np.asarray(curve.y) > 0).max(initial=0)) + 1
+    x, y = curve.x[:end], curve.y[:end]
+    if curve.low is None or curve.high is None or end == 1:
+        return Curve(curve.name, x, y, curve.low, curve.high)
+    # Where some resamples do not reach a recall, the band would fall to 0 like the curve.
+    low, high = (np.where(curve.low[:end] > 0, band[:end], math.nan) for band in (curve.low, curve.high))
+    return Curve(curve.name, x, y, low, high)
+
+
 def _froc(axis: Axes, curves: Sequence[Curve]) -> None:
-    marks = [1 / 8, 1 / 4, 1 / 2, 1, 2, 4, 8]
     floor = 1 / 16
     for number, curve in enumerate(curves):
-        _line(axis, curve, number, floor)
+        _line(axis, curve, number, floor, is_staircase=True)
     axis.set_xscale("log", base=2)
     furthest = max(float(np.max(curve.x)) for curve in curves)
-    while marks[-1] < furthest:
-        marks.append(2 * marks[-1])
+    # To the first mark at which no curve is left, and to 1 at least.
+    marks = [2.0**power for power in range(-3, max(0, math.ceil(math.log2(max(furthest, 1)))) + 1)]
     axis.set_xlim(floor, 1.06 * marks[-1])
-    names = ["1/8", "1/4", "1/2", *(f"{mark:g}" for mark in marks[3:])]
+    names = [f"{mark:g}" if mark >= 1 else f"1/{1 / mark:g}" for mark in marks]
     axis.set_xticks([floor, *marks], [f"≤1/{1 / floor:g}", *names])
     axis.minorticks_off()
     axis.xaxis.grid(visible=True)
@@ -476,7 +505,7 @@ def _bars(name: str, title: str, rows: Sequence[Row], headings: Mapping[str, str
             _share_axis(axis.xaxis, _short(headings[key]))
             axis.set_xlim(0, 1)
             axis.tick_params(axis="y", length=0)
-        axes[0].set_yticks(at, [_short(row.name) for row in shown])
+        axes[0].set_yticks(at, [_short(row.name, 40) for row in shown])
         axes[0].set_ylim(len(shown) - 0.4, -0.6)
 
     note = "Lines: 95 % intervals." + _more(len(shown), len(rows), "rows")

@@ -11,6 +11,7 @@
   const data = JSON.parse(block.textContent);
   const root = document.getElementById("Films");
   const ROWS = 50;
+  const CARDS = 24;
   const UNKNOWN = "–";
 
   /* What a model wrote only ever becomes text: nodes are created one by one, and nothing is parsed as HTML. */
@@ -20,7 +21,7 @@
       if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
       else if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : value);
     }
-    node.append(...children.flat().filter((child) => child !== null && child !== undefined));
+    node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
     return node;
   };
   const el = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
@@ -34,19 +35,24 @@
   const number = (value, digits = 2) => (value === null || value === undefined ? UNKNOWN : value.toFixed(digits));
   const count = (n, one, many) => n.toLocaleString("en") + " " + (n === 1 ? one : many);
 
+  /* A box is [x1, y1, x2, y2, label, outcome, IoU]; a predicted one also has its confidence, and the label of the finding that it calls something else. */
+  const [LABEL, OUTCOME, IOU, SCORE, OTHER] = [4, 5, 6, 7, 8];
   const films = data.films.map((film, k) => {
-    const labels = [...film.gt, ...film.pred].map((box) => box[4]).filter((label) => label);
-    const overlap = film.gt.length ? film.gt.reduce((sum, box) => sum + box[5], 0) / film.gt.length : null;
-    const words = [film.id, film.patient || "", film.reason, film.text, ...labels, ...film.tags];
-    return { ...film, place: data.places[k], k, labels: new Set(labels), overlap, words: words.join("\n").toLowerCase() };
+    const labels = [...film.gt, ...film.pred].map((box) => box[LABEL]).filter((label) => label);
+    const words = [film.id, film.patient || "", film.view || "", film.summary, film.reason, film.text, ...labels, ...film.tags];
+    const parts = film.rewards.map((value, r) => (value === null ? null : film.ceilings[r] > 0 ? Math.min(value / film.ceilings[r], 1) : 1));
+    return { ...film, place: data.places[k], k, parts, labels: new Set(labels), words: words.join("\n").toLowerCase() };
   });
   const byPlace = new Map(films.map((film) => [film.place, film]));
-  const findings = (film) => [...new Set(film.gt.map((box) => box[4]).filter((label) => label))].join(", ");
+  const findings = (film) => [...new Set(film.gt.map((box) => box[LABEL]).filter((label) => label))].join(", ");
 
   /* Films that pass the filter, in the chosen order */
-  const state = { search: "", label: "", tag: "", reward: data.rewards.indexOf(data.reward), low: 0, high: 1, sort: "place", down: false, page: 0 };
+  const START = { search: "", label: "", tag: "", low: 0, high: 1, sort: "groups", down: false };
+  const state = { ...START, reward: data.rewards.indexOf(data.reward), page: 0, cards: CARDS };
   const keys = {
+    groups: (film) => film.place,
     place: (film) => film.place,
+    part: (film) => film.parts[state.reward],
     id: (film) => film.id,
     findings: (film) => findings(film) || "~",
     gt: (film) => film.n[0],
@@ -76,72 +82,102 @@
       return (state.down ? -1 : 1) * compare(x, y) || a.place - b.place;
     });
   };
-  const sortedBy = (sort, down) => (list) => {
-    const key = keys[sort];
-    return [...list].sort((a, b) => (down ? -1 : 1) * compare(key(a) ?? -1, key(b) ?? -1));
-  };
-
   /* A film with its boxes */
   const drawable = (box) => box.slice(0, 4).every((side) => side !== null) && box[0] < box[2] && box[1] < box[3];
   const rectangle = (box, kind) => {
     const shape = { x: box[0], y: box[1], width: box[2] - box[0], height: box[3] - box[1] };
     return [draw("rect", { class: "halo", ...shape }), draw("rect", { class: kind, ...shape })];
   };
-  /* The caption of a box, above predicted and below reference boxes, kept inside the film. */
+  /* A box in the wrong place is crossed out, so that it is known without its colour. */
+  const crossed = ([x1, y1, x2, y2]) => [draw("line", { x1, y1, x2, y2 }), draw("line", { x1, y1: y2, x2, y2: y1 })];
+  const kindOf = (outcome) => "o-" + outcome.replace(/ /g, "-");
+  const outlined = (box, side) => draw("g", { class: "is-" + side + " " + kindOf(box[OUTCOME]) }, rectangle(box, side), box[OUTCOME] === "wrong place" ? crossed(box) : null);
+
+  /* Captions: of every predicted box, and of the findings that were missed. Each takes the first free place at its box. */
   const ruler = document.createElement("canvas").getContext("2d");
   ruler.font = "650 100px " + getComputedStyle(document.body).fontFamily;
-  const caption = (box, kind, text, [width, height], scale) => {
-    const size = Math.max(width, height) * scale;
-    const above = box[1] > 1.4 * size ? box[1] - 0.35 * size : box[1] + 1.1 * size;
-    const below = box[3] < height - 1.4 * size ? box[3] + 1.05 * size : box[3] - 0.4 * size;
-    const y = kind === "predicted" ? above : below;
-    const shown = visible(text);
-    const length = (ruler.measureText(shown).width / 100 + 0.15) * size;
-    const x = Math.max(Math.min(box[0], width - length), 0.15 * size);
-    const at = { x, y: Math.min(Math.max(y, size), height - 0.2 * size), "font-size": size, "stroke-width": size * 0.22 };
-    return draw("text", { class: kind, ...at }, shown);
-  };
   const short = (text) => (text.length > 26 ? text.slice(0, 25) + "…" : text);
-  /* With more boxes than these a card shows only IoUs, or no captions. */
+  const caption = (box, side, terse, isNormal) => {
+    const [label, outcome, iou] = [box[LABEL], box[OUTCOME], box[IOU]];
+    const name = terse ? "" : short(label || (side === "reference" ? "finding" : "box")) + " ";
+    if (side === "reference") return outcome === "missed" ? name + "missed" : null;
+    if (outcome === "ignored") return null;
+    if (outcome === "wrong place") return name + "✕" + (isNormal ? "" : " " + iou);
+    const other = box[OTHER];
+    if (other && !terse) return name + "≠ " + short(other) + " " + iou;
+    return (outcome === "wrong label" ? name + "≠ " : name) + iou;
+  };
+  const apart = (a, b) => a.x + a.w <= b.x || b.x + b.w <= a.x || a.y + a.h <= b.y || b.y + b.h <= a.y;
+  const free = (box, text, [width, height], wanted, taken) => {
+    const length = ruler.measureText(text).width / 100 + 0.2;
+    const size = Math.min(wanted, width / length);
+    const [w, h] = [length * size, 1.2 * size];
+    const [x1, y1, x2, y2] = box;
+    const beside = [[x1, y1 - h], [x1, y2], [x2 - w, y1 - h], [x2 - w, y2], [x2, y1], [x1 - w, y1], [x2, y2 - h], [x1 - w, y2 - h], [x1, y1], [x1, y2 - h]];
+    const further = [1, 2, 3].flatMap((n) => [[x1, y1 - h - n * h], [x1, y2 + n * h]]);
+    const inside = ([x, y]) => ({ x: Math.max(0.1 * size, Math.min(x, width - w)), y: Math.max(0, Math.min(y, height - h)), w, h, size });
+    return [...beside, ...further].map(inside).find((place) => taken.every((other) => apart(place, other)));
+  };
+  const written = (text, { x, y, size }, kind) =>
+    draw("text", { class: kind, x: x + 0.1 * size, y: y + 0.95 * size, "font-size": size, "stroke-width": size * 0.22 }, text);
+  const URGENCY = ["missed", "wrong label", "wrong place", "right"];
+  const captions = (film, size, terse) => {
+    const [width, height] = film.size;
+    const mark = 1.3 * size;
+    const marks = film.sides ? [["R", 0], ["L", width - mark]].map(([letter, x]) => [letter, { x, y: height - mark, w: mark, h: mark, size }]) : [];
+    const taken = marks.map(([, place]) => place);
+    const boxes = [...film.gt.map((box) => [box, "reference"]), ...film.pred.map((box) => [box, "predicted"])].filter(([box]) => drawable(box));
+    boxes.sort(([a], [b]) => URGENCY.indexOf(a[OUTCOME]) - URGENCY.indexOf(b[OUTCOME]));
+    const placed = boxes.map(([box, side]) => {
+      const text = caption(box, side, terse, !film.n[0]);
+      const place = text && free(box, visible(text), film.size, size, taken);
+      if (!place) return null;
+      taken.push(place);
+      return draw("g", { class: "is-" + side + " " + kindOf(box[OUTCOME]) }, written(visible(text), place, side));
+    });
+    return [marks.map(([letter, place]) => written(letter, place, "side")), placed];
+  };
+  /* With more boxes than these a card shows only IoUs. */
   const CROWDED = 6;
-  const PACKED = 16;
   const picture = (film, isLarge) => {
     const uri = data.pictures[film.place];
     const [width, height] = film.size;
-    const scale = isLarge ? 0.022 : 0.045;
-    const boxes = film.gt.length + film.pred.length;
-    const crowded = !isLarge && boxes > CROWDED;
-    const packed = !isLarge && boxes > PACKED;
-    const layer = (boxes, kind, text) =>
-      boxes.filter(drawable).map((box) => draw("g", { class: "is-" + kind }, rectangle(box, kind), text(box) && caption(box, kind, text(box), film.size, scale)));
+    const size = Math.max(width, height) * (isLarge ? 0.022 : 0.045);
     const counts = count(film.n[0], "reference box", "reference boxes") + ", " + count(film.n[1], "predicted box", "predicted boxes");
     return draw(
       "svg",
-      { viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": "Film " + visible(film.id) + ", " + counts },
+      { viewBox: "0 0 " + width + " " + height, role: "img", "aria-label": "Film " + visible(film.id) + ", " + counts + ": " + visible(film.summary) },
       uri ? draw("image", { href: uri, width, height, preserveAspectRatio: "none" }) : null,
-      layer(film.ignore, "ignored", () => null),
-      layer(film.gt, "reference", (box) => (crowded ? null : short(box[4] || "reference"))),
-      layer(film.pred, "predicted", (box) => (packed ? null : (crowded ? "" : short(box[4] || "box") + " ") + number(box[5]))),
+      film.ignore.filter(drawable).map((box) => draw("g", { class: "is-region" }, rectangle(box, "region"))),
+      film.gt.filter(drawable).map((box) => outlined(box, "reference")),
+      film.pred.filter(drawable).map((box) => outlined(box, "predicted")),
+      captions(film, size, !isLarge && film.gt.length + film.pred.length > CROWDED),
     );
   };
-  const meter = (value) => {
+  const meter = (part) => {
     const bar = el("span", { class: "meter", "aria-hidden": "true" }, el("span"));
-    bar.firstChild.style.width = 100 * Math.min(Math.max(value || 0, 0), 1) + "%";
+    bar.firstChild.style.width = 100 * Math.min(Math.max(part || 0, 0), 1) + "%";
     return bar;
   };
-  const answer = (film) => {
-    const words = el("pre", { dir: "auto" }, visible(film.text) || "(nothing)");
-    return film.cut ? [words, el("p", { class: "soft" }, "… " + count(film.cut, "more character", "more characters"))] : [words];
-  };
+  /* On a normal film a rightly empty answer earns less than 1: what could be earned stands beside it. */
+  const earned = (film, r) => number(film.rewards[r]) + (film.ceilings[r] < 1 ? " of " + number(film.ceilings[r]) : "");
+  const answer = (film) =>
+    el(
+      "figure",
+      { class: "quote" },
+      el("figcaption", null, "The model wrote"),
+      el("blockquote", { dir: "auto" }, el("pre", null, visible(film.text) || "(nothing)")),
+      film.cut ? el("p", { class: "soft" }, "… " + count(film.cut, "more character", "more characters")) : null,
+    );
   const boxLines = (film) => [
     ...film.gt.map((box) => ["reference", box]),
     ...film.pred.map((box) => ["predicted", box]),
-    ...film.ignore.map((box) => ["ignored", box]),
+    ...film.ignore.map((box) => ["region", box]),
   ];
 
   /* Filters */
   const change = (values) => {
-    Object.assign(state, { page: 0 }, values);
+    Object.assign(state, { page: 0, cards: CARDS }, values);
     show();
   };
   const options = (pairs) => pairs.map(([value, text]) => el("option", { value }, visible(text)));
@@ -175,7 +211,7 @@
   };
   const low = bound("Low", "reward from", 0);
   const high = bound("High", "reward to", 1);
-  const SORTS = [["place", "dataset"], ["reward+", "reward, lowest first"], ["reward-", "reward, highest first"], ["overlap+", "mean IoU, lowest first"], ["overlap-", "mean IoU, highest first"], ["id", "name"]];
+  const SORTS = [["groups", "groups"], ["part+", "worst first"], ["reward+", "reward, lowest first"], ["reward-", "reward, highest first"], ["overlap+", "mean IoU, lowest first"], ["overlap-", "mean IoU, highest first"], ["place", "dataset"], ["id", "name"]];
   const sort = el("select", { id: "Sort", onchange: () => reorder(sort.value) }, options(SORTS));
   const reorder = (value) => {
     const name = value.replace(/[+-]$/, "");
@@ -185,7 +221,7 @@
     for (const input of [search, label, tag]) input.value = "";
     low.value = 0;
     high.value = 1;
-    change({ search: "", label: "", tag: "", low: 0, high: 1, sort: "place", down: false });
+    change(START);
   } }, "Reset");
   const tally = el("p", { id: "Tally", role: "status", "aria-live": "polite" });
   const filters = el(
@@ -206,28 +242,32 @@
   const card = (film) => cards.get(film) || cards.set(film, makeCard(film)).get(film);
   const makeCard = (film) => {
     const open = el("button", { type: "button", class: "open", "aria-label": "Enlarge film " + visible(film.id), onclick: () => enlarge(film, galleryOrder(), open) }, picture(film, false));
-    const value = film.rewards[state.reward];
     return el(
       "article",
-      { "data-place": film.place, class: film.n[0] ? null : "normal" },
+      { "data-place": film.place },
       open,
-      el("header", null, own(film.id), el("b", null, data.rewards[state.reward] + " " + number(value))),
-      meter(value),
-      el("p", { class: "reason" }, visible(film.reason)),
+      el("header", null, own(film.id), el("b", null, data.rewards[state.reward] + " " + earned(film, state.reward))),
+      meter(film.parts[state.reward]),
+      el("p", { class: "reason" }, visible(film.summary)),
       answer(film),
     );
   };
   const gallery = el("div", { id: "Gallery" });
   const galleryOrder = () => [...gallery.querySelectorAll("article")].map((node) => byPlace.get(Number(node.dataset.place)));
-  const showGallery = () => {
-    const parts = data.groups.map((one) => {
-      const inside = one.films.map((place) => byPlace.get(place)).filter(passes);
-      const ordered = state.sort === "place" ? inside : sortedBy(state.sort, state.down)(inside);
-      if (!ordered.length) return null;
-      const total = ordered.length < one.films.length ? ordered.length + " of " + one.films.length : String(one.films.length);
-      return el("section", { class: "group", "aria-label": one.title }, el("h3", null, one.title + " ", el("small", null, total)), el("p", { class: "note" }, visible(one.note)), el("div", { class: "films" }, ordered.map(card)));
-    });
-    gallery.replaceChildren(...parts.filter(Boolean));
+  const more = el("button", { type: "button", id: "More", onclick: () => {
+    const first = state.cards;
+    state.cards += CARDS;
+    show();
+    gallery.querySelectorAll("button.open")[first].focus();
+  } });
+  const inGroup = (one) => el("section", { class: "group", "aria-label": one.title }, el("h3", null, one.title + " ", el("small", null, one.films.length)), el("p", { class: "note" }, visible(one.note)), el("div", { class: "films" }, one.films.map((place) => card(byPlace.get(place)))));
+  /* Whoever searches or sorts wants one list: groups would stand in the way of the order. */
+  const isGrouped = () => Object.keys(START).every((key) => state[key] === START[key]);
+  const showGallery = (list) => {
+    const left = list.length - state.cards;
+    more.hidden = isGrouped() || left <= 0;
+    more.textContent = "Show " + Math.min(left, CARDS) + " more of " + left.toLocaleString("en");
+    gallery.replaceChildren(...(isGrouped() ? data.groups.map(inGroup) : [el("div", { class: "films" }, list.slice(0, state.cards).map(card))]));
   };
 
   /* Table of all films */
@@ -247,12 +287,13 @@
   const table = el(
     "div",
     { class: "panel", tabindex: 0, role: "region", "aria-label": "Rewards of every film" },
-    el("table", { class: "every" }, el("caption", { class: "hidden" }, "Rewards of every film"), el("thead", null, el("tr", null, heads, el("th", { scope: "col" }, "reason"))), body),
+    el("table", { class: "every" }, el("caption", { class: "hidden" }, "Rewards of every film"), el("thead", null, el("tr", null, heads, el("th", { scope: "col" }, "outcome"))), body),
   );
   const pages = el("nav", { class: "pages", "aria-label": "Pages of the table" }, previous, where, next);
-  const shade = (value) => {
-    const cell = el("td", { class: "shade" }, number(value));
-    cell.style.setProperty("--share", String(value || 0));
+  /* Shaded by what is lacking, so that a right normal film is as pale as a right film with findings. */
+  const shade = (film, r) => {
+    const cell = el("td", { class: "shade" }, number(film.rewards[r]));
+    cell.style.setProperty("--lack", String(film.parts[r] === null ? 0 : 1 - film.parts[r]));
     return cell;
   };
   const line = (film, list) => {
@@ -266,8 +307,8 @@
       el("td", null, film.n[1]),
       el("td", null, number(film.overlap)),
       el("td", { class: "words" }, film.tags[0]),
-      film.rewards.map(shade),
-      el("td", { class: "words" }, own(film.reason)),
+      film.rewards.map((_, r) => shade(film, r)),
+      el("td", { class: "words" }, own(film.summary)),
     );
   };
   const showTable = (list) => {
@@ -285,10 +326,10 @@
   };
   const show = () => {
     const list = chosen();
-    showGallery();
+    showGallery(list);
     showTable(list);
     const name = state.sort === "reward" + state.reward ? "reward" : state.sort;
-    sort.value = ["reward", "overlap"].includes(name) ? name + (state.down ? "-" : "+") : state.down ? "" : name;
+    sort.value = ["reward", "overlap", "part"].includes(name) ? name + (state.down ? "-" : "+") : state.down ? "" : name;
     const drawn = gallery.querySelectorAll("article").length;
     tally.textContent = count(list.length, "film", "films") + " of " + films.length.toLocaleString("en") + ", " + drawn + " in the gallery";
   };
@@ -299,7 +340,7 @@
     layers[kind] = !layers[kind];
     drawLayers();
   };
-  const switches = ["reference", "predicted"].map((kind) => el("button", { type: "button", class: "k-" + kind, "aria-keyshortcuts": kind[0], onclick: () => toggle(kind) }, kind));
+  const switches = ["reference", "predicted"].map((kind) => el("button", { type: "button", class: "switch", "aria-keyshortcuts": kind[0], onclick: () => toggle(kind) }, kind));
   const content = el("div", { class: "large" });
   const title = el("h3", { id: "Title", tabindex: -1 });
   const place = el("span", { class: "soft" });
@@ -322,6 +363,17 @@
       button.setAttribute("aria-pressed", String(layers[kind]));
       dialog.classList.toggle("without-" + kind, !layers[kind]);
     });
+  const boxLine = ([side, box]) =>
+    el(
+      "tr",
+      null,
+      el("td", null, side),
+      el("td", { class: "k-" + kindOf(box[OUTCOME] || "ignored") }, box[OUTCOME] || UNKNOWN),
+      el("td", null, box[LABEL] ? (side === "predicted" ? el("q", null, own(box[LABEL])) : own(box[LABEL])) : UNKNOWN),
+      el("td", null, box[IOU] || UNKNOWN),
+      el("td", null, number(box[SCORE])),
+      el("td", null, box.slice(0, 4).map((corner) => (corner === null ? "?" : String(corner))).join(", ")),
+    );
   const showLarge = (at) => {
     view.at = at;
     const film = view.list[at];
@@ -336,21 +388,21 @@
       el("div", { class: "film" }, picture(film, true), data.pictures[film.place] ? null : el("p", { class: "soft" }, "No picture of this film is in the report.")),
       el(
         "div",
-        { class: "words" },
-        el("p", { class: "reason" }, visible(film.reason)),
-        el("p", { class: "soft" }, own(film.tags.join(", ")), film.patient ? [" · patient ", own(film.patient)] : [], " · " + film.size.join(" × ") + " pixels"),
-        el("dl", { class: "rewards" }, data.rewards.map((name, r) => el("div", null, el("dt", null, visible(name)), el("dd", null, number(film.rewards[r]), meter(film.rewards[r]))))),
+        { class: "words", tabindex: 0, role: "region", "aria-label": "About this film" },
+        el("p", { class: "reason" }, visible(film.summary)),
+        el("p", { class: "soft" }, own(film.tags.join(", ")), film.patient ? [" · patient ", own(film.patient)] : [], film.view ? [" · view ", own(film.view)] : [], " · " + film.size.join(" × ") + " pixels"),
+        el("dl", { class: "rewards" }, data.rewards.map((name, r) => el("div", null, el("dt", null, visible(name)), el("dd", null, earned(film, r), meter(film.parts[r]))))),
+        film.reason ? el("p", { class: "soft" }, "As the reward " + data.reward + " counts: " + visible(film.reason)) : null,
         mean === null ? null : el("p", { class: "soft" }, count(film.sampled.length, "sampled answer", "sampled answers") + ": mean " + number(mean) + ", from " + number(Math.min(...film.sampled)) + " to " + number(Math.max(...film.sampled))),
         lines.length
           ? el(
               "table",
               null,
-              el("thead", null, el("tr", null, ["box", "label", "IoU", "confidence", "x1, y1, x2, y2"].map((text) => el("th", { scope: "col" }, text)))),
-              el("tbody", null, lines.map(([kind, box]) => el("tr", null, el("td", { class: "k-" + kind }, kind), el("td", null, own(box[4] || UNKNOWN)), el("td", null, kind === "ignored" ? UNKNOWN : number(box[5])), el("td", null, number(box[6])), el("td", null, box.slice(0, 4).map((side) => (side === null ? "?" : String(side))).join(", "))))),
+              el("thead", null, el("tr", null, ["box", "outcome", "label", "IoU", "confidence", "x1, y1, x2, y2"].map((text) => el("th", { scope: "col" }, text)))),
+              el("tbody", null, lines.map(boxLine)),
             )
           : el("p", { class: "soft" }, "No boxes."),
         hidden > 0 ? el("p", { class: "soft" }, count(hidden, "more box", "more boxes")) : null,
-        el("h4", null, "What the model wrote"),
         answer(film),
       ),
     );
@@ -397,12 +449,12 @@
   });
 
   root.append(
-    el("div", { class: "legend" }, el("span", { class: "k-reference" }, "reference"), el("span", { class: "k-predicted" }, "predicted, with IoU"), el("span", { class: "k-ignored" }, "ignored region")),
     filters,
     el("p", { class: "note keys" }, "Keys: ", ["j", "k"].map((key) => el("kbd", null, key)), " next and previous film, ", el("kbd", null, "Enter"), " enlarge, ", el("kbd", null, "Esc"), " close, ", el("kbd", null, "r"), " and ", el("kbd", null, "p"), " hide reference and predicted boxes in the enlarged view, ", el("kbd", null, "/"), " search."),
     gallery,
+    more,
     el("h3", { id: "Every" }, "Every film"),
-    el("p", { class: "note" }, "All rewards of the same answers. A click on a heading sorts."),
+    el("p", { class: "note" }, "All rewards of the same answers. The darker a cell, the more is lacking to what the reference itself would earn. A click on a heading sorts."),
     table,
     pages,
     dialog,

@@ -3,9 +3,9 @@
 The file loads nothing: everything is inside it, and its Content-Security-Policy forbids the rest. What a model wrote
 is data and never markup. The file shows films and what a model wrote about them: guard it like the films.
 
-Its size is bounded: six groups of at most :data:`FILMS_PER_GROUP` pictures, each of at most
-:data:`~grounding_rewards.report.render.PICTURE_BYTES`, under 4 MB together; :data:`TEXT_BUDGET` characters of answers,
-shared equally between the films; :data:`MOST_LISTED` films in the table with :data:`MOST_BOXES` boxes each.
+Its size is bounded: at most :data:`MOST_PICTURES` pictures take :data:`PICTURE_BUDGET` characters, first those of the
+groups, then others while there is room; :data:`TEXT_BUDGET` characters of answers are shared equally between the films;
+:data:`MOST_LISTED` films are in the table with :data:`MOST_BOXES` boxes each.
 """
 
 from __future__ import annotations
@@ -13,16 +13,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.baselines import REFERENCE
+from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation
+from grounding_rewards.metrics.outcomes import (
+    IGNORED,
+    MISSED,
+    WRONG_LABEL,
+    WRONG_PLACE,
+    BoxOutcomes,
+    box_outcomes,
+)
 from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES
+from grounding_rewards.report.boxes_shown import broken_count, film_summary, format_iou, has_sides
 from grounding_rewards.report.evaluation_diagrams import diagrams
+from grounding_rewards.report.figure_groups import group_figures, rewards_explained
 from grounding_rewards.report.render import jpeg_uri, read_asset, render
 from grounding_rewards.report.tables import (
     Row,
@@ -31,6 +43,7 @@ from grounding_rewards.report.tables import (
     robustness_rows,
     system_rows,
 )
+from grounding_rewards.rewards.registry import summary_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -38,16 +51,21 @@ if TYPE_CHECKING:
 #: Longer side in pixels of a film on the page.
 LONGEST_SIDE = 512
 FILMS_PER_GROUP = 12
+#: Characters of all pictures together: there is room for those of every group.
+PICTURE_BUDGET = 6_000_000
+#: Pictures at most, however small: each must be opened.
+MOST_PICTURES = 300
 MOST_LISTED = 20_000
 MOST_BOXES = 50
 TEXT_BUDGET = 4_000_000
 _LEAST_TEXT, _MOST_TEXT = 160, 4_000
-_TILES = 4
 
 #: Tags of an answer in the filter of the page, beside its status and the reasons for which boxes were rejected.
 HALLUCINATED = "box on a normal film"
-MISSED = "finding without a box"
-FALSE_BOX = "box beside the findings"
+MISSED_FINDING = "missed finding"
+MISLABELLED = "wrong label"
+MISPLACED = "box in the wrong place"
+RIGHT_NORMAL = "normal film without a box"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +78,10 @@ class EvaluationPage:
         evaluation: the figures.
         films: every film with its answer.
         reward: name of the reward that ranks the films, a key of their `rewards`.
-        load_image: loads the image of ``films[i]``, given `i`, or returns None; called for the few that are shown.
+        load_image: loads the image of ``films[i]``, given `i`, or returns None; called for those that are shown.
             Without it boxes are shown without images.
+        label_matching: by which boxes are called right, as in the figures.
+        reference: the same films with the reference as answer: what they earn is the ceiling, 1 without them.
 
     Raises:
         ValueError: no film has `reward`.
@@ -73,6 +93,8 @@ class EvaluationPage:
     films: Sequence[AnsweredFilm]
     reward: str
     load_image: Callable[[int], Image | None] | None = None
+    label_matching: str = "ignore"
+    reference: Sequence[AnsweredFilm] = ()
 
     def __post_init__(self) -> None:
         names = self.reward_names
@@ -96,50 +118,64 @@ class FilmGroup(NamedTuple):
     films: tuple[int, ...]
 
 
-class _PairedFilm(NamedTuple):
-    """A film and, for each of its boxes, the IoU with its partner: 0 without one."""
+class _JudgedFilm(NamedTuple):
+    """A film with what became of its boxes, and the part of each reward that it earned of what it could."""
 
     film: AnsweredFilm
-    gt_ious: NDArray[np.float64]
-    pred_ious: NDArray[np.float64]
+    outcomes: BoxOutcomes
+    overlap: float | None
+    ceilings: Mapping[str, float]
+
+    def part(self, reward: str) -> float:
+        """The reward as a part of what the reference itself would earn."""
+        ceiling = self.ceilings.get(reward, 1.0)
+        return self.film.rewards.get(reward, 0.0) / ceiling if ceiling > 0 else 1.0
+
+    @property
+    def is_unreadable(self) -> bool:
+        return self.film.status == "unparseable" or (self.film.status == "truncated" and not len(self.film.pred))
 
     @property
     def tags(self) -> list[str]:
-        """Status of the answer, mistakes, and reasons for which boxes were rejected."""
-        tags = [self.film.status]
-        if self.film.is_normal and len(self.film.pred):
-            tags.append(HALLUCINATED)
-        if np.any(self.gt_ious <= 0):
-            tags.append(MISSED)
-        if not self.film.is_normal and np.any(self.pred_ious <= 0):
-            tags.append(FALSE_BOX)
-        return [*tags, *self.film.rejected]
+        """Status of the answer, what it is right or wrong about, and reasons for which boxes were rejected."""
+        boxes = [one for one in self.outcomes.pred if one != IGNORED]
+        has_box = bool(boxes) or broken_count(self.film) > 0
+        found = {
+            HALLUCINATED: self.film.is_normal and has_box,
+            RIGHT_NORMAL: self.film.is_normal and not has_box and self.film.status == "empty",
+            MISSED_FINDING: MISSED in self.outcomes.gt,
+            MISLABELLED: WRONG_LABEL in boxes,
+            MISPLACED: not self.film.is_normal and WRONG_PLACE in boxes,
+        }
+        return [self.film.status, *(tag for tag, holds in found.items() if holds), *self.film.rejected]
 
 
-def choose_films(films: Sequence[AnsweredFilm], reward: str, *, count: int = FILMS_PER_GROUP) -> list[FilmGroup]:
-    """Choose the films that show what a model can do and how it fails; no film is chosen twice.
+def choose_films(page: EvaluationPage, *, count: int = FILMS_PER_GROUP) -> list[FilmGroup]:
+    """Choose the films that show how a model fails and what it can do, failures first; no film is chosen twice.
 
-    Best, typical and worst films are chosen by reward; failures (missed, hallucinated, unparseable) are spread evenly
-    over the dataset, so that nobody hand-picks them.
+    Best, typical and worst films are chosen by reward; failures (missed, wrong label, hallucinated, unparseable) and
+    right normal films are spread evenly over the dataset, so that nobody hand-picks them.
 
     Args:
-        films: all films.
-        reward: name of the reward that ranks them.
+        page: its films, and the reward that ranks them.
         count: films in a group at most.
 
     Returns:
         The groups that have a film.
 
     Example:
+        >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
         >>> box = [[0, 0, 9, 9]]
         >>> films = [
         ...     AnsweredFilm("a", 10, 10, gt=box, gt_labels=["mass"], pred=box, rewards={"R4": 1.0}),
         ...     AnsweredFilm("b", 10, 10, pred=box, rewards={"R4": 0.0}),
         ... ]
-        >>> [(group.title, group.films) for group in choose_films(films, "R4")]
-        [('Best', (0,)), ('Hallucinated', (1,))]
+        >>> found = evaluate({"my model": films}, Measures("R4", resamples=10))
+        >>> page = EvaluationPage(title="", subtitle="", evaluation=found, films=films, reward="R4")
+        >>> [(group.title, group.films) for group in choose_films(page)]
+        [('Hallucinated', (1,)), ('Best', (0,))]
     """
-    return _groups([_paired(film) for film in films], reward, count)
+    return _groups(_judged(page), page.reward, count)
 
 
 def render_evaluation_page(page: EvaluationPage) -> str:
@@ -159,8 +195,8 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         >>> render_evaluation_page(page).count("</script>")  # its own two: the data and the program
         2
     """
-    paired = [_paired(film) for film in page.films]
-    groups = _groups(paired, page.reward, FILMS_PER_GROUP)
+    judged = _judged(page)
+    groups = _groups(judged, page.reward, FILMS_PER_GROUP)
     found = page.evaluation
     systems = system_rows(found)
     return render(
@@ -169,70 +205,98 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         script=read_asset("evaluation_page.js"),
         title=page.title,
         subtitle=page.subtitle,
-        tiles=_tiles(found, systems),
+        tiles=_tiles(page, systems),
         systems=list(found.systems),
-        lines=[_line(found, key, systems) for key in measured_columns(systems, found.headings)],
+        reference=REFERENCE,
+        groups=_figure_groups(found, systems),
+        rewards=rewards_explained(page.reward_names),
         drawn={diagram.name: diagram for diagram in diagrams(found)},
         tables={
             "labels": _table(group_rows(found.per_label), found.headings),
             "sizes": _table(group_rows(found.per_size), found.headings),
             "robustness": _table(robustness_rows(found.robustness), ROBUSTNESS_FIGURES),
         },
-        data=_data(page, paired, groups) if paired else None,
+        data=_data(page, judged, groups) if judged else None,
+        compares_labels=page.label_matching != "ignore",
         facts={name: str(value) for name, value in found.facts.items() if value != ""},
     )
 
 
-def _paired(film: AnsweredFilm) -> _PairedFilm:
-    pairs = pair_film(film)
-    return _PairedFilm(film, pairs.ious, pairs.pred_ious)
+def _judged(page: EvaluationPage) -> list[_JudgedFilm]:
+    ceilings = [film.rewards for film in page.reference] or [{}] * len(page.films)
+    return [
+        _JudgedFilm(
+            film,
+            box_outcomes(film, page.label_matching),
+            None if film.is_normal else float(np.mean(pair_film(film, page.label_matching).ious)),
+            most,
+        )
+        for film, most in zip(page.films, ceilings, strict=True)
+    ]
 
 
 # The films of the gallery
 
 
-def _groups(paired: Sequence[_PairedFilm], reward: str, count: int) -> list[FilmGroup]:
-    def earned(place: int) -> float:
-        return paired[place].film.rewards.get(reward, 0.0)
+def _groups(judged: Sequence[_JudgedFilm], reward: str, count: int) -> list[FilmGroup]:
+    def having(tag: str) -> list[int]:
+        return [place for place in readable if tag in tags[place]]
 
-    unreadable = [
-        place
-        for place, one in enumerate(paired)
-        if one.film.status == "unparseable" or (one.film.status == "truncated" and not len(one.film.pred))
-    ]
-    readable = {place: one.tags for place, one in enumerate(paired) if place not in set(unreadable)}
-    hallucinated = [place for place, tags in readable.items() if HALLUCINATED in tags]
-    missed = [place for place, tags in readable.items() if MISSED in tags]
-    with_findings = sorted(
-        (place for place, one in enumerate(paired) if not one.film.is_normal), key=lambda place: -earned(place)
+    tags = [set(one.tags) for one in judged]
+    unreadable = [place for place, one in enumerate(judged) if one.is_unreadable]
+    readable = [place for place, one in enumerate(judged) if not one.is_unreadable]
+    normal = [place for place, one in enumerate(judged) if one.film.is_normal]
+    by_reward = sorted(
+        (place for place, one in enumerate(judged) if not one.film.is_normal),
+        key=lambda place: judged[place].part(reward),
     )
-    overlapped = tuple(place for place in with_findings if place in readable and MISSED not in readable[place])
-    best, worst = overlapped[:count], overlapped[count:][::-1][:count]
-    shown_missed, shown_unreadable = _evenly(missed, count), _evenly(unreadable, count)
-    typical = _around_the_middle(with_findings, {*best, *worst, *shown_missed, *shown_unreadable}, count)
+    missed, hallucinated, kept = having(MISSED_FINDING), having(HALLUCINATED), having(RIGHT_NORMAL)
+    mislabelled = [place for place in having(MISLABELLED) if MISSED_FINDING not in tags[place]]
+    failed = {*missed, *mislabelled, *unreadable}
+    complete = [place for place in by_reward if place not in failed]
+    worst = tuple(complete[: min(count, len(complete) // 2)])
+    best = tuple(complete[len(worst) :][::-1][:count])
+    shown = {name: _evenly(places, count) for name, places in (("missed", missed), ("unreadable", unreadable))}
+    labels = _evenly(mislabelled, count)
+    taken = {*worst, *best, *labels, *chain.from_iterable(shown.values())}
+    with_findings = len(by_reward)
     groups = [
-        FilmGroup("Best", f"{len(overlapped)} films have a box on every finding; the highest {reward}.", best),
         FilmGroup(
-            "Typical",
-            f"From the middle of the ranking of the {len(with_findings)} films with findings by {reward}.",
-            typical,
+            "Missed",
+            _share(missed, with_findings, "films with findings", "have a finding that no box is right about"),
+            shown["missed"],
         ),
-        FilmGroup("Worst", f"A box on every finding, and the lowest {reward}.", worst),
-        FilmGroup("Missed", _share(missed, len(with_findings), "films with findings", MISSED), shown_missed),
+        FilmGroup(
+            "Wrong label",
+            _share(mislabelled, with_findings, "films with findings", "miss none, but call one something else"),
+            labels,
+        ),
         FilmGroup(
             "Hallucinated",
-            _share(
-                hallucinated,
-                len(paired) - len(with_findings),
-                "normal films",
-                "box, where there is nothing to find",
-            ),
+            _share(hallucinated, len(normal), "normal films", "have a box, where there is nothing to find"),
             _evenly(hallucinated, count),
         ),
         FilmGroup(
+            "Worst of the complete",
+            f"{len(complete)} of {with_findings} films with findings have every finding found; here the lowest "
+            f"{reward}: loose boxes, or some too many.",
+            worst,
+        ),
+        FilmGroup(
             "Unparseable",
-            _share(unreadable, len(paired), "answers", "text that holds neither a complete box nor a stated negative"),
-            shown_unreadable,
+            _share(unreadable, len(judged), "answers", "hold neither a complete box nor a stated negative"),
+            shown["unreadable"],
+        ),
+        FilmGroup(
+            "Typical",
+            f"From the middle of the ranking of the {with_findings} films with findings by {reward}.",
+            _around_the_middle(by_reward, taken, count),
+        ),
+        FilmGroup("Best", f"Every finding found, and the highest {reward}.", best),
+        FilmGroup(
+            "Right normal films",
+            _share(kept, len(normal), "normal films", "have no box, as it should be"),
+            _evenly(kept, count),
         ),
     ]
     return [group for group in groups if group.films]
@@ -240,7 +304,7 @@ def _groups(paired: Sequence[_PairedFilm], reward: str, count: int) -> list[Film
 
 def _share(places: Sequence[int], of: int, what: str, having: str) -> str:
     share = f" ({100 * len(places) / of:.1f} %)" if of else ""
-    return f"{len(places)} of {of} {what}{share} with a {having}; an even selection over the dataset."
+    return f"{len(places)} of {of} {what}{share} {having}; an even selection over the dataset."
 
 
 def _evenly(places: Sequence[int], count: int) -> tuple[int, ...]:
@@ -261,26 +325,64 @@ def _around_the_middle(ranking: Sequence[int], taken: set[int], count: int) -> t
 # Figures
 
 
-def _tiles(evaluation: Evaluation, systems: Sequence[Row]) -> list[dict[str, Any]]:
-    """The first figures of the evaluated system, each with the best of the other systems."""
+class _Tile(NamedTuple):
+    heading: str
+    value: str
+    interval: str
+    note: str
+
+
+def _tiles(page: EvaluationPage, systems: Sequence[Row]) -> list[_Tile]:
+    """What a reader asks first: what is found, what is false, what normal films get; then the reward."""
     if not systems:
         return []
-    first, *others = systems
-    figures = evaluation.figures
-    keys = [key for key in measured_columns([first], evaluation.headings) if figures[key].lower_is_better is not None]
+    figures = systems[0].figures
+    films = page.films
+    references, normal = sum(len(film.gt) for film in films), sum(film.is_normal for film in films)
+
+    def count(key: str, of: int) -> str:
+        return f"{round(figures[key][0] * of):,} of {of:,}"
+
     tiles = []
-    for key in keys[:_TILES]:
-        rivals = [row for row in others if not math.isnan(_merit(evaluation, row, key))]
-        best = max(rivals, key=lambda row: _merit(evaluation, row, key), default=None)
+    if _is_measured(figures.get("recall_50")):
+        best = _best_of_others(page.evaluation, systems, "recall_50")
+        note = f"{count('recall_50', references)} reference boxes found{best}"
+        tiles.append(_tile("sensitivity at IoU 0.5", figures["recall_50"], note))
+    if _is_measured(figures.get("false_per_film")):
+        note = f"{count('false_per_film', len(films)).replace(' of ', ' false boxes on ')} films"
+        tiles.append(_tile("false boxes per film", figures["false_per_film"], note))
+    if _is_measured(figures.get("hallucination_rate")):
+        found = figures["hallucination_rate"]
+        interval = f"{format_value(found[0])} {format_interval(found)}"
         tiles.append(
-            {
-                "heading": figures[key].heading,
-                "estimate": first.figures[key],
-                "rival": best and best.name,
-                "best": best and best.figures[key][0],
-            }
+            _Tile("hallucination", count("hallucination_rate", normal), interval, "normal films whose answer has a box")
         )
+    key = f"reward_{page.reward}"
+    if _is_measured(figures.get(key)):
+        ceiling = next(
+            (row.figures[key][0] for row in systems if row.name == REFERENCE and key in row.figures), math.nan
+        )
+        told = summary_of(page.reward)
+        told += f" The reference itself would earn {format_value(ceiling)}." * (not math.isnan(ceiling))
+        tiles.append(_tile(f"reward {page.reward}", figures[key], told.strip()))
     return tiles
+
+
+def _tile(heading: str, estimate: Estimate, note: str) -> _Tile:
+    return _Tile(heading, format_value(estimate[0]), format_interval(estimate), note)
+
+
+def _is_measured(estimate: Estimate | None) -> bool:
+    return estimate is not None and not math.isnan(estimate[0])
+
+
+def _best_of_others(evaluation: Evaluation, systems: Sequence[Row], key: str) -> str:
+    """The best of what the evaluated system stands beside, the reference left out."""
+    rivals = [row for row in systems[1:] if row.name != REFERENCE and _is_measured(row.figures.get(key))]
+    if not rivals:
+        return ""
+    best = max(rivals, key=lambda row: _merit(evaluation, row, key))
+    return f"; best of the others: {best.name}, {format_value(best.figures[key][0])}"
 
 
 def _merit(evaluation: Evaluation, row: Row, key: str) -> float:
@@ -289,15 +391,30 @@ def _merit(evaluation: Evaluation, row: Row, key: str) -> float:
     return -value if evaluation.figures[key].lower_is_better else value
 
 
+def _figure_groups(evaluation: Evaluation, systems: Sequence[Row]) -> list[dict[str, Any]]:
+    """The table: a line for each figure, in groups; a column for each system, to fit on a journal's page."""
+    measured = measured_columns(systems, evaluation.headings)
+    return [
+        {
+            "title": group.title,
+            "definition": group.definition,
+            "lines": [_line(evaluation, key, systems) for key in keys],
+        }
+        for group, keys in group_figures(measured)
+    ]
+
+
 def _line(evaluation: Evaluation, key: str, systems: Sequence[Row]) -> dict[str, Any]:
-    """One figure of every system: a line of the table, which has a column per system to fit on a journal's page."""
     figure = evaluation.figures[key]
     is_ranked = figure.lower_is_better is not None
     own = _merit(evaluation, systems[0], key)
     return {
         "figure": figure,
         "signed": not is_ranked,
-        "cells": [(row.figures.get(key), is_ranked and _merit(evaluation, row, key) > own) for row in systems],
+        "cells": [
+            (row.figures.get(key), is_ranked and row.name != REFERENCE and _merit(evaluation, row, key) > own)
+            for row in systems
+        ],
     }
 
 
@@ -308,60 +425,82 @@ def _table(rows: Sequence[Row], headings: Mapping[str, str]) -> tuple[Sequence[R
 # Films, which evaluation_page.js draws from one block of JSON
 
 
-def _data(page: EvaluationPage, paired: Sequence[_PairedFilm], groups: Sequence[FilmGroup]) -> dict[str, Any]:
+def _data(page: EvaluationPage, judged: Sequence[_JudgedFilm], groups: Sequence[FilmGroup]) -> dict[str, Any]:
     chosen = [place for group in groups for place in group.films]
-    listed = sorted({*range(min(MOST_LISTED, len(paired))), *chosen})
+    pictures = _pictures(page, judged, chosen)
+    listed = sorted({*range(min(MOST_LISTED, len(judged))), *chosen, *pictures})
     return {
         "rewards": page.reward_names,
         "reward": page.reward,
-        "total": len(paired),
+        "total": len(judged),
         "groups": [{"title": one.title, "note": one.note, "films": one.films} for one in groups],
-        "pictures": _pictures(page, chosen),
+        "pictures": {str(place): uri for place, uri in pictures.items()},
         "places": listed,
-        "films": list(_film_records([paired[place] for place in listed], page.reward_names)),
+        "films": list(_film_records([judged[place] for place in listed], page.reward_names)),
     }
 
 
-def _pictures(page: EvaluationPage, places: Sequence[int]) -> dict[str, str]:
+def _pictures(page: EvaluationPage, judged: Sequence[_JudgedFilm], chosen: Sequence[int]) -> dict[int, str]:
+    """Of the films of the groups, then of others from the worst up, until the budget is spent."""
+    pictures: dict[int, str] = {}
     if page.load_image is None:
-        return {}
-    images = ((place, page.load_image(place)) for place in places)
-    return {str(place): jpeg_uri(image, LONGEST_SIDE) for place, image in images if image is not None}
+        return pictures
+    others = sorted({*range(len(judged))} - {*chosen}, key=lambda place: judged[place].part(page.reward))
+    left = PICTURE_BUDGET
+    for place in islice(chain(chosen, others), MOST_PICTURES):
+        image = page.load_image(place)
+        if image is None:
+            continue
+        uri = jpeg_uri(image, LONGEST_SIDE)
+        left -= len(uri)
+        if left < 0:
+            break
+        pictures[place] = uri
+    return pictures
 
 
-def _film_records(paired: Sequence[_PairedFilm], rewards: Sequence[str]) -> Iterator[dict[str, Any]]:
-    most = min(_MOST_TEXT, max(_LEAST_TEXT, TEXT_BUDGET // max(1, len(paired))))
-    for one in paired:
-        film = one.film
+def _film_records(judged: Sequence[_JudgedFilm], rewards: Sequence[str]) -> Iterator[dict[str, Any]]:
+    most = min(_MOST_TEXT, max(_LEAST_TEXT, TEXT_BUDGET // max(1, len(judged))))
+    for one in judged:
+        film, outcomes = one.film, one.outcomes
+        scores = [_rounded(score, 4) for score in film.pred_scores.tolist()]
         yield {
             "id": film.id,
             "patient": film.patient,
+            "view": film.view,
+            "sides": has_sides(film),
             "size": [_rounded(film.width), _rounded(film.height)],
-            "gt": _boxes(film.gt, film.gt_labels, one.gt_ious),
-            "pred": _boxes(film.pred, film.pred_labels, one.pred_ious, film.pred_scores.tolist()),
-            "ignore": _boxes(film.ignore, ("",) * len(film.ignore), np.zeros(len(film.ignore))),
+            "gt": _boxes(film.gt.tolist(), film.gt_labels, outcomes.gt, _ious(outcomes.gt_ious)),
+            "pred": _boxes(
+                film.pred.tolist(),
+                film.pred_labels,
+                outcomes.pred,
+                _ious(outcomes.pred_ious),
+                scores,
+                [label or renamed for label, renamed in zip(outcomes.labels, outcomes.renamed, strict=True)],
+            ),
+            "ignore": _boxes(film.ignore.tolist()),
             "n": [len(film.gt), len(film.pred)],
+            "overlap": None if one.overlap is None else _rounded(one.overlap, 4),
             "tags": one.tags,
+            "summary": film_summary(film, outcomes),
             "reason": film.reason,
             "rewards": [_rounded(film.rewards.get(name, math.nan), 4) for name in rewards],
+            "ceilings": [_rounded(one.ceilings.get(name, 1.0), 4) for name in rewards],
             "sampled": [_rounded(reward, 4) for reward in film.sampled_rewards],
             "text": film.text[:most],
             "cut": max(0, len(film.text) - most),
         }
 
 
-def _boxes(
-    boxes: NDArray[np.float64],
-    labels: Sequence[str | None],
-    ious: NDArray[np.float64],
-    scores: Sequence[float] = (),
-) -> list[list[Any]]:
-    """For each box: corners, label, IoU and, for predicted boxes, confidence; None for what is not finite."""
-    values = [
-        [*(_rounded(corner) for corner in box), label, _rounded(iou, 3)]
-        for box, label, iou in zip(boxes[:MOST_BOXES].tolist(), labels, ious.tolist(), strict=False)
-    ]
-    return [[*box, _rounded(score, 4)] for box, score in zip(values, scores, strict=False)] if scores else values
+def _boxes(boxes: Sequence[Sequence[float]], *columns: Sequence[Any]) -> list[list[Any]]:
+    """For each box its corners, None for what is not finite, and what else is known of it, a column each."""
+    corners = ([_rounded(corner) for corner in box] for box in boxes[:MOST_BOXES])
+    return [[*box, *others] for box, *others in zip(corners, *columns, strict=False)]
+
+
+def _ious(ious: Any) -> list[str]:
+    return [format_iou(iou) for iou in ious.tolist()]
 
 
 def _rounded(value: float, digits: int = 1) -> float | int | None:

@@ -1,4 +1,4 @@
-"""R1 to R5, rewards on boxes, and the registry that maps names to them.
+"""R1 to R5, soft_f1, and the registry that maps names to them.
 
 `R1` … `R5` are ready to use, with the default parameters of the specification: the stock command
 ``trl grpo --reward_funcs grounding_rewards.rewards.R4`` takes them as they are. The box format comes from the dataset's
@@ -6,7 +6,7 @@
 """
 
 from grounding_rewards.rewards.average_precision import AveragePrecisionReward
-from grounding_rewards.rewards.base import BoxReward, Explanation
+from grounding_rewards.rewards.base import BoxReward, Explanation, ThresholdReward
 from grounding_rewards.rewards.f_beta import (
     FBetaReward,
     MeanIoUReward,
@@ -17,6 +17,7 @@ from grounding_rewards.rewards.f_beta import (
 )
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.rewards.registry import SPECIFICATION_REWARDS, list_rewards, register_reward
+from grounding_rewards.rewards.soft_f1 import SoftF1Reward
 
 R1, R2, R3, R4, R5 = map(get_reward, SPECIFICATION_REWARDS)
 
@@ -34,7 +35,9 @@ __all__ = [
     "MeanIoUReward",
     "PiecewiseIoUReward",
     "ProductIoUReward",
+    "SoftF1Reward",
     "SplineIoUReward",
+    "ThresholdReward",
     "f_beta_score",
     "list_rewards",
     "register_reward",

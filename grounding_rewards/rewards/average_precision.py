@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.arithmetic import Array, ratio, row_sums
 from grounding_rewards.legal import check_word
-from grounding_rewards.rewards.base import BoxReward, MatchedBatch
+from grounding_rewards.rewards.base import MatchedBatch, ThresholdReward
 from grounding_rewards.rewards.f_beta import f_beta_score
 
 RANKINGS = ("emission", "score", "iou", "tied")
@@ -22,7 +22,7 @@ INTERPOLATIONS: dict[str, Array | None] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class AveragePrecisionReward(BoxReward):
+class AveragePrecisionReward(ThresholdReward):
     """R1: the area under the interpolated precision-recall curve, in [0, 1].
 
     ``AP = Σ_k P̃(R_k) (R_k - R_k-1)`` with ``P̃(R) = max_{R' ≥ R} P(R')``, over the predictions in their ranking.
@@ -31,7 +31,7 @@ class AveragePrecisionReward(BoxReward):
     AP reward: the curve has already reached its recall. ``"tied"`` treats all predictions as equally confident, one
     point on the curve, AP = precision × recall, so that junk costs wherever it stands.
 
-    It takes the parameters of :class:`BoxReward`, and:
+    It takes the parameters of :class:`ThresholdReward`, and:
 
     Args:
         ranking: ``"emission"``, the order in which the model wrote the boxes; ``"score"``, the confidences that the
@@ -70,8 +70,7 @@ class AveragePrecisionReward(BoxReward):
         object.__setattr__(self, "interpolation", str(self.interpolation))
         check_word("ranking", self.ranking, RANKINGS)
         check_word("interpolation", self.interpolation, INTERPOLATIONS)
-        if not isinstance(self.per_label, bool):
-            raise ValueError(f"Expected true or false for `per_label`, got {self.per_label!r}. Use one of them.")
+        self._check_switch("per_label")
         if self.per_label and self.label_matching == "ignore":
             raise ValueError(
                 "Expected label_matching 'exact' or 'synonyms' for `per_label`, got 'ignore'. "

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.arithmetic import Array, ratio, row_sums
 from grounding_rewards.box_batch import BoxBatch, pad
 from grounding_rewards.boxes import Boxes
-from grounding_rewards.ignore_regions import covered_share, is_ignored
+from grounding_rewards.ignore_regions import excused_boxes
 from grounding_rewards.legal import SHARE, SOME_SHARE, Interval, check_number, check_word
-from grounding_rewards.matching import MATCHERS, match_batch
+from grounding_rewards.matching import MATCHERS, Indices, match_batch
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LabelCodes, LabelCounts
 
@@ -38,7 +38,7 @@ class Explanation:
         fn: unmatched ground-truth boxes.
         matches: ``(prediction, ground truth)`` index pairs, in the order of the predictions.
         ious: the IoU of each match.
-        ignored: indices of the predictions that lie in an ignore region, neither hit nor false positive.
+        ignored: indices of the predictions that an ignore region excuses, neither hit nor false positive.
         per_label: the counts of each label, in the order in which ground truth, then predictions name them, predicted
             boxes without a label last; empty under ``label_matching="ignore"``.
     """
@@ -90,12 +90,14 @@ class _Matched:
 class MatchedBatch(_Matched):
     """What a reward is made of.
 
-    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) are the boxes, ``best_iou`` (b, n) the best IoU with any ground truth, 0 for
-    boxes whose labels do not agree, ``scores`` (b, n) the stated confidences or NaN.
+    ``pred`` (b, n, 4) and ``gt`` (b, m, 4) are the boxes, ``overlap`` (b, n) what the matcher saw of each match or
+    0: the IoU, unless the reward says otherwise, ``best_iou`` (b, n) the best IoU with any ground truth, 0 for boxes
+    whose labels do not agree, ``scores`` (b, n) the stated confidences or NaN.
     """
 
     pred: Boxes
     gt: Boxes
+    overlap: Array
     best_iou: Array
     scores: Array
 
@@ -170,33 +172,46 @@ class BoxReward(ABC):
     """A reward on boxes: predictions and ground truth in one common space, one number in [0, 1].
 
     Args:
-        iou_threshold: τ, the IoU from which a pair matches, in (0, 1].
         no_box_bonus: δ, the reward for writing no box where there is none, in [0, 1].
-        matching: ``"greedy"``, ``"hungarian"``, ``"thresholded_hungarian"`` or ``"most_hits"``, see
-            :mod:`grounding_rewards.matching`.
         label_matching: ``"ignore"``, labels play no part; ``"exact"``, a box matches only a finding of the same label,
             whatever the case and the white space; ``"synonyms"``, only one whose label
             :func:`grounding_rewards.labels.are_synonyms` agrees with. Under the last two a predicted box without a
             label matches nothing, and so is a false positive.
+        ignore_threshold: the share of a prediction's area, in (0, 1], that has to lie in an ignore region which
+            excuses it, see :func:`grounding_rewards.ignore_regions.excused_boxes`.
+        ignore_many: COCO's rule: a region excuses any number of predictions, also such as touch a reference box.
 
     Raises:
         ValueError: a parameter is out of its range.
     """
 
-    iou_threshold: float = 0.5
     no_box_bonus: float = 0.2
-    matching: str = "greedy"
     label_matching: str = "ignore"
+    ignore_threshold: float = 0.5
+    ignore_many: bool = False
 
     def __post_init__(self) -> None:
-        self._check_number("iou_threshold", SOME_SHARE)
         self._check_number("no_box_bonus", SHARE)
-        check_word("matching", self.matching, MATCHERS)
+        self._check_number("ignore_threshold", SOME_SHARE)
         check_word("label_matching", self.label_matching, LABEL_MATCHING)
+        self._check_switch("ignore_many")
 
     def _check_number(self, name: str, legal: Interval) -> None:
         """Refuse a parameter that is not a number in the interval, and store it as a float."""
         object.__setattr__(self, name, check_number(name, getattr(self, name), legal))
+
+    def _check_switch(self, name: str) -> None:
+        value = getattr(self, name)
+        if not isinstance(value, bool):
+            raise ValueError(f"Expected true or false for `{name}`, got {value!r}. Use one of them.")
+
+    def _overlap(self, pred: Boxes, gt: Boxes, iou: Array) -> Array:
+        """What each pair is worth to the matcher, (b, n, m) in [0, 1]; 0 for a pair that cannot be."""
+        return iou
+
+    @abstractmethod
+    def _pair_up(self, overlap: Array) -> Indices:
+        """Return the ground truth of each prediction or -1, (b, n), from overlaps (b, n, m)."""
 
     @abstractmethod
     def _combine(self, batch: MatchedBatch) -> tuple[Array, Array, Array]:
@@ -216,8 +231,8 @@ class BoxReward(ABC):
         Args:
             pred: ``(n, 4)`` xyxy.
             gt: ``(m, 4)`` xyxy, in the same space.
-            ignore: ``(k, 4)`` xyxy, in the same space: regions in which a prediction that matches nothing does not
-                count, if at least τ of its area lies in one of them.
+            ignore: ``(k, 4)`` xyxy, in the same space: regions, each of which excuses one prediction that matches and
+                touches nothing, if ``ignore_threshold`` of its area lies in it.
             pred_labels: n labels, None where a box has none; needed unless ``label_matching`` is ``"ignore"``.
             gt_labels: m labels; needed unless ``label_matching`` is ``"ignore"``.
 
@@ -327,20 +342,23 @@ class BoxReward(ABC):
         parts = np.zeros((3, b))
         tp = np.zeros(b, dtype=np.int64)
         stated = np.full(len(pred.flat), np.nan) if scores is None else scores
-        covered = _covered_shares(pred, ignore)
+        ignored = np.zeros((b, longest), dtype=np.bool_)
         every = np.arange(b)
         pred_labels = None if labels is None else pad(labels.pred, pred.counts, every)
         for rows in _chunks(pred.counts, gt.counts):
-            batch = self._match(pred, gt, stated, rows, covered, labels)
+            batch = self._match(pred, gt, stated, rows, ignore, labels)
             width = batch.matched.shape[1]
             matched[rows, :width] = batch.matched
+            ignored[rows, :width] = batch.ignored
             iou[rows, :width] = batch.iou
             parts[:, rows] = self._combine(batch)
             tp[rows] = batch.tp
             if pred_labels is not None:
                 pred_labels[rows, :width] = batch.pred_labels
         f_beta, quality, reward = parts
-        ignored, n = self._ignored_and_counted(covered, matched, pred.counts)
+        nothing_to_find = np.flatnonzero(gt.counts == 0)
+        ignored[nothing_to_find] = self._ignored(pred, gt, ignore, matched[nothing_to_find], nothing_to_find)
+        n = pred.counts - ignored.sum(axis=1)
         # Both empty: δ. One of them empty: 0, which a reward without a match is in any case.
         reward = np.where((n == 0) & (gt.counts == 0), self.no_box_bonus, reward)
         return Outcomes(
@@ -383,30 +401,31 @@ class BoxReward(ABC):
         gt: BoxBatch,
         scores: Array,
         rows: NDArray[np.intp],
-        covered: Array,
+        ignore: BoxBatch | None,
         labels: LabelCodes | None,
     ) -> MatchedBatch:
         p, g = pred.padded(rows), gt.padded(rows)
         iou = pairwise_iou(p, g)
+        overlap = self._overlap(p, g, iou)
         pred_labels = gt_labels = agree = None
         if labels is not None:
             pred_labels, gt_labels = pad(labels.pred, pred.counts, rows), pad(labels.gt, gt.counts, rows)
             agree = labels.agree(pred_labels[:, :, None], gt_labels[:, None, :])
-            iou = np.where(agree, iou, 0.0)
-        matched = match_batch(iou, self.iou_threshold, matching=self.matching)
-        own = np.take_along_axis(iou, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
+            iou, overlap = np.where(agree, iou, 0.0), np.where(agree, overlap, 0.0)
+        matched = self._pair_up(overlap)
         if pred_labels is not None and gt_labels is not None and agree is not None:
             counts_for = np.where(matched >= 0, matched, agree.argmax(axis=2))
             pred_labels = np.where(agree.any(axis=2), np.take_along_axis(gt_labels, counts_for, axis=1), pred_labels)
-        ignored, n = self._ignored_and_counted(covered[rows, : p.shape[1]], matched, pred.counts[rows])
+        ignored = self._ignored(pred, gt, ignore, matched, rows)
         return MatchedBatch(
             pred=p,
             gt=g,
-            n=n,
+            n=pred.counts[rows] - ignored.sum(axis=1),
             m=gt.counts[rows],
             tp=(matched >= 0).sum(axis=1),
             matched=matched,
-            iou=np.where(matched >= 0, own, 0.0),
+            iou=_of_matches(iou, matched),
+            overlap=_of_matches(overlap, matched),
             best_iou=iou.max(axis=2),
             scores=pad(scores, pred.counts, rows),
             ignored=ignored,
@@ -414,22 +433,63 @@ class BoxReward(ABC):
             gt_labels=gt_labels,
         )
 
-    def _ignored_and_counted(
-        self, covered: Array, matched: NDArray[np.int64], counts: NDArray[np.int64]
-    ) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Which predictions are ignored, (b, n), and how many of each completion count, (b,)."""
-        ignored = is_ignored(covered, matched >= 0, self.iou_threshold)
-        return ignored, counts - ignored.sum(axis=1)
+    def _ignored(
+        self,
+        pred: BoxBatch,
+        gt: BoxBatch,
+        ignore: BoxBatch | None,
+        matched: NDArray[np.int64],
+        rows: NDArray[np.intp],
+    ) -> NDArray[np.bool_]:
+        """Which predictions of the chosen completions an ignore region excuses, of the shape of ``matched``."""
+        ignored = np.zeros(matched.shape, dtype=np.bool_)
+        if ignore is None:
+            return ignored
+        for k in np.flatnonzero(ignore.counts[rows] * pred.counts[rows]):
+            one = rows[[k]]
+            p = pred.padded(one)[0]
+            ignored[k, : len(p)] = excused_boxes(
+                p,
+                gt.padded(one)[0],
+                ignore.padded(one)[0],
+                matched[k, : len(p)] >= 0,
+                ignore_threshold=self.ignore_threshold,
+                ignore_many=self.ignore_many,
+            )
+        return ignored
 
 
-def _covered_shares(pred: BoxBatch, ignore: BoxBatch | None) -> Array:
-    """Of each prediction, (b, n), the largest share that one ignore region of its film covers."""
-    shares = np.zeros((len(pred.counts), int(pred.counts.max(initial=0))))
-    if ignore is not None:
-        for rows in _chunks(pred.counts, ignore.counts):
-            p = pred.padded(rows)
-            shares[rows, : p.shape[1]] = covered_share(p, ignore.padded(rows))
-    return shares
+def _of_matches(values: Array, matched: NDArray[np.int64]) -> Array:
+    """The value of each prediction's match, (b, n) of (b, n, m); 0 without one."""
+    own = np.take_along_axis(values, np.maximum(matched, 0)[..., None], axis=2)[..., 0]
+    return np.where(matched >= 0, own, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThresholdReward(BoxReward):
+    """A reward on the pairs whose IoU reaches a threshold; the base of R1 to R5.
+
+    It takes the parameters of :class:`BoxReward`, and:
+
+    Args:
+        iou_threshold: τ, the IoU from which a pair matches, in (0, 1].
+        matching: ``"greedy"``, ``"hungarian"``, ``"thresholded_hungarian"`` or ``"most_hits"``, see
+            :mod:`grounding_rewards.matching`.
+
+    Raises:
+        ValueError: a parameter is out of its range.
+    """
+
+    iou_threshold: float = 0.5
+    matching: str = "greedy"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_number("iou_threshold", SOME_SHARE)
+        check_word("matching", self.matching, MATCHERS)
+
+    def _pair_up(self, overlap: Array) -> Indices:
+        return match_batch(overlap, self.iou_threshold, matching=self.matching)
 
 
 def _chunks(n: NDArray[np.int64], m: NDArray[np.int64]) -> Iterator[NDArray[np.intp]]:

@@ -235,7 +235,7 @@ class GroundingReward:
                 ``height`` (or ``image``), ``resized_width`` and ``resized_height`` for formats in resized pixels,
                 ``box_format`` if the reward has none; or all of these in ``ground_truth``, one JSON string each.
                 ``labels``, one per box, for a reward that compares labels. Optional: ``ignore_boxes``, regions in
-                original pixels in which a prediction that matches nothing is neither hit nor false positive;
+                original pixels, each of which excuses one prediction that matches and touches nothing;
                 ``reader_boxes`` (with ``reader_labels``), one list of boxes per reader, empty for a reader who drew
                 nothing, in place of ``boxes`` in every row where it is not None: the reward is the best over the
                 readers; ``completion_ids``, token ids that are decoded where special tokens carry the boxes and the
@@ -445,9 +445,9 @@ def get_reward(
         >>> reward = get_reward("R4", beta=1.0, box_format="qwen2.5-vl")
         >>> reward.__name__
         'R4'
-        >>> get_reward("R6")
+        >>> get_reward("R6")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
-        ValueError: Expected a known name for `name`, got 'R6'. Use one of: R1, R2, R3, R4, R5; or a dotted path.
+        ValueError: Expected a known name for `name`, got 'R6'. Use one of: R1, R2, ...; or a dotted path.
     """
     made = make_box_reward(name, params)
     if isinstance(made, GroundingReward):

@@ -9,6 +9,7 @@ from typing import Any
 
 import grounding_rewards.rewards.average_precision as average_precision
 import grounding_rewards.rewards.f_beta as f_beta
+import grounding_rewards.rewards.soft_f1 as soft_f1
 
 Factory = Callable[..., Any]
 
@@ -24,6 +25,7 @@ SPECIFICATION_REWARDS = tuple(_SPECIFIED)
 #: All rewards by name; one that the specification does not have is one line here.
 REGISTRY: dict[str, Factory] = {
     **_SPECIFIED,
+    "soft_f1": soft_f1.SoftF1Reward,
 }
 
 
@@ -37,6 +39,17 @@ def list_rewards() -> list[str]:
     return list(REGISTRY)
 
 
+def summary_of(name: str) -> str:
+    """What a reward is, in one line; empty for one that is not registered or says nothing of itself.
+
+    Example:
+        >>> summary_of("R3")
+        'F-beta times the mean of the matched IoUs, in [0, 1].'
+    """
+    told = inspect.getdoc(REGISTRY[name]) if name in REGISTRY else None
+    return (told or "").partition("\n")[0].removeprefix(f"{name}: ")
+
+
 def describe_rewards() -> str:
     """All registered rewards with their parameters and defaults, two lines each, for a `--help`.
 
@@ -46,8 +59,7 @@ def describe_rewards() -> str:
     """
     lines = []
     for name, factory in REGISTRY.items():
-        summary = (inspect.getdoc(factory) or "").partition("\n")[0]
-        lines.append(f"  {summary}" if summary.startswith(f"{name}:") else f"  {name}: {summary}".rstrip(": "))
+        lines.append(f"  {name}: {summary_of(name)}".rstrip(": "))
         lines.append(f"      {', '.join(map(_with_default, _parameters(factory) or ())) or 'no parameters'}")
     return "\n".join(lines)
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, NoReturn
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
+from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.data.film_paths import ALLOW_OUTSIDE_HELP
 from grounding_rewards.data.texts import read_yaml
 from grounding_rewards.parsing import box_format_from_option
@@ -117,6 +118,13 @@ class _FilmArguments:
         metadata={"help": "Train on the first so many films; all (of drawn films, 1024) when left out."},
     )
     eval_films: int | None = field(default=None, metadata={"help": "Evaluate on the first so many films."})
+    bad_rows: str = field(
+        default="refuse",
+        metadata={
+            "help": "What is done with rows that cannot be learned from, such as one with a box outside its film: "
+            "`refuse` names them all and ends, `drop` goes on without them and says how many went and which."
+        },
+    )
     box_format: dict | str | None = field(default=None, metadata={"help": BOX_FORMAT_HELP})
     allow_outside: bool = field(default=False, metadata={"help": ALLOW_OUTSIDE_HELP})
     max_image_pixels: int | None = field(
@@ -139,7 +147,7 @@ class _FilmArguments:
 
     def _check(self) -> None:
         self.box_format = box_format_from_option(self.box_format)
-        check_options(self, FILM_NUMBERS)
+        check_options(self, FILM_NUMBERS, {"bad_rows": BAD_ROWS})
 
 
 @dataclass

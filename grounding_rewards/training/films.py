@@ -29,6 +29,7 @@ def prepare_films(
     box_format: str | Mapping[str, Any] | BoxFormat | None,
     model_format: Callable[[], str],
     name: str,
+    bad_rows: str = "refuse",
     image_columns: Sequence[str] = ("image", "images"),
 ) -> Dataset:
     """Add prompts where there are none and the columns that rewards need, check every row, and shrink films.
@@ -41,6 +42,7 @@ def prepare_films(
             has no name for the column: the rewards carry it.
         model_format: names the format that the model writes; asked where a reward has none, nor has the dataset.
         name: the name of the dataset in errors.
+        bad_rows: `refuse` rows that fail their check, or `drop` them, which a warning says.
         image_columns: columns that may have the films.
 
     Raises:
@@ -58,15 +60,15 @@ def prepare_films(
         named = named or model_format()
     stated = next((one.box_format for one in ours if one.box_format is not None), named)
     dataset = add_prompts(dataset, stated)
-    check_films(dataset, name=name)
+    dataset = check_films(dataset, name=name, bad_rows=bad_rows)
     if not any(column in dataset.column_names for column in image_columns):
         raise ValueError(
             f"Expected a column image for {name}, got {', '.join(sorted(dataset.column_names))}. A model that is shown "
             "no film learns to guess where findings usually are: add the films."
         )
-    dataset = add_columns(dataset, processor, named)
+    dataset = add_columns(dataset, processor, named, bad_rows=bad_rows)
     for one in ours:
-        check_dataset(dataset, one, name=name)
+        dataset = check_dataset(dataset, one, name=name, bad_rows=bad_rows)
     return fit_images(dataset, processor)
 
 

@@ -54,6 +54,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             for each.
         reward_weights: one weight for each of several rewards; 1 when left out.
         box_format: how the model writes boxes: a name, or what else `get_box_format` takes.
+        bad_rows: `refuse` rows that fail their check, or `drop` them, which a warning says.
         **kwargs: handed on to `GRPOTrainer`.
 
     Raises:
@@ -75,6 +76,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         reward_kwargs: Any = None,
         reward_weights: Sequence[float] | None = None,
         box_format: str | Mapping[str, Any] | BoxFormat | None = None,
+        bad_rows: str = "refuse",
         **kwargs: Any,
     ) -> None:
         rewards = build_rewards(reward, reward_kwargs, box_format)
@@ -95,6 +97,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
                 box_format=box_format,
                 model_format=lambda: model_format(model, loading),
                 name=name,
+                bad_rows=bad_rows,
             )
 
         with nullcontext() if args is None else args.main_process_first(desc="checking films"):

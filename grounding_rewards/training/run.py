@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +91,7 @@ def train_grpo(arguments: GroundingArguments, config: GRPOArguments, model: Mode
         eval_dataset=eval_dataset,
         processing_class=processor,
         box_format=arguments.box_format,
+        bad_rows=arguments.bad_rows,
         **adapter_and_quantisation(model),
     )
     _train(trainer, resolved, start, shown_of_rewards(names), arguments.early_stopping_patience)
@@ -125,6 +126,7 @@ def train_supervised(
         eval_dataset,
         processor,
         box_format=arguments.box_format,
+        bad_rows=arguments.bad_rows,
         augmentation={name: getattr(arguments, name) for name in AUGMENTATION},
         **adapter_and_quantisation(model),
     )
@@ -151,7 +153,9 @@ def _load(
     processor = load_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
     with config.main_process_first(desc="loading films"):
-        load = functools.partial(load_split, arguments.dataset, allow_outside=arguments.allow_outside)
+        load = partial(
+            load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows
+        )
         train_dataset = load(arguments.train_split, films=arguments.train_films)
         eval_dataset = None
         if config.eval_strategy != "no":

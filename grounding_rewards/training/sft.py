@@ -12,7 +12,7 @@ import numpy as np
 from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
-from grounding_rewards.data.checks import bad_rows_error
+from grounding_rewards.data.checks import without_bad_rows
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.training.card import RunCard
@@ -40,6 +40,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
         box_format: how the model writes boxes: a name, or what else `get_box_format` takes; None takes the column
             `box_format`, or what models of this `model_type` write.
         augmentation: `crop`, `contrast`, `box_margin` and `box_noise` of :class:`GoldAnswers`.
+        bad_rows: `refuse` rows that fail their check, or `drop` them, which a warning says.
         **kwargs: handed on to `SFTTrainer`.
 
     Raises:
@@ -58,6 +59,7 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
         *,
         box_format: str | Mapping[str, Any] | BoxFormat | None = None,
         augmentation: Mapping[str, float] | None = None,
+        bad_rows: str = "refuse",
         **kwargs: Any,
     ) -> None:
         reward = get_reward(_REWARD, box_format=box_format)
@@ -70,10 +72,10 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
                 box_format=box_format,
                 model_format=lambda: model_format(model, loading_kwargs(args)),
                 name=name,
+                bad_rows=bad_rows,
                 image_columns=("image",),
             )
-            _refuse_cut_answers(prepared, reward.box_format, processing_class, args.max_length, name)
-            return prepared
+            return _whole_answers(prepared, reward.box_format, processing_class, args.max_length, name, bad_rows)
 
         seed = args.data_seed if args.data_seed is not None else args.seed
         with args.main_process_first(desc="checking films"):
@@ -98,20 +100,20 @@ class GroundingSFTTrainer(RunCard, ExactResume, SFTTrainer):
         self._answers.start_epoch(epoch)
 
 
-def _refuse_cut_answers(
-    films: Dataset, box_format: str | BoxFormat | None, processor: Any, max_length: int | None, name: str
-) -> None:
-    """Refuse texts longer than `max_length`: TRL would cut their end, which is the answer."""
+def _whole_answers(
+    films: Dataset, box_format: str | BoxFormat | None, processor: Any, max_length: int | None, name: str, bad_rows: str
+) -> Dataset:
+    """Refuse or drop texts longer than `max_length`: TRL would cut their end, which is the answer."""
     if max_length is None:
-        return
+        return films
     answers = answer_lengths(films, box_format, processor.tokenizer)
     lengths = answers + prompt_lengths(films, processor)
     cut = np.flatnonzero(lengths > max_length)
-    if len(cut):
-        raise bad_rows_error(
-            {row: [f"{lengths[row]} tokens, {answers[row]} of them the answer"] for row in cut.tolist()},
-            films["id"] if "id" in films.column_names else ["-"] * films.num_rows,
-            f"films whose prompt and answer fit into max_length {max_length}",
-            name,
-            f"Raise max_length to {lengths.max()}, lower max_image_pixels, or leave max_length out",
-        )
+    return without_bad_rows(
+        films,
+        {row: [f"{lengths[row]} tokens, {answers[row]} of them the answer"] for row in cut.tolist()},
+        f"films whose prompt and answer fit into max_length {max_length}",
+        name,
+        bad_rows,
+        f"Raise max_length to {lengths.max()}, lower max_image_pixels, leave max_length out",
+    )

@@ -43,7 +43,13 @@ def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert evaluate(*options, "--reward", "R2", "--out", tmp_path) == 0
     assert {path.name for path in tmp_path.iterdir()} >= FILES | {"completions.jsonl", "samples.jsonl"}
     found = figures(tmp_path)
-    assert list(found["systems"]) == [checkpoint.name, "constant box", "nothing found", "whole image"]
+    assert list(found["systems"]) == [
+        checkpoint.name,
+        "reference as answer",
+        "constant box",
+        "nothing found",
+        "whole image",
+    ]
     assert next(iter(found["headings"])) == "reward_R2"
     assert found["facts"]["box format"] == "qwen2.5-vl"
     assert found["facts"]["films"] == 6

@@ -161,6 +161,7 @@ TRAIN = [
     ({"max_completion_length": 0}, "Expected a number from 1 up for max_completion_length"),
     ({"loss_type": "ppo"}, "Expected one of grpo, dapo"),
     ({"load_best_model_at_end": True}, "Expected evaluations for load_best_model_at_end"),
+    ({"bad_rows": "skip"}, "Expected one of refuse, drop for bad_rows, got 'skip'"),
     ({"early_stopping_patience": 2}, "Expected load_best_model_at_end: true beside early_stopping_patience"),
     (
         {"load_best_model_at_end": True, "eval_strategy": "steps", "eval_steps": 1, "metric_for_best_model": "reword"},

@@ -380,3 +380,48 @@ class TestReferenceColumns:
         films = dataset_of({"box_format": "qwen3-vl"}, {"box_format": "llava"})
         with pytest.raises(ValueError, match=r"row 1 .*the box format llava has no labels, which the reward compares"):
             check_dataset(films, gr.get_reward("R4", label_matching="exact"))
+
+
+SPOILED = [
+    {"boxes": [[10, 10, 500, 50]]},
+    {"boxes": [[10, 10, float("nan"), 50]]},
+    {"boxes": [[10, 10, 10, 50]]},
+    {"boxes": [[50, 50, 10, 10]]},
+    {"labels": ["mass", "nodule"]},
+    {"width": None},
+    {"width": 0},
+    {"prompt": None},
+    {"ignore_boxes": [[0, 0, 500, 5]]},
+]
+
+
+@pytest.mark.parametrize("row", SPOILED, ids=str)
+@pytest.mark.parametrize("check", [check_films, lambda films, **how: check_dataset(films, R4, **how)])
+def test_bad_rows_can_be_dropped_and_are_named(check, row):
+    """Today one speck among 317 boxes ends a training that could go on without it."""
+    films = dataset_of({"id": "good", **dict.fromkeys(row.keys() - SOUND.keys())}, {"id": "bad", **row})
+    if check is not check_films and "prompt" in row:
+        return
+    with pytest.raises(ValueError, match="or go on without them by bad_rows: drop"):
+        check(films)
+    with pytest.warns(
+        UserWarning, match=r"^1 of 2 rows of train_dataset is dropped \(bad_rows: drop\):\nrow 1 \(id bad"
+    ):
+        assert check(films, bad_rows="drop")["id"][:] == ["good"]
+    with pytest.raises(ValueError, match="2 bad rows of 2"):
+        check(films.select([1, 1]), bad_rows="drop")
+
+
+def test_a_box_too_small_for_the_format_can_be_dropped():
+    # Of 400 pixels, 1000 steps are 0.4 pixels each.
+    films = dataset_of({"id": "good"}, {"id": "speck", "boxes": [[10.1, 10.0, 10.2, 50.0]], "width": 400})
+    with pytest.warns(
+        UserWarning, match=r"(?s)1 of 2 rows .*row 1 \(id speck\): box 0 .* does not survive the rounding"
+    ):
+        assert check_dataset(films, R4, bad_rows="drop").num_rows == 1
+
+
+def test_good_rows_stay_and_nothing_is_said(recwarn):
+    films = dataset_of({}, {"boxes": [], "labels": []})
+    assert check_films(check_dataset(films, R4, bad_rows="drop"), bad_rows="drop").num_rows == 2
+    assert not recwarn.list

@@ -126,14 +126,20 @@ def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
     [
         ("{", "line 2: not JSON"),
         ("[]", "line 2: not a JSON object"),
-        ({**GOOD, "width": "40"}, r"line 2: expected positive numbers for width and height, got \('40', 30\)"),
-        ({**GOOD, "width": None}, r"line 2: expected positive numbers for width and height, got \(None, 30\)"),
+        (
+            {**GOOD, "width": "40"},
+            r"line 2 \(id a.png\): expected positive numbers for width and height, got \('40', 30\)",
+        ),
+        (
+            {**GOOD, "width": None},
+            r"line 2 \(id a.png\): expected positive numbers for width and height, got \(None, 30\)",
+        ),
         ({key: value for key, value in GOOD.items() if key != "labels"}, "expected one text per box for labels, got"),
         ({**GOOD, "boxes": [[1, 2, 3]]}, r"expected four numbers per box for boxes, got \[\[1, 2, 3\]\]"),
         ({**GOOD, "prompt": " "}, "expected a text or messages for prompt"),
         ({**GOOD, "completions": []}, "expected columns under names that training leaves free, got 'completions'"),
         ({**GOOD, "readers": ["A"], "read_by": ["A", "B"]}, r"2 people drew boxes side by side \(A, B\)"),
-        ({**GOOD, "file": "missing.png"}, "line 2: no such image: missing.png"),
+        ({**GOOD, "file": "missing.png"}, r"line 2 \(id missing.png\): no such image: missing.png"),
     ],
 )
 def test_a_bad_line_is_named(folder, line, message):
@@ -142,8 +148,27 @@ def test_a_bad_line_is_named(folder, line, message):
 
 
 def test_all_bad_lines_are_named_at_once(folder):
-    with pytest.raises(ValueError, match=r"(?s)2 bad lines.*line 1.*line 3"):
+    with pytest.raises(ValueError, match=r"(?s)2 bad of 3 lines.*line 1.*line 3"):
         load_films(folder("{", GOOD, {**GOOD, "file": "missing.png"}))
+
+
+def test_bad_lines_can_be_dropped_and_are_named(folder):
+    """Today one line ends the run, and the error knows no way on."""
+    root = folder("{", GOOD, {**GOOD, "file": "missing.png", "id": "x"}, {**GOOD, "boxes": [[1, 2, 3]]})
+    with pytest.raises(ValueError, match=r"got 3 bad of 4 lines\. .* go on without them by bad_rows: drop"):
+        load_films(root)
+    with pytest.warns(UserWarning, match=r"3 of 4 lines of .* are dropped \(bad_rows: drop\)") as said:
+        films = load_films(root, bad_rows="drop")
+    assert films["id"][:] == ["a.png"]
+    assert [line[:15] for line in str(said[0].message).splitlines()[1:]] == [
+        "line 1: not JSO",
+        "line 3 (id x): ",
+        "line 4 (id a.pn",
+    ]
+    with pytest.raises(ValueError, match="got 1 bad of 1 lines"):
+        load_films(folder("{"), bad_rows="drop")
+    with pytest.raises(ValueError, match="Expected a known word for `bad_rows`, got 'skip'"):
+        load_films(root, bad_rows="skip")
 
 
 def test_unknown_split_lists_the_known_ones(folder):

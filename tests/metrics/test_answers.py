@@ -113,6 +113,7 @@ def test_films_without_labels_have_findings() -> None:
     assert read_references([row])[0].gt_labels == ("finding", "finding")
     assert read_references([{**row, "labels": ["mass", None]}])[0].gt_labels == ("mass", "finding")
     assert list(baseline_systems([row], None, REWARD)) == [
+        "reference as answer",
         "constant box of these films",
         "nothing found",
         "whole image",
@@ -122,11 +123,24 @@ def test_films_without_labels_have_findings() -> None:
 def test_baselines_know_nothing_of_the_film() -> None:
     training = [{**ROWS[0], "boxes": [[0, 0, 50, 100]]}, {**ROWS[0], "boxes": [[0, 0, 30, 100]]}]
     systems = baseline_systems(ROWS, training, REWARD)
-    assert list(systems) == ["constant box", "nothing found", "whole image"]
+    assert list(systems) == ["reference as answer", "constant box", "nothing found", "whole image"]
     # the mean of the training boxes, as a part of each film
     assert [film.pred.tolist() for film in systems["constant box"]] == [[[0, 0, 40, 100]], [[0, 0, 80, 100]]]
     assert [film.rewards["R3"] for film in systems["nothing found"]] == [0, 0.2]
     assert [film.pred.tolist() for film in systems["whole image"]] == [[[0, 0, 100, 100]], [[0, 0, 200, 100]]]
+
+
+def test_the_reference_as_answer_is_the_ceiling_which_is_below_1_where_films_are_normal() -> None:
+    films = baseline_systems(ROWS, None, REWARD)["reference as answer"]
+    assert [film.pred.tolist() for film in films] == [film.gt.tolist() for film in films]
+    assert [film.pred_labels for film in films] == [film.gt_labels for film in films]
+    # the second film is normal: a rightly empty answer earns the bonus
+    assert [film.rewards["R3"] for film in films] == [1, 0.2]
+    assert [film.status for film in films] == ["boxes", "empty"]
+
+
+def test_a_film_knows_how_it_was_taken_where_its_row_does() -> None:
+    assert [film.view for film in read_references([{**ROWS[0], "view": "PA"}, ROWS[1]])] == ["PA", None]
 
 
 def test_a_constant_box_also_where_no_label_is_common() -> None:

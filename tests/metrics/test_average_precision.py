@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ from grounding_rewards.metrics.average_precision import (
     resampled_mean_average_precision,
 )
 from grounding_rewards.metrics.bootstrap import resampled_difference, resampling_counts
-from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedFilms, rank_boxes
+from grounding_rewards.metrics.evaluation import Measures, evaluate
+from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedFilms, rank_boxes, tied_share
 from grounding_rewards.metrics.sizes import COCO_AREAS, FILM_AREAS
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import AveragePrecisionReward
@@ -470,3 +472,72 @@ def test_many_labels_of_one_film_each() -> None:
     drawn = weights > 0
     assert found.value == pytest.approx(right.sum() / number.sum())
     assert found.resamples == pytest.approx((drawn @ right) / (drawn @ number))
+
+
+def tied_films(hits: Sequence[bool], confidence: float = 0.5) -> list[AnsweredFilm]:
+    """A film with one finding each, and one box of equal confidence that is right or not."""
+    return [
+        AnsweredFilm(
+            f"{k}",
+            100,
+            100,
+            gt=[[0, 0, 10, 10]],
+            gt_labels=["mass"],
+            pred=[[0, 0, 10, 10] if hit else [50, 50, 60, 60]],
+            pred_scores=[confidence],
+        )
+        for k, hit in enumerate(hits)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("hits", "in_order"),
+    [
+        ([True, False], 0.5),  # recall 1/2 at precision 1
+        ([False, True], 0.25),  # at precision 1/2
+        ([True, True, False, False], 0.5),
+        ([False, False, True, True], 0.25),  # recalls 1/4 and 1/2, both at precision 2/4 at best
+    ],
+)
+def test_equal_confidences_are_taken_in_the_order_of_films_or_together(hits: list[bool], in_order: float) -> None:
+    ranked = rank_boxes(tied_films(hits), [0.5])
+    assert average_precision(ranked, 0.5, interpolation="all") == in_order
+    # one point: recall 1/2 at precision 1/2
+    assert average_precision(ranked, 0.5, interpolation="all", ties_together=True) == 0.25
+    assert ranked.tied_share == 1.0
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("labels", ["ignore", "exact"])
+def test_with_ties_together_the_order_of_the_films_decides_nothing(seed: int, labels: str) -> None:
+    films = random_films(seed)
+    orders = [films, films[::-1], [films[k] for k in np.random.default_rng(seed).permutation(len(films))]]
+    ranked = [rank_boxes(one, [0.5], label_matching=labels) for one in orders]
+    together = [mean_average_precision(one, ties_together=True) for one in ranked]
+    assert together == pytest.approx([together[0]] * 3, abs=1e-12)
+    assert len({round(mean_average_precision(one), 9) for one in ranked}) > 1
+    resampled = resampled_mean_average_precision(ranked[0], ties_together=True, resamples=5)
+    assert resampled.value == together[0]
+
+
+def test_boxes_that_share_their_confidence_with_another_film() -> None:
+    films = [
+        AnsweredFilm("a", 9, 9, pred=[[0, 0, 4, 4]] * 3, pred_scores=[0.9, 0.9, 0.5]),
+        AnsweredFilm("b", 9, 9, pred=[[0, 0, 4, 4]] * 2, pred_scores=[0.5, math.nan]),
+        AnsweredFilm("c", 9, 9, pred=[[0, 0, 4, 4]], pred_scores=[math.nan]),
+    ]
+    # 0.5 of two films; 0.9 stands on one film alone, and no confidence is none
+    assert tied_share(films) == 2 / 6
+    assert math.isnan(tied_share([]))
+
+
+def test_an_evaluation_says_that_confidences_are_tied() -> None:
+    films = [replace(film, rewards={"R4": 0.5}) for film in tied_films([True, False, True])]
+    found = evaluate({"model": films}, Measures("R4", resamples=10))
+    figures = found.systems["model"]
+    assert figures["tied_share"].value == 1.0
+    assert math.isnan(figures["tied_share"].low)
+    assert figures["ap_50_ties"].value < figures["ap_50"].value
+    assert found.headings["ap_50_ties"] == "AP at IoU 0.5, ties together"
+    apart = [replace(film, pred_scores=[0.1 * k]) for k, film in enumerate(films)]
+    assert {"tied_share", "ap_50_ties"}.isdisjoint(evaluate({"model": apart}, Measures("R4", resamples=10)).figures)

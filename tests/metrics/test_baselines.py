@@ -69,7 +69,7 @@ def figures_of(answers: dict[str, list[AnsweredFilm]]) -> dict[str, Any]:
 def test_baselines_of_a_run(films: Any) -> None:
     answers = baseline_systems(films.to_list(), films.to_list(), get_reward("R3"))
     # "mass" is on two films of four
-    assert list(answers) == ["constant box", "nothing found", "whole image"]
+    assert list(answers) == ["reference as answer", "constant box", "nothing found", "whole image"]
     figures = figures_of(answers)
     assert figures["nothing found"]["sampled_reward"].value == pytest.approx(0.1)
     assert figures["nothing found"]["sampled_unparseable_share"].value == 0

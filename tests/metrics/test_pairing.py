@@ -40,8 +40,10 @@ def test_hits_and_false_boxes_are_those_of_the_reward(pred: Any, gt: Any, ignore
         ([[0, 0, 10, 5]], [[0, 0, 10, 10]], [], [True], [True]),
         # a hit counts also in an ignored region
         ([[0, 0, 10, 5]], [[0, 0, 10, 10]], [[0, 0, 20, 20]], [True], [True]),
-        # a pair below the threshold is no hit, and its box may be ignored
-        ([[0, 0, 10, 4]], [[0, 0, 10, 10]], [[0, 0, 20, 20]], [False], [False]),
+        # a pair below the threshold is no hit, and its box touches a finding: no region excuses it
+        ([[0, 0, 10, 4]], [[0, 0, 10, 10]], [[0, 0, 20, 20]], [False], [True]),
+        # a region excuses one box
+        ([[12, 12, 14, 14], [15, 15, 17, 17]], [[0, 0, 10, 10]], [[11, 11, 20, 20]], [False], [False, True]),
         # two regions that hold 0.4 of the box each ignore nothing: none holds half
         ([[0, 0, 10, 10]], [], [[0, 0, 4, 10], [6, 0, 10, 10]], [], [True]),
         # an invalid box lies nowhere

@@ -190,6 +190,37 @@ BOXES = [
         ["mass", "mass", "heart"],
     ),
     ("rex-omni", "mass<1><2><3><4>,<5><6><7><8>, heart<1><2><3><4>", P + Q + P, ["mass", "mass", "heart"]),
+    # Ovis2.5 writes fractions in Qwen-VL's tags
+    ("ovis2.5", "<ref>mass</ref><box>(0.1,0.2),(0.3,0.4)</box><box>(0.5,0.6),(0.7,0.8)</box>", A + B, ["mass"] * 2),
+    # Perceptron: the tests of its SDK; a collection, quoted syntax in a label, other attributes
+    ("perceptron", '<point_box mention="cat"> (10,20) (100,200) </point_box>', [10, 20, 100, 200], ["cat"]),
+    (
+        "perceptron",
+        '<collection mention="dog"> <point_box> (10,20) (30,40) </point_box> '
+        '<point_box mention="named"> (1,2) (3,4) </point_box> </collection><point_box> (5,6) (7,8) </point_box>',
+        [10, 20, 30, 40, *P, *Q],
+        ["dog", "named", None],
+    ),
+    ("perceptron", '<point_box mention="a > b"> (10,20) (30,40) </point_box>', [10, 20, 30, 40], ["a > b"]),
+    (
+        "perceptron",
+        'No. <point_box mention="traffic light" t="0.5">(808, 247), (863, 386)</point_box>',
+        [808, 247, 863, 386],
+        ["traffic light"],
+    ),
+    # Seed: midscene's test
+    ("seed-vl", "<bbox>163 494 738 864</bbox>", [163, 494, 738, 864], [None]),
+    ("seed-vl", " <bbox>163,494,738,864</bbox> ", [163, 494, 738, 864], [None]),
+    # MolmoAct2: the image's number, then one for each box
+    ("molmoact2", '<boxes coords="1 1 160 230 480 590">objects</boxes>', [160, 230, 480, 590], ["objects"]),
+    ("molmoact2", '<boxes coords="1 1 1 2 3 4 2 5 6 7 8">mass</boxes>', P + Q, ["mass"] * 2),
+    # Kosmos-2.5: transformers' own integration test
+    (
+        "kosmos-2.5",
+        "<bbox><x_53><y_573><x_69><y_606></bbox>1\n<bbox><x_79><y_573><x_464><y_611></bbox>[REG] BLACK SAKURA\n",
+        [53, 573, 69, 606, 79, 573, 464, 611],
+        ["1", "[REG] BLACK SAKURA"],
+    ),
     # words in brackets belong to the label
     ("qwen2-vl", "pleural effusion (left)(1,2),(3,4)", P, ["pleural effusion (left)"]),
     ("internvl", "effusion (left)[[1,2,3,4]]", P, ["effusion (left)"]),
@@ -251,6 +282,10 @@ REJECTS = [
     ("locate-anything", "<box><900><40></box>", [], {"point": 1}),
     ("minicpm-v", "<point>12 30</point>", [], {"point": 1}),
     ("glm-4v", '<points x1="700" y1="300"></points>', [], {"point": 1}),
+    ("perceptron", '<point mention="mass"> (1,2) </point>', [], {"point": 1}),
+    ("perceptron", '<point_box mention="mass"> (1,2) </point_box>', [], {"point": 1}),
+    ("molmoact2", '<boxes coords="1 1 160 230 480">mass</boxes>', [], {"wrong_count": 1}),
+    ("seed-vl", "<bbox>163 494 738</bbox>", [], {"wrong_count": 1}),
     ("chexagent", "<ref>Label</ref><box>(x1,y1),(x2,y2)</box>", [], {"placeholder": 1}),
     ("minicpm-v", "<box>1 2 3</box>", [], {"wrong_count": 1}),
     # brackets are looked at up to a number, whatever is in them
@@ -279,6 +314,11 @@ TRUNCATED = [
     ("kosmos-2", "<phrase>a</phrase><object><patch_index_0044><patch", []),
     ("internvl", "<ref>mass</ref><box>[[1, 2, 3, 4], [5, 6", P),
     ("internvl", "<ref>mass</ref><bo", []),
+    ("perceptron", '<point_box mention="mass"> (1,2) (3,4) </point_box> <point_box mention="nod', P),
+    ("perceptron", '<point_box mention="mass"> (1,2) (3', []),
+    ("molmoact2", '<boxes coords="1 1 1 2 3 4">mass</boxes><boxes coords="1 1 5', P),
+    ("seed-vl", "<bbox>1 2 3 4</bbox><bbox>5 6", P),
+    ("kosmos-2.5", "<bbox><x_1><y_2><x_3><y_4></bbox>mass\n<bbox><x_5><y_", P),
     # in a label that begins like a negative
     ("deepseek-vl2", "<|ref|>no", []),
     ("internvl", "<ref>no", []),

@@ -14,6 +14,7 @@ def test_names():
         *("qwen-vl", "qwen2-vl", "qwen2.5-vl", "qwen3-vl", "paligemma", "gemini", "medgemma-1.5", "florence-2"),
         *("kosmos-2", "internvl", "all-seeing", "deepseek-vl2", "glm-4v", "cogvlm", "minicpm-v", "shikra", "ferret"),
         *("llava", "radvlm", "chexagent", "chexagent-2", "maira-2", "locate-anything", "rex-omni", "kimi-vl"),
+        *("ovis2.5", "perceptron", "seed-vl", "molmoact2", "kosmos-2.5"),
         *("vlm-r1", "visual-rft", "seg-zero", "univg-r1", "answer-list", "json", "brackets"),
     }
 
@@ -103,6 +104,7 @@ def test_wrong_declarations_name_what_is_legal(declared, message):
         ("paligemma", "paligemma"),
         ("florence2", "florence-2"),
         ("kosmos-2", "kosmos-2"),
+        ("kosmos-2.5", "kosmos-2.5"),
     ],
 )
 def test_format_of_a_model(model_type, name):

@@ -20,6 +20,7 @@ from grounding_rewards.parsing import (
     read_boxes,
 )
 from grounding_rewards.parsing.results import MAX_BOXES
+from scripts.write_formats import ALSO_READ
 from tests.parsing import adversarial
 from tests.parsing.promises import check_promises
 
@@ -29,10 +30,12 @@ FORMATS = list_box_formats()
 LABEL_FORMATS = [
     name
     for name in FORMATS
-    if "{label}" in (item := get_box_format(name).layout.item) and (item.startswith("<") or '"label"' in item)
+    if "{label}" in (item := get_box_format(name).layout.item)
+    and not item.endswith("{label}")
+    and (item.startswith("<") or '"label"' in item)
 ]
 #: formats whose labels are the words around a box
-UNTAGGED_LABEL_FORMATS = ["paligemma", "florence-2", "shikra", "ferret", "brackets"]
+UNTAGGED_LABEL_FORMATS = ["paligemma", "florence-2", "kosmos-2.5", "shikra", "ferret", "brackets"]
 
 
 @pytest.mark.parametrize(
@@ -126,12 +129,13 @@ fractions = st.lists(st.tuples(side, side).map(lambda s: [s[0][0], s[1][0], s[0]
 
 
 def is_bounded(fmt):
-    return fmt.largest is not None or fmt.syntax.patches > 0
+    return fmt.largest is not None or bool(fmt.syntax.tokens)
 
 
 def in_frame(fractions_, fmt):
     """Fractions of the frame as boxes in pixels."""
-    values = np.array(fractions_) * fmt.space.unit - fmt.space.offset
+    unit = SIZES["resized_height"] if fmt.space.frame == "resized" else fmt.space.unit
+    values = np.array(fractions_) * unit - fmt.space.offset
     return to_pixel(values, fmt.space, **SIZES)
 
 
@@ -344,6 +348,20 @@ def test_a_megabyte_of_anything_is_read(name):
         raw = read_boxes(text, get_box_format(name))
         assert raw.status in STATUSES, pattern
         assert len(raw.labels) <= MAX_BOXES, pattern
+
+
+@pytest.mark.parametrize(("models", "declared", "text", "source"), ALSO_READ, ids=[one[0] for one in ALSO_READ])
+def test_models_that_an_existing_format_reads(models, declared, text, source):
+    # a film of 1000 × 800 that reaches the model as 1008 × 812, as on the page; within half a unit
+    sizes = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 812}
+    parsed = parse_boxes(text, declared, **sizes)
+    np.testing.assert_allclose(parsed.boxes, [[200, 160, 400, 480]], rtol=0, atol=0.5)
+    assert (parsed.labels, parsed.status, parsed.rejected) == (("mass",), "boxes", {})
+    assert source
+
+
+def test_every_family_has_its_source():
+    assert [name for name in FORMATS if not get_box_format(name).source] == ["answer-list", "json", "brackets"]
 
 
 # families of the collected completions -> their format

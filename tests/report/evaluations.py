@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.calibration import Calibration
 from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.curves import Curve
@@ -53,6 +54,14 @@ def films() -> list[AnsweredFilm]:
     ]
 
 
+def as_reference(film: AnsweredFilm) -> AnsweredFilm:
+    """The film with its reference as answer: all of every reward, and of a normal film the bonus."""
+    most = 0.2 if film.is_normal else 1.0
+    return replace(
+        film, pred=film.gt, pred_labels=film.gt_labels, pred_scores=(), rewards=dict.fromkeys(film.rewards, most)
+    )
+
+
 def image(_: int) -> Any:
     """A film that is bright at the bottom."""
     from PIL import Image
@@ -63,23 +72,45 @@ def image(_: int) -> Any:
 def evaluation(**change: Any) -> Evaluation:
     """Every kind of figure that there is."""
     share = (0.5, 0.4, 0.6)
-    figures = {"f1": share, "hallucination": (0.2, 0.1, 0.3), "count": (-1.5, -2.0, -1.0), "never": (NAN, NAN, NAN)}
-    better = {"f1": (0.7, 0.6, 0.8), "hallucination": (0.0, 0.0, 0.0), "count": (0.0, -0.5, 0.5)}
+    figures = {
+        "f1_50": share,
+        "recall_50": (0.75, 0.6, 0.9),
+        "false_per_film": (0.25, 0.1, 0.4),
+        "hallucination_rate": (2 / 3, 0.2, 0.9),
+        "count_bias": (-1.5, -2.0, -1.0),
+        "reward_R4": (0.4, 0.3, 0.5),
+        "never": (NAN, NAN, NAN),
+    }
+    ceiling = {"f1_50": (1.0, 1.0, 1.0), "recall_50": (1.0, 1.0, 1.0), "reward_R4": (0.84, 0.7, 0.9)}
+    better = {
+        "f1_50": (0.7, 0.6, 0.8),
+        "recall_50": (0.9, 0.8, 1.0),
+        "hallucination_rate": (0.0, 0.0, 0.0),
+        "count_bias": (0.0, -0.5, 0.5),
+    }
     x = np.linspace(0, 1, 50)
     labels = ["mass", "nodule"]
     robustness = [RobustnessPoint("corruptions", "none", 0, share, (0.0, 0.0, 0.0), share)]
     robustness += [RobustnessPoint("corruptions", "noise", s, share, share, share) for s in (1, 2, 3)]
     robustness += [RobustnessPoint("pgd", "pgd", e / 255, share, share, share) for e in (0, 1, 4)]
     values: dict[str, Any] = {
-        "systems": {"tiny": figures, "constant box": {"f1": (0.1, 0.0, 0.2)}, "a reader": better},
+        "systems": {
+            "tiny": figures,
+            REFERENCE: ceiling,
+            "constant box": {"f1_50": (0.1, 0.0, 0.2), "recall_50": (0.1, 0.0, 0.2)},
+            "a reader": better,
+        },
         "figures": {
-            "f1": Figure("F1 at IoU 0.5", "2·TP / (2·TP + FP + FN) over all films."),
-            "hallucination": Figure("hallucination rate", "", lower_is_better=True),
-            "count": Figure("box count error", "", lower_is_better=None),
+            "reward_R4": Figure("reward R4", ""),
+            "f1_50": Figure("F1 at IoU 0.5", "2·TP / (2·TP + FP + FN) over all films."),
+            "recall_50": Figure("recall at IoU 0.5", ""),
+            "false_per_film": Figure("false boxes per film", "", lower_is_better=True),
+            "hallucination_rate": Figure("hallucination rate", "", lower_is_better=True),
+            "count_bias": Figure("box count error", "", lower_is_better=None),
             "never": Figure("x", ""),
         },
-        "per_label": [Group(label, 12, {"f1": share}) for label in labels],
-        "per_size": [Group(size, 12, {"f1": share}) for size in ("small", "large")],
+        "per_label": [Group(label, 12, {"f1_50": share}) for label in labels],
+        "per_size": [Group(size, 12, {"f1_50": share}) for size in ("small", "large")],
         "pr_curves": [Curve("all labels", x, 1 - x / 2, 0.9 - x / 2, 1 - x / 2), Curve("reader", x[:1], x[-1:])],
         "froc_curves": [Curve("all labels", 20 * x, x)],
         "calibration": Calibration(x[10:40:10], x[5:35:10], np.array([3, 9, 4]), 0.08),
@@ -103,14 +134,18 @@ def page(
     subtitle: str = "drawn films",
     reward: str = "R4",
     load_image: Any = image,
+    label_matching: str = "ignore",
     **change: Any,
 ) -> EvaluationPage:
     """A page that shows everything there is; `change` are figures of its evaluation."""
+    made = films() if made is None else made
     return EvaluationPage(
         title=title,
         subtitle=subtitle,
         evaluation=evaluation(**change),
-        films=films() if made is None else made,
+        films=made,
         reward=reward,
         load_image=load_image,
+        label_matching=label_matching,
+        reference=[as_reference(film) for film in made],
     )

@@ -66,18 +66,53 @@ def page(pairs: list[FilmPair], **values: Any) -> str:
     return render_diff_page(DiffPage(comparison=Comparison(**compared), **{**shown, **values}))
 
 
-def test_sections_tell_gains_middle_losses_unchanged_and_normal_films() -> None:
+def drawn_boxes(text: str, side: str = "predicted") -> list[str]:
+    """Side and outcome of the boxes on films; those of the legend come before them."""
+    films = text[text.index("<article") :]
+    return [" ".join(found) for found in re.findall(rf'<g class="is-({side}) (o-[a-z-]+)">', films)]
+
+
+def test_boxes_are_shown_by_what_became_of_them_under_the_rule_for_labels() -> None:
+    one = pair("a", 0.1, 0.9, pred_labels=["left lung"], gt_labels=["right lung"])
+    text = page([one], label_matching="exact")
+    assert drawn_boxes(text) == ["predicted o-wrong-label"] * 2
+    assert drawn_boxes(text, "reference") == ["reference o-wrong-label"] * 2
+    assert (
+        text.count("0 of 1 found, 1 under a wrong label</") + text.count("0 of 1 found, 1 under a wrong label\n") == 2
+    )
+    assert "<q>left lung</q>: wrong label" in text
+    # findings that are named by side tell that the film is frontal
+    assert text.count(">R</text>") == text.count(">L</text>") == 2
+    other = page([one])
+    assert drawn_boxes(other) == ["predicted o-right"] * 2
+    # a box in a wrong place is crossed out, whatever its colour
+    missed = page([pair("a", 0.1, 0.9, pred=[(70, 50, 90, 70)])])
+    assert drawn_boxes(missed) == ["predicted o-wrong-place"] * 2
+    assert missed[missed.index("<article") :].count("<line ") == 4
+    assert ">R</text>" not in missed
+
+
+def test_what_a_model_wrote_is_a_quotation() -> None:
+    text = page([pair("a", 0.1, 0.9, text="[1, 2, 3, 4]")])
+    assert text.count("<blockquote><pre>[1, 2, 3, 4]</pre></blockquote>") == 2
+
+
+def test_every_column_has_a_heading() -> None:
+    assert not re.findall(r"<th[^>]*></th>", page([pair("a", 0.1, 0.9)]))
+
+
+def test_sections_tell_losses_gains_middle_unchanged_and_normal_films() -> None:
     pairs = [pair(f"f{i}", 0.5, i / 20) for i in range(20)] + [pair(f"s{i}", 0.5, 0.5) for i in range(4)]
     pairs += [pair(f"n{i}", 0.0, 0.2 * (i % 2), normal=True) for i in range(8)]
     sections = choose_films(pairs, "R4", count=3)
     assert [section.title for section in sections] == [
+        "Largest losses",
         "Largest gains",
         "In the middle",
-        "Largest losses",
         "Unchanged",
         "Normal films",
     ]
-    gains, middle, losses, unchanged, normal = ([one.a.id for one in section.pairs] for section in sections)
+    losses, gains, middle, unchanged, normal = ([one.a.id for one in section.pairs] for section in sections)
     assert gains == ["f19", "f18", "f17"]
     assert losses == ["f0", "f1", "f2"]
     assert middle == ["s0", "s1", "s2"]
@@ -146,7 +181,7 @@ def test_without_an_image_boxes_are_drawn_alone() -> None:
     text = page([pair("a", 0.1, 0.9)], load_image=lambda film: None)
     assert "data:image/jpeg" not in text
     assert "<use" not in text
-    assert text.count('class="predicted"') == 2
+    assert drawn_boxes(text) == ["predicted o-right"] * 2
 
 
 def test_what_anyone_writes_is_shown_and_not_run() -> None:
@@ -181,7 +216,7 @@ def test_what_anyone_writes_is_shown_and_not_run() -> None:
 def test_boxes_that_can_be_drawn_are(box: tuple[float, ...], drawn: bool) -> None:
     one = pair("a", 0.0, 0.2, normal=True)
     text = page([FilmPair(replace(one.a, pred=[box], pred_labels=(), pred_scores=()), one.b)])
-    assert text.count('class="predicted"') == int(drawn)
+    assert drawn_boxes(text) == ["predicted o-wrong-place"] * drawn
     for svg in re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL):
         ElementTree.fromstring(svg)
 

@@ -9,6 +9,7 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -47,7 +48,8 @@ def films(**change: object) -> list[dict]:
 def write(tmp_path: Path):
     def write_films(made: list[dict]) -> str:
         for k, film in enumerate(made):
-            Image.new("L", (300 + k, 200), 30 + k).save(tmp_path / film["file"])
+            greys = np.random.default_rng(k).integers(0, 256, (9, 7), dtype=np.uint8)
+            Image.fromarray(greys).resize((300 + k, 200)).save(tmp_path / film["file"])
         (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, made)))
         return str(tmp_path)
 

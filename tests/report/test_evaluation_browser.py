@@ -13,7 +13,8 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 pytest.importorskip("PIL", reason="needs the train extra")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the dev extra")
 
-from grounding_rewards.report.evaluation_page import MISSED, render_evaluation_page  # noqa: E402
+from grounding_rewards.report import evaluation_page as module  # noqa: E402
+from grounding_rewards.report.evaluation_page import MISSED_FINDING, render_evaluation_page  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, evaluation, film, page  # noqa: E402
 from tests.report.test_evaluation_diagrams import NOTHING  # noqa: E402
 
@@ -98,16 +99,18 @@ def test_everything_is_there(visit) -> None:
         "How it was measured",
     ]
     assert tab.locator(".diagram svg[role=img][aria-label]").count() == 10
-    assert tab.locator(".tile").count() == 2
+    assert tab.locator(".tile").count() == 4
     assert tab.locator("#Gallery h3").all_inner_texts() == [
-        "Best 12",
-        "Missed 2",
+        "Missed 5",
         "Hallucinated 2",
+        "Worst of the complete 4",
         "Unparseable 2",
+        "Best 5",
+        "Right normal films 1",
     ]
-    assert tally(tab) == "19 films of 19, 18 in the gallery"
+    assert tally(tab) == "19 films of 19, 19 in the gallery"
     assert len(rows(tab)) == 19
-    assert tab.locator("table.every thead th").all_inner_texts()[-6:] == ["R1", "R2", "R3", "R4", "R5", "reason"]
+    assert tab.locator("table.every thead th").all_inner_texts()[-6:] == ["R1", "R2", "R3", "R4", "R5", "outcome"]
     # Every film of the gallery is there as a picture that can be decoded.
     assert (
         tab.evaluate(
@@ -115,7 +118,7 @@ def test_everything_is_there(visit) -> None:
             " const film = new Image(); film.src = one.getAttribute('href');"
             " return film.decode().then(() => film.naturalWidth); }))"
         )
-        == [200] * 18
+        == [200] * 19
     )
 
 
@@ -123,7 +126,8 @@ def test_boxes_lie_where_they_are_on_the_film(visit) -> None:
     tab = visit()
     card = tab.locator("article[data-place='5']")
     assert card.locator("text.predicted").text_content() == "mass 0.60"
-    assert card.locator("text.reference").text_content() == "mass"
+    # a finding that is found needs no caption of its own
+    assert card.locator("text.reference").count() == 0
     scale, left, top = card.locator("svg").evaluate(
         "one => { const at = one.getScreenCTM(); return [at.a, at.e, at.f]; }"
     )
@@ -150,7 +154,7 @@ def test_no_caption_leaves_its_film(visit, tmp_path) -> None:
         " const a = one.getBoundingClientRect(), b = one.closest('svg').getBoundingClientRect();"
         " return a.left < b.left - 1 || a.right > b.right + 1; }).map(one => one.textContent)"
     )
-    assert tab.locator("#Gallery svg text").count() == 4
+    assert tab.locator("#Gallery svg text.predicted").count() == 2
     assert outside == []
 
 
@@ -172,11 +176,11 @@ def test_filters_hold_for_gallery_and_table(visit) -> None:
     assert cards(tab) == rows(tab) == ["missed 2"]
     assert tally(tab) == "1 film of 19, 1 in the gallery"
     tab.click("#Reset")
-    assert tally(tab) == "19 films of 19, 18 in the gallery"
+    assert tally(tab) == "19 films of 19, 19 in the gallery"
 
-    tab.select_option("#Answer", MISSED)
+    tab.select_option("#Answer", MISSED_FINDING)
     # The two that can't be read have no box either.
-    assert rows(tab)[:3] == ["missed 1", "missed 2", "broken 1"]
+    assert rows(tab)[:6] == ["good 0", "good 1", "good 2", "missed 1", "missed 2", "broken 1"]
     tab.select_option("#Answer", "cut_off")
     assert rows(tab) == ["broken 1"]
     tab.click("#Reset")
@@ -200,8 +204,15 @@ def test_order(visit) -> None:
     tab.select_option("#Sort", "reward-")
     assert rows(tab)[:3] == ["good 11", "good 10", "good 9"]
     assert cards(tab)[:3] == ["good 11", "good 10", "good 9"]
+    # lowest first goes through all films, whatever their group: four earn nothing, then comes the next
     tab.select_option("#Sort", "reward+")
-    assert cards(tab)[:3] == ["good 0", "good 1", "good 2"]
+    assert rows(tab)[:7] == cards(tab)[:7]
+    assert cards(tab)[:5] == ["good 0", "missed 1", "missed 2", "invented 1", "invented 2"]
+    assert cards(tab)[7:10] == ["good 1", "good 2", "normal"]
+    # of what the reference would earn there, a right normal film has all
+    tab.select_option("#Sort", "part+")
+    assert cards(tab)[-2:] == ["good 11", "normal"]
+    tab.select_option("#Sort", "reward+")
     heads = tab.locator("table.every thead th")
     assert heads.nth(9).get_attribute("aria-sort") == "ascending"
     # numbers in names count as numbers
@@ -225,33 +236,33 @@ def test_the_keyboard_is_enough(visit) -> None:
     assert focused(tab) == "main"
 
     tab.keyboard.press("j")
-    assert focused(tab) == "Enlarge film good 11"
+    assert focused(tab) == "Enlarge film good 0"
     assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     tab.keyboard.press("j")
     tab.keyboard.press("ArrowRight")
-    assert focused(tab) == "Enlarge film good 9"
+    assert focused(tab) == "Enlarge film good 2"
     tab.keyboard.press("k")
     tab.keyboard.press("Enter")
     large = tab.locator("dialog")
     assert large.is_visible()
-    assert large.locator("h3").inner_text() == "good 10"
-    assert "box 10" in large.inner_text()
+    assert large.locator("h3").inner_text() == "good 1"
+    assert "box 1" in large.inner_text()
     # no corner of a box is cut off
     assert large.locator(".words").evaluate("one => one.scrollWidth <= one.clientWidth")
     tab.keyboard.press("j")
-    assert large.locator("h3").inner_text() == "good 9"
+    assert large.locator("h3").inner_text() == "good 2"
     reference = large.locator("rect.reference")
     assert reference.is_visible()
     tab.keyboard.press("r")
     assert not reference.is_visible()
     assert large.locator("rect.predicted").is_visible()
-    assert large.locator("button.k-reference").get_attribute("aria-pressed") == "false"
+    assert large.get_by_role("button", name="reference").get_attribute("aria-pressed") == "false"
     tab.keyboard.press("r")
     assert reference.is_visible()
     tab.keyboard.press("Escape")
     playwright.expect(large).to_be_hidden()
     # back where the last film is
-    playwright.expect(tab.get_by_label("Enlarge film good 9", exact=True)).to_be_focused()
+    playwright.expect(tab.get_by_label("Enlarge film good 2", exact=True)).to_be_focused()
 
     tab.keyboard.press("/")
     assert focused(tab) == "Search"
@@ -260,7 +271,8 @@ def test_the_keyboard_is_enough(visit) -> None:
     assert tab.input_value("#Search") == "jk"
 
 
-def test_the_table_opens_any_film(visit, tmp_path) -> None:
+def test_the_table_opens_any_film(visit, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "MOST_PICTURES", 36)
     made = [film(f"film {k}", pred=[BOX], reward=k / 120) for k in range(120)]
     tab = visit(write(tmp_path, made, load_image=page().load_image))
     assert len(rows(tab)) == 50

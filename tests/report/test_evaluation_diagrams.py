@@ -108,7 +108,7 @@ def test_names_that_no_xml_may_hold_and_names_that_look_like_mathematics_are_dra
     shown = words(one("confusion", confusion=confusion))
     assert "$\\frac{a$" in shown
     assert any(word.startswith("</script>") for word in shown)
-    groups = [Group("\x00\ud800\uffff漢字", 7, {"f1": (0.5, 0.4, 0.6)})]
+    groups = [Group("\x00\ud800\uffff漢字", 7, {"f1_50": (0.5, 0.4, 0.6)})]
     assert "���漢字 (7)" in words(one("per_label", per_label=groups))
 
 
@@ -194,6 +194,41 @@ def test_right_answers_that_were_lost_are_drawn_and_explained() -> None:
     drawn = {line.get_label(): line.get_ydata().tolist() for line in diagram.figure().axes[0].lines}
     assert drawn["right answers lost"] == [0.3, 0.3]
     assert "Right answers lost: share of the answers that were right before." in diagram.note
+
+
+def test_a_froc_curve_rises_in_steps_and_ends_with_its_last_box() -> None:
+    curve = Curve("model", np.array([0.2, 0.4, 0.5]), np.array([0.3, 0.6, 0.6]))
+    (axis,) = one("froc", froc_curves=[curve]).figure().axes
+    steps, end = axis.lines
+    assert steps.get_drawstyle() == "steps-post"
+    assert steps.get_xydata().tolist() == [[0.2, 0.3], [0.4, 0.6], [0.5, 0.6]]
+    assert end.get_xydata().tolist() == [[0.5, 0.6]]
+    # no room beyond the next mark: nothing was measured there
+    assert axis.get_xlim()[1] < 1.1
+
+
+def test_precision_is_drawn_up_to_the_recall_that_is_reached() -> None:
+    x = np.linspace(0, 1, 5)
+    precision, low = np.array([1, 0.8, 0.5, 0, 0]), np.array([0.9, 0.6, 0, 0, 0])
+    curve = Curve("model", x, precision, low, np.array([1, 1, 0.7, 0.2, 0]))
+    (axis,) = one("precision_recall", pr_curves=[curve]).figure().axes
+    (line,) = (line for line in axis.lines if line.get_label() == "model")
+    assert line.get_xydata().tolist() == [[0, 1], [0.25, 0.8], [0.5, 0.5]]
+    # the band neither falls to 0 nor goes further than the curve
+    (band,) = axis.collections
+    corners = np.concatenate([path.vertices for path in band.get_paths()])
+    assert corners[:, 1].min() == 0.6
+    assert corners[:, 0].max() == 0.25
+    # a model that is never right still has its point
+    (axis,) = one("precision_recall", pr_curves=[Curve("model", x, 0 * x)]).figure().axes
+    (line,) = (line for line in axis.lines if line.get_label() == "model")
+    assert line.get_xydata().tolist() == [[0, 0]]
+
+
+def test_at_a_glance_there_is_what_matters_and_not_what_is_always_1() -> None:
+    shown = words(one("systems"))
+    assert {"F1 at IoU 0.5", "recall at IoU 0.5", "reward R4", "tiny", "constant box"} <= set(shown)
+    assert not {"reference as answer", "false boxes per film"} & set(shown)
 
 
 def test_a_long_curve_keeps_its_ends_and_what_lies_left_of_the_axis_is_one_point() -> None:

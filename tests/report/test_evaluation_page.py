@@ -20,9 +20,11 @@ from grounding_rewards.metrics.evaluation import Group  # noqa: E402
 from grounding_rewards.metrics.robustness import RobustnessPoint  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
 from grounding_rewards.report.evaluation_page import (  # noqa: E402
-    FALSE_BOX,
     HALLUCINATED,
-    MISSED,
+    MISLABELLED,
+    MISPLACED,
+    MISSED_FINDING,
+    RIGHT_NORMAL,
     choose_films,
     render_evaluation_page,
 )
@@ -124,9 +126,9 @@ def test_hostile_text_is_data(document: str) -> None:
             title=HOSTILE,
             subtitle=HOSTILE,
             facts={HOSTILE: HOSTILE},
-            figures={"f1": Figure(HOSTILE, HOSTILE)},
-            systems={HOSTILE: {"f1": (0.5, 0.4, 0.6)}},
-            per_label=[Group(HOSTILE, 7, {"f1": (0.5, 0.4, 0.6)})],
+            figures={"f1_50": Figure(HOSTILE, HOSTILE)},
+            systems={HOSTILE: {"f1_50": (0.5, 0.4, 0.6)}},
+            per_label=[Group(HOSTILE, 7, {"f1_50": (0.5, 0.4, 0.6)})],
         )
     )
     hostile.encode("utf-8")
@@ -140,8 +142,9 @@ def test_figures_stand_with_their_intervals_and_their_baselines(document: str) -
     line = re.search(r"<tr><th scope=\"row\">F1 at IoU 0.5.*?</tr>", document)
     assert line
     assert "0.500<small>[0.400, 0.600]</small>" in line[0]
-    assert "2·TP / (2·TP + FP + FN) over all films." in line[0]
-    # better than the first: marked; worse: not
+    # what a figure is stands below the table
+    assert "<dt>F1 at IoU 0.5</dt><dd>2·TP / (2·TP + FP + FN) over all films.</dd>" in document
+    # better than the first: marked; worse, or the reference itself: not
     assert line[0].count("▲") == 1
     assert re.search(r"▲</span> 0\.700", line[0])
     hallucination = re.search(r"<tr><th scope=\"row\">hallucination rate.*?</tr>", document)
@@ -154,8 +157,6 @@ def test_figures_stand_with_their_intervals_and_their_baselines(document: str) -
     assert "-1.500" in count[0]
     # measured nowhere: no line
     assert '<tr><th scope="row">x' not in document
-    assert re.search(r"best of the others: <bdi>a reader</bdi> 0\.700", document)
-    assert re.search(r"best of the others: <bdi>a reader</bdi> 0\.000", document)
 
 
 def test_robustness_is_a_table_too(document: str) -> None:
@@ -185,46 +186,152 @@ def test_an_unknown_reward_is_refused() -> None:
         page(reward="R9")
 
 
-def test_groups_say_what_they_hold_and_no_film_comes_twice() -> None:
+class _Text(HTMLParser):
+    """The words of an element's descendants of one class, one text for each."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name, self.depth, self.found = name, 0, list[str]()
+
+    def handle_starttag(self, tag, attrs):
+        if self.depth:
+            self.depth += tag not in _Reader.VOID
+            self.found[-1] += " "
+        elif self.name in (dict(attrs).get("class") or "").split():
+            self.depth = 1
+            self.found.append("")
+
+    def handle_endtag(self, tag):
+        self.depth -= self.depth > 0
+
+    def handle_data(self, data):
+        if self.depth:
+            self.found[-1] += data
+
+
+def texts(document: str, name: str) -> list[str]:
+    reader = _Text(name)
+    reader.feed(document)
+    return [" ".join(text.split()) for text in reader.found]
+
+
+def test_first_come_sensitivity_false_boxes_and_hallucination_then_the_reward(document: str) -> None:
+    # 16 reference boxes, 19 films, 3 of them normal
+    assert texts(document, "tile") == [
+        "sensitivity at IoU 0.5 0.750 [0.600, 0.900] "
+        "12 of 16 reference boxes found; best of the others: a reader, 0.900",
+        "false boxes per film 0.250 [0.100, 0.400] 5 false boxes on 19 films",
+        "hallucination 2 of 3 0.667 [0.200, 0.900] normal films whose answer has a box",
+        "reward R4 0.400 [0.300, 0.500] F-beta times the mean of a smooth curve over the matched IoUs, in [0, 1]. "
+        "The reference itself would earn 0.840.",
+    ]
+
+
+def test_figures_stand_in_groups_each_with_one_definition(document: str) -> None:
+    table = re.search(r'<table class="headline.*?</table>', document, re.DOTALL)
+    assert table
+    groups = texts(table[0], "group")
+    assert [group.split()[0] for group in groups] == ["Finding", "Normal", "Rewards"]
+    assert "Recall, or sensitivity: share of the reference boxes that are found." in groups[0]
+    # the rewards say what each of them is
+    assert "R3 F-beta times the mean of the matched IoUs" in groups[2]
+    in_order = [
+        table[0].index(f">{name}")
+        for name in ("recall at IoU 0.5", "F1 at", "false boxes", "hallucination", "reward R4")
+    ]
+    assert in_order == sorted(in_order)
+
+
+def test_the_reference_as_answer_is_the_ceiling(document: str) -> None:
+    line = re.search(r"<tr><th scope=\"row\">reward R4.*?</tr>", document)
+    assert line
+    assert re.search(r'<td class="ceiling">0\.840', line[0])
+    assert "▲" not in line[0]
+
+
+def test_groups_begin_with_failures_say_what_they_hold_and_no_film_comes_twice() -> None:
     made = films()
-    groups = choose_films(made, "R4", count=4)
+    groups = choose_films(page(made), count=4)
     names = {group.title: [made[place].id for place in group.films] for group in groups}
+    assert list(names) == [
+        "Missed",
+        "Hallucinated",
+        "Worst of the complete",
+        "Unparseable",
+        "Typical",
+        "Best",
+        "Right normal films",
+    ]
+    # by hand: IoU (20 + 2k) / 50 of "good k" is below 0.5 for k < 3
+    assert names["Missed"] == ["good 0", "good 1", "missed 1", "missed 2"]
+    assert names["Worst of the complete"] == ["good 3", "good 4", "good 5", "good 6"]
     assert names["Best"] == ["good 11", "good 10", "good 9", "good 8"]
-    assert names["Worst"] == ["good 0", "good 1", "good 2", "good 3"]
-    assert names["Missed"] == ["missed 1", "missed 2"]
     assert names["Hallucinated"] == ["invented 1", "invented 2"]
     assert names["Unparseable"] == ["broken 1", STORED]
-    assert names["Typical"] == ["good 7", "good 6", "good 5", "good 4"]
+    assert names["Typical"] == ["good 2", "good 7"]
+    assert names["Right normal films"] == ["normal"]
     notes = {group.title: group.note for group in groups}
-    assert "2 of 16 films with findings (12.5 %)" in notes["Missed"]
+    assert notes["Missed"].startswith("5 of 16 films with findings (31.2 %) have a finding that no box is right about")
     assert "2 of 3 normal films (66.7 %)" in notes["Hallucinated"]
     assert "2 of 19 answers (10.5 %)" in notes["Unparseable"]
-    places = [place for group in choose_films(made, "R4") for place in group.films]
+    assert "1 of 3 normal films (33.3 %)" in notes["Right normal films"]
+    places = [place for group in choose_films(page(made)) for place in group.films]
     assert len(places) == len(set(places))
+
+
+def lungs(*called: str) -> object:
+    """A film of two lungs, which lie where they should, under the given names."""
+    both = [(5, 5, 40, 90), (60, 5, 95, 90)]
+    return film("lungs", gt=both, gt_labels=("right lung", "left lung"), pred=both, pred_labels=called, reward=1.0)
+
+
+def test_where_labels_are_compared_two_left_lungs_are_an_error_that_can_be_seen() -> None:
+    both_left = page([lungs("left lung", "left lung")], label_matching="exact", **NOTHING)
+    (group,) = choose_films(both_left)
+    assert group.title == "Wrong label"
+    assert "1 of 1 films with findings (100.0 %) miss none, but call one something else" in group.note
+    (shown,) = data_of(render_evaluation_page(both_left))["films"]
+    assert [box[5] for box in shown["pred"]] == ["wrong label", "right"]
+    assert [box[5] for box in shown["gt"]] == ["wrong label", "found"]
+    assert [box[8] for box in shown["pred"]] == ["right lung", None]
+    assert shown["summary"] == "1 of 2 found, 1 under a wrong label"
+    assert MISLABELLED in shown["tags"]
+    assert shown["sides"]
+
+
+def test_where_labels_play_no_part_they_are_told_and_cost_nothing() -> None:
+    (shown,) = data_of(render_evaluation_page(page([lungs("left lung", "left lung")], **NOTHING)))["films"]
+    assert [box[5] for box in shown["pred"]] == ["right", "right"]
+    assert [box[8] for box in shown["pred"]] == ["right lung", None]
+    assert shown["summary"] == "2 of 2 found, 1 of them under another label"
 
 
 def test_failures_are_selected_evenly() -> None:
     made = [film(f"m{k}", status="empty") for k in range(101)]
-    (missed,) = (group for group in choose_films(made, "R4", count=5) if group.title == "Missed")
+    (missed,) = (group for group in choose_films(page(made), count=5) if group.title == "Missed")
     assert missed.films == (0, 25, 50, 75, 100)
 
 
 def test_no_films_no_groups() -> None:
-    assert choose_films([], "R4") == []
+    assert choose_films(page([])) == []
 
 
 @pytest.mark.parametrize(
     ("one", "tags"),
     [
         (film("found", pred=[BOX]), ["boxes"]),
-        (film("beside", pred=[BOX, (80, 80, 90, 90)]), ["boxes", FALSE_BOX]),
+        (film("beside", pred=[BOX, (80, 80, 90, 90)]), ["boxes", MISPLACED]),
         # two boxes on one finding: pairing is one to one
-        (film("twice", pred=[BOX, BOX]), ["boxes", FALSE_BOX]),
-        (film("missed", status="empty"), ["empty", MISSED]),
+        (film("twice", pred=[BOX, BOX]), ["boxes", MISPLACED]),
+        (film("missed", status="empty"), ["empty", MISSED_FINDING]),
+        # an overlap below 0.5 is a miss
+        (film("loose", pred=[(20, 20, 60, 44)]), ["boxes", MISSED_FINDING, MISPLACED]),
         (film("invented", gt=(), pred=[BOX]), ["boxes", HALLUCINATED]),
-        (film("turned", pred=[(60, 70, 20, 20)]), ["boxes", MISSED, FALSE_BOX]),
+        # in an ignored region nothing is invented
+        (film("ignored", gt=(), pred=[BOX], ignore=[BOX]), ["boxes"]),
+        (film("turned", pred=[(60, 70, 20, 20)]), ["boxes", MISSED_FINDING, MISPLACED]),
         (film("cut", pred=[BOX], status="truncated", rejected={"cut_off": 2}), ["truncated", "cut_off"]),
-        (film("normal", gt=(), status="empty"), ["empty"]),
+        (film("normal", gt=(), status="empty"), ["empty", RIGHT_NORMAL]),
     ],
     ids=lambda value: value.id if hasattr(value, "id") else "",
 )
@@ -235,10 +342,15 @@ def test_tags_say_what_an_answer_is(one, tags) -> None:
 
 def test_the_record_of_a_film(document: str) -> None:
     good = record(document, "good 5")
-    assert good["gt"] == [[20, 20, 60, 70, "mass", 0.6]]
-    assert good["pred"] == [[20, 20, 60, 50, "mass", 0.6, None]]
+    assert good["gt"] == [[20, 20, 60, 70, "mass", "found", "0.60"]]
+    assert good["pred"] == [[20, 20, 60, 50, "mass", "right", "0.60", None, None]]
+    assert good["overlap"] == 0.6
     assert good["rewards"] == [0.4167] * 5
-    assert record(document, "invented 1")["pred"][0][-1] == 0.75
+    assert good["ceilings"] == [1] * 5
+    # near a threshold as many digits as tell on which side a box is
+    assert record(document, "good 3")["pred"][0][6] == "0.52"
+    assert record(document, "normal")["ceilings"] == [0.2] * 5
+    assert record(document, "invented 1")["pred"][0][7] == 0.75
     assert record(document, "invented 2")["pred"][0][:5] == [None, 0, 9, 9, None]
     assert data_of(document)["total"] == len(films())
 
@@ -251,8 +363,11 @@ def test_the_size_is_bounded(monkeypatch) -> None:
     many = [film(f"f{k}", pred=[BOX] * 80, text="x" * 9000, reward=k / 200) for k in range(200)]
     document = render_evaluation_page(page(many, **NOTHING, load_image=lambda _: noise))
     data = data_of(document)
-    # best, typical and worst; nothing is missed, invented or unreadable
-    assert len(data["pictures"]) == 36
+    # those of the groups, worst, typical and best, and then as many as there is room for
+    shown = {str(place) for group in data["groups"] for place in group["films"]}
+    assert len(shown) == 36
+    assert shown < set(data["pictures"])
+    assert 0.9 * module.PICTURE_BUDGET < sum(map(len, data["pictures"].values())) <= module.PICTURE_BUDGET
     for uri in data["pictures"].values():
         content = base64.b64decode(uri.removeprefix("data:image/jpeg;base64,"))
         assert len(content) <= PICTURE_BYTES

@@ -26,7 +26,7 @@ ROWS = [
 
 def html_table(rows: list[Row], headings: dict[str, str]) -> str:
     macros: Any = _environment().get_template("macros.html.jinja").module
-    return str(macros.figure_table(rows, measured_columns(rows, headings)))
+    return str(macros.figure_table(rows, measured_columns(rows, headings), "system"))
 
 
 def test_columns_that_nobody_measured_are_left_out() -> None:
@@ -38,6 +38,10 @@ def test_html_has_the_interval_beneath_the_value_and_escapes() -> None:
     html = html_table(ROWS, HEADINGS)
     assert "mean &lt;IoU&gt;" in html
     assert '<tr><th scope="row">before</th><td>0.500<small>[0.400, 0.600]</small></td></tr>' in html
+
+
+def test_no_column_is_without_a_heading() -> None:
+    assert '<th scope="col">system</th>' in html_table(ROWS, HEADINGS)
 
 
 def test_terminal_shows_brackets_as_they_are() -> None:

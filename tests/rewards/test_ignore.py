@@ -1,4 +1,4 @@
-"""Ignore regions: a prediction in one that matches nothing is neither hit nor false positive."""
+"""Ignore regions: each excuses one prediction that matches and touches nothing."""
 
 from itertools import product
 
@@ -30,6 +30,7 @@ EVERY = [
         for ranking, points, matching in product(RANKINGS, INTERPOLATIONS, MATCHERS)
     ),
     *(gr.get_reward(name, matching=matching) for name, matching in product(NAMES[1:], MATCHERS)),
+    *(gr.get_reward("R3", matching=matching, ignore_many=True) for matching in MATCHERS),
     *(gr.get_reward("R4", center_weight=0.5, iou_threshold=0.2, matching=matching) for matching in MATCHERS),
 ]
 
@@ -49,12 +50,16 @@ EVERY = [
         ([[40, 50, 60, 60], GT[0]], GT, [[40, 50, 49, 60], [51, 50, 60, 60]], None),
         # a region inside a prediction that is far too large
         ([[40, 40, 70, 70], GT[0]], GT, REGION, None),
-        # any number of boxes in one region
-        ([LONE, LONE, GT[0], LONE], GT, REGION, ([GT[0]], GT)),
+        # a region excuses one box, not a grid of them
+        ([LONE, LONE, GT[0], LONE], GT, REGION, ([LONE, GT[0], LONE], GT)),
+        # two regions, two boxes: the second moves to the region that the first did not need
+        ([LONE, [50, 50, 70, 60], GT[0]], GT, [[50, 50, 60, 60], [50, 50, 80, 60]], ([GT[0]], GT)),
         # ground truth comes first: a box that matches is a hit, in a region or not
         (GT, GT, GT, (GT, GT)),
-        # a duplicate of a matched box, inside a region that holds both
-        ([*GT, *GT], GT, [[0, 0, 20, 20]], (GT, GT)),
+        # a duplicate of a matched box, inside a region that holds both: it touches a finding
+        ([*GT, *GT], GT, [[0, 0, 20, 20]], None),
+        # guesses around a finding, inside a region that overlaps it
+        ([[8, 8, 18, 18], HIT], GT, [[0, 0, 20, 20]], None),
         # nothing found, nothing false: a miss all the same
         ([LONE], GT, REGION, ([], GT)),
         # no findings: what is left says nothing, and earns what saying nothing earns
@@ -76,10 +81,26 @@ def test_by_hand(name, pred, gt, ignore, like):
     assert reward.score(pred, gt, ignore=ignore) == expected
 
 
-def test_the_share_that_has_to_lie_inside_is_the_threshold_of_the_match():
-    reward = gr.get_reward("R3", iou_threshold=0.3)
-    assert reward.score([[43, 50, 53, 60], HIT], GT, ignore=REGION) == pytest.approx(0.8)
-    assert reward.score([[42.9, 50, 52.9, 60], HIT], GT, ignore=REGION) < 0.8
+def test_the_share_that_has_to_lie_inside_is_the_rewards_own():
+    reward = gr.get_reward("R3", iou_threshold=0.9, ignore_threshold=0.3)
+    assert reward.score([[43, 50, 53, 60], *GT], GT, ignore=REGION) == 1
+    assert reward.score([[42.9, 50, 52.9, 60], *GT], GT, ignore=REGION) < 1
+
+
+def test_a_grid_over_a_region_is_no_place_to_hedge():
+    # A finding that two readers drew, inside what the third drew larger: the region of the policy "ignore".
+    gt, region = [[40, 40, 60, 60]], [[20, 20, 80, 80]]
+    grid = [[x, y, x + 20, y + 20] for x in range(20, 61, 5) for y in range(20, 61, 5)]
+    once = gr.get_reward("R3").explain(gt, gt, ignore=region)
+    spam = gr.get_reward("R3").explain(grid, gt, ignore=region)
+    assert once.reward == 1
+    assert len(spam.ignored) <= 1
+    assert spam.reward < 0.1
+    # COCO's rule, which excuses all the others
+    assert gr.get_reward("R3", ignore_many=True).score(grid, gt, ignore=region) == 1
+    # a normal film: as many boxes as regions may be written, no more
+    assert gr.get_reward("R3").score(grid, [], ignore=region) == 0
+    assert gr.get_reward("R3").score(grid[:1], [], ignore=region) == 0.2
 
 
 def test_explanation():
@@ -160,7 +181,7 @@ def test_a_batch_gives_the_single_scores():
 
 def test_crowds_as_in_pycocotools():
     rng = np.random.default_rng(2)
-    reward = gr.get_reward("R1", interpolation="101")
+    reward = gr.get_reward("R1", interpolation="101", ignore_many=True)
     for _ in range(20):
         # findings far apart, so that COCO's matching by confidence and ours by IoU pair the same boxes
         m = int(rng.integers(1, 6))

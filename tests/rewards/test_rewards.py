@@ -2,6 +2,7 @@
 
 import math
 import pickle
+from itertools import product
 
 import numpy as np
 import pytest
@@ -49,6 +50,15 @@ def share_inside(box, region):
     return max(width, 0) * max(height, 0) / ((box[2] - box[0]) * (box[3] - box[1]))
 
 
+def excused_by_the_book(pred, gt, matched, ignore):
+    """Every way to give regions to boxes is tried; of those that excuse most, the one with the earliest boxes."""
+    free = [i for i, p in enumerate(pred) if i not in matched and not any(scalar_iou(p, g) > 0 for g in gt)]
+    fits = [[i for i in free if share_inside(pred[i], r) >= 0.5] for r in ignore]
+    ways = [[i for i in way if i is not None] for way in product(*([None, *boxes] for boxes in fits))]
+    ways = [sorted(way) for way in ways if len(set(way)) == len(way)]
+    return min(ways, key=lambda way: (-len(way), way))
+
+
 def by_the_book(name, pred, gt, beta=1.5, threshold=0.5, bonus=0.2, ignore=()):
     n, m = len(pred), len(gt)
     iou = np.array([[scalar_iou(p, g) for g in gt] for p in pred]).reshape(n, m)
@@ -60,7 +70,8 @@ def by_the_book(name, pred, gt, beta=1.5, threshold=0.5, bonus=0.2, ignore=()):
     else:
         pairs = [(i, j) for i, j in enumerate(greedy_by_the_book(iou, threshold)) if j >= 0]
     matched = {i for i, _ in pairs}
-    counted = [i for i in range(n) if i in matched or not any(share_inside(pred[i], r) >= threshold for r in ignore)]
+    excused = excused_by_the_book(pred, gt, matched, ignore)
+    counted = [i for i in range(n) if i not in excused]
     n = len(counted)
     if n == 0 and m == 0:
         return bonus

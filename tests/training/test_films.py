@@ -22,10 +22,16 @@ def processor():
     return AutoProcessor.from_pretrained(ASSET)
 
 
-def prepare(films, processor, reward="R4", box_format=None, **kwargs):
+def prepare(films, processor, reward="R4", box_format=None, bad_rows="refuse", **kwargs):
     rewards = [gr.get_reward(reward, box_format=box_format, **kwargs)]
     return prepare_films(
-        films, rewards, processor, box_format=box_format, model_format=lambda: "qwen2.5-vl", name="train_dataset"
+        films,
+        rewards,
+        processor,
+        box_format=box_format,
+        model_format=lambda: "qwen2.5-vl",
+        name="train_dataset",
+        bad_rows=bad_rows,
     )
 
 
@@ -61,6 +67,19 @@ class TestBoxFormat:
 def test_refused(processor, change, message):
     with pytest.raises(ValueError, match=message):
         prepare(change(synthetic_dataset("train", 4)), processor)
+
+
+def test_bad_rows_can_be_dropped(processor):
+    """The film without area goes in the first check, the one that the processor cannot shrink in the second."""
+    films = synthetic_dataset("train", 4)
+    rows = [{**row, "id": f"film-{k}"} for k, row in enumerate(films)]
+    rows[1] |= {"boxes": [[5.0, 5.0, 2.0, 9.0]], "labels": ["a"]}
+    rows[2] |= {"image": Image.new("L", (1000, 2)), "width": 1000, "height": 2, "boxes": [], "labels": []}
+    spoiled = datasets.Dataset.from_list(rows, features=films.features)
+    with pytest.warns(UserWarning, match=r"1 of \d rows of \w+ is dropped") as said:
+        kept = prepare(spoiled, processor, bad_rows="drop")
+    assert kept["id"][:] == ["film-0", "film-3"]
+    assert ["film-1" in str(said[0].message), "film-2" in str(said[1].message)] == [True, True]
 
 
 def test_images_that_cannot_be_read_are_named_by_row(processor, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.prepare.settings import check_split_name
 from grounding_rewards.data.readers.base import FilmRecord
 
@@ -32,10 +33,11 @@ anew with splits_from="hash" (--splits-from hash).
         if record.split is None:
             return
         check_split_name(record.split)
-        if record.patient_id is not None:
-            first = self.known.setdefault(record.patient_id, record.split)
+        patient = patient_of_film(record)
+        if patient is not None:
+            first = self.known.setdefault(patient, record.split)
             if first != record.split:
-                self._several.setdefault(record.patient_id, {first: None})[record.split] = None
+                self._several.setdefault(patient, {first: None})[record.split] = None
 
     def check(self) -> None:
         """Raise an error that names patients in several splits."""

@@ -25,6 +25,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from grounding_rewards.boxes import is_box
+from grounding_rewards.columns import stated_name
 from grounding_rewards.data.readers.base import CREDENTIALED, FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import read_json
 from grounding_rewards.data.readers.splits import split_name
@@ -97,7 +98,7 @@ def _silver(path: Path, split: str, graphs: Path, sizes: dict[str, Size]) -> Ite
             labels=labels,
             width=width,
             height=height,
-            patient_id=patient,
+            patient_id=stated_name(patient),
             split=split,
             extra={"view": view} if view else {},
         )
@@ -145,7 +146,7 @@ def _gold_film(
         labels=[cells[1] for _, cells in rows],
         width=width,
         height=height,
-        patient_id=patient or None,
+        patient_id=stated_name(patient),
         split="gold",
         readers=annotators if any(annotators) else (),
         read_by=tuple(dict.fromkeys(name for name in annotators if name)),

@@ -20,6 +20,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal, NamedTuple, get_args
 
 from grounding_rewards.boxes import is_box
+from grounding_rewards.columns import stated_name
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import pixels, read_json
 from grounding_rewards.data.readers.splits import split_files
@@ -196,7 +197,7 @@ def _value(image: Mapping[str, Any], key: str | None) -> str | None:
     value: Any = image if key else None
     for part in key.split(".") if key else ():
         value = value.get(part) if isinstance(value, dict) else None
-    return None if value is None else str(value)
+    return stated_name(value)
 
 
 def _problem(

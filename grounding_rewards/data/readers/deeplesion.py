@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from grounding_rewards.columns import stated_name
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import pixels
 from grounding_rewards.data.readers.tables import TableRow, check_split, find_file, known, read_groups, read_numbers
@@ -75,7 +76,7 @@ def _film(path: Path, name: str, rows: list[TableRow]) -> FilmRecord:
         labels=labels,
         width=pixels(width),
         height=pixels(height),
-        patient_id=patient,
+        patient_id=stated_name(patient),
         split=known(_SPLITS, number, path, line, name),
         extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
     )

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from grounding_rewards.columns import stated_name
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.tables import (
     check_split,
@@ -42,7 +43,9 @@ CLASSES = (
     "text",
 )
 _LABELS = ("labels", "yolov5/labels", "folder_structure/yolov5/labels")
-_EXTRA = ("laterality", "projection", "fracture_visible", "cast", "diagnosis_uncertain", "pixel_spacing")
+_EXTRA = (
+    "gender", "age", "laterality", "projection", "fracture_visible", "cast", "diagnosis_uncertain", "pixel_spacing",
+)  # fmt: skip
 
 
 @register_reader(
@@ -59,7 +62,8 @@ def read_grazpedwri_dx(
         classes: whose boxes are kept. `["fracture"]` makes every film without a fracture a negative.
 
     Returns:
-        Records in the order of `dataset.csv`; `extra` keeps side, projection and what the table says of the film.
+        Records in the order of `dataset.csv`; `extra` keeps sex, age, side, projection and what
+        the table says of the film.
     """
     check_split(split, ())
     if isinstance(classes, str) or not set(classes) <= set(CLASSES):
@@ -107,6 +111,6 @@ def _film(
         labels=[label for label, _ in found],
         width=width,
         height=height,
-        patient_id=patient or None,
+        patient_id=stated_name(patient),
         extra={key: value for key, value in zip(_EXTRA, extra, strict=True) if value},
     )

@@ -1,8 +1,9 @@
 """Datasets of the Hub with a column of objects; the caller states how boxes are written.
 
 Columns: `image`; `objects` with `bbox` and `category`, either lists side by side or one mapping per object; optional
-`image_id`, `width`, `height`. Source: the detection datasets of https://huggingface.co/datasets. They share these names
-and differ in the order and the space of the numbers: each one's card says which, and gives licence and access.
+`image_id`, `width`, `height`, `patient_id`; all others are carried along. Source: the detection datasets of
+https://huggingface.co/datasets. They share these names and differ in the order and the space of the numbers: each one's
+card says which, and gives licence and access.
 Negative: a row without objects.
 """
 
@@ -22,12 +23,15 @@ from grounding_rewards.boxes import (
     to_pixel,
     to_xyxy,
 )
+from grounding_rewards.columns import stated_name
 from grounding_rewards.data.images import image_size
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.readers.documents import pixels
 
 if TYPE_CHECKING:
     from datasets import Dataset
+
+_READ = ("image", "image_id", "width", "height", "patient_id")
 
 
 def hub_objects(
@@ -54,8 +58,8 @@ def hub_objects(
         category: its key for the labels.
 
     Returns:
-        Records in the order of the rows; `extra["row"]` is the number of the row, which finds the image again, and
-        `file` the path of the image as the dataset has it, empty where it has none.
+        Records in the order of the rows; `extra["row"]` is the number of the row, which finds the image again, other
+        columns are in `extra` too, and `file` is the path of the image as the dataset has it, empty where it has none.
 
     Raises:
         ValueError: an unknown order or space, a column is missing; while iterating, a row that cannot be read, by its
@@ -127,7 +131,8 @@ def _films(
             width=width,
             height=height,
             split=split,
-            extra={"row": str(number)},
+            patient_id=stated_name(row.get("patient_id")),
+            extra={name: value for name, value in row.items() if name not in (*_READ, objects)} | {"row": str(number)},
         )
 
 

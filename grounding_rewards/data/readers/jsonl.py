@@ -5,8 +5,8 @@
 `boxes` are xyxy in pixels of the image; `width` and `height` may both be left out, the image has them. Optional: `id`
 (else the file), `split`, `patient_id` (else a film is its own patient), `prompt` (text or messages), `box_format`,
 `resized_width` and `resized_height`, `ignore_boxes`, `phrases` (one per box). What several people drew stands in
-`reader_boxes` and `reader_labels`, a list per reader; or side by side in `boxes`, with `readers` (who drew each) and
-`read_by` (everybody who read the film, those who drew nothing included). Any other key is carried along.
+`reader_boxes` and `reader_labels`, a list per reader; or side by side in `boxes`, with `readers` (who drew each box)
+and `read_by` (everybody who read the film, those who drew nothing included). Any other key is carried along.
 Negative: a film whose boxes are an empty list.
 """
 
@@ -20,6 +20,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.checks import is_size, label_count_problems, list_problems
 from grounding_rewards.data.held_out import ALL, assign_splits, check_known
+from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.prompts import prompt_problem
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import read_json_rows
@@ -70,7 +71,9 @@ def _films(path: Path, split: str | None) -> Iterator[FilmRecord]:
     if split is None:
         yield from _records(path)
         return
-    assigned = assign_splits(((film.split, film.patient_id, film.id) for film in _records(path)), str(path.parent))
+    assigned = assign_splits(
+        ((film.split, patient_of_film(film), film.id) for film in _records(path)), str(path.parent)
+    )
     check_known(split, assigned.names, str(path.parent), f"Choose a split of {path}.")
     for film, own in zip(_records(path), assigned.splits, strict=True):
         if split in (ALL, own):
@@ -110,41 +113,53 @@ def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         >>> list(row_faults({"file": "a.png", "boxes": [[1, 2, 3]], "labels": ["mass"], "width": 40, "height": 30}))
         [('four numbers per box for boxes', [[1, 2, 3]])]
     """
-    boxes, labels = row.get("boxes"), row.get("labels")
     sides = (row.get("width"), row.get("height"))
-    readers, read_by = row.get("readers"), row.get("read_by")
-    drawings = [("boxes", boxes), ("ignore_boxes", row.get("ignore_boxes") or [])]
-    drawings += [("reader_boxes", one) for one in _listed(row.get("reader_boxes"))]
-    named = [("labels", labels), *(("reader_labels", one) for one in _listed(row.get("reader_labels")))]
-    taken = [name for name in _TAKEN if name in row]
     if not isinstance(row.get("file"), str) or not row["file"]:
         yield "a text for file", row.get("file")
     if sides != (None, None) and not all(map(is_size, sides)):
         yield "positive numbers for width and height", sides
-    unlisted = list(list_problems(row))
-    if unlisted:
+    if unlisted := list(list_problems(row)):
         yield "four numbers per box for boxes, ignore_boxes and reader_boxes", "; ".join(unlisted)
     else:
+        drawings = [("boxes", row["boxes"]), ("ignore_boxes", row.get("ignore_boxes"))]
+        drawings += [("reader_boxes", one) for one in _listed(row.get("reader_boxes"))]
         for name, given in drawings:
             if not all(map(is_box, _listed(given))):
                 yield f"four numbers per box for {name}", given
-        if labels is None:
-            yield "one text per box for labels", labels
-        elif miscounted := list(label_count_problems(row)):
+        if miscounted := list(label_count_problems(row)):
             yield "one text per box for labels", "; ".join(miscounted)
-        elif wrong := [name for name, given in named if not _are_texts(given)]:
-            yield f"one text per box for {wrong[0]}", row[wrong[0]]
-    count = len(boxes) if isinstance(boxes, list) else 0
+    if (problem := prompt_problem(row.get("prompt"))) is not None:
+        yield "a text or messages for prompt", problem
+    yield from word_faults(row)
+
+
+def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The part of :func:`row_faults` that is about anything but the file, the sizes of the film, boxes and the prompt.
+
+    Example:
+        >>> list(word_faults({"boxes": [], "labels": [], "read_by": "A"}))
+        [('a list of different texts for read_by', 'A')]
+    """
+    boxes, readers, read_by = row.get("boxes"), row.get("readers"), row.get("read_by")
+    if row.get("labels") is None:
+        yield "one text per box for labels", None
+    named = [("labels", row.get("labels")), *(("reader_labels", one) for one in _listed(row.get("reader_labels")))]
+    for name, given in named:
+        if not all(isinstance(label, str) for label in _listed(given)):
+            yield f"one text per box for {name}", given
     for name, given in (("phrases", row.get("phrases")), ("readers", readers)):
-        if given and not (_are_texts(given) and len(given) == count):
+        if given and not (_are_texts(given) and len(given) == len(_listed(boxes))):
             yield f"one text per box for {name}", given
     if read_by and not (_are_texts(read_by) and len(set(read_by)) == len(read_by)):
         yield "a list of different texts for read_by", read_by
     elif read_by and not all(reader in read_by for reader in _listed(readers)):
         yield "all of readers in read_by", (readers, read_by)
-    if (problem := prompt_problem(row.get("prompt"))) is not None:
-        yield "a text or messages for prompt", problem
-    if taken:
+    for name in ("resized_width", "resized_height"):
+        if row.get(name) is not None and not is_size(row[name]):
+            yield f"a positive number for {name}", row[name]
+    if not isinstance(row.get("box_format"), str | None):
+        yield "a name for box_format", row["box_format"]
+    if taken := [name for name in _TAKEN if name in row]:
         yield "columns under names that training leaves free", taken[0]
 
 

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from grounding_rewards.boxes import is_box
+from grounding_rewards.columns import stated_name
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import read_json_rows
 from grounding_rewards.data.readers.tables import (
@@ -108,8 +109,8 @@ def _films(
             labels=["|".join(finding.get("labels") or ()) for finding, _, _ in drawn],
             width=size[0] if size else None,
             height=size[1] if size else None,
-            patient_id=patient or None,
-            split=name or None,
+            patient_id=stated_name(patient),
+            split=stated_name(name),
             readers=tuple(reader for _, reader, _ in drawn),
             read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in drawn) else _SETS[:1],
             phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn),

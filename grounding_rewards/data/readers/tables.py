@@ -13,7 +13,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TypeVar
 
-from grounding_rewards.data.dicom import DICOM_SUFFIXES, dicom_facts, is_dicom
+from grounding_rewards.data.dicom import DICOM_SUFFIXES
 from grounding_rewards.data.images import image_size
 from grounding_rewards.data.texts import text_lines
 
@@ -346,9 +346,6 @@ def header_size(path: str | Path) -> Size:
     """
     path = Path(path)
     try:
-        if is_dicom(path):
-            facts = dicom_facts(path)
-            return facts.columns, facts.rows
         return image_size({"bytes": None, "path": path})
     except ValueError as error:
         raise ValueError(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, compress
 from pathlib import Path
 
+from grounding_rewards.columns import stated_name
 from grounding_rewards.data.readers.base import FilmRecord
 from grounding_rewards.data.readers.tables import (
     Size,
@@ -148,7 +149,7 @@ def _film(
         labels=labels,
         width=size[0],
         height=size[1],
-        patient_id=cells[-1] or None,
+        patient_id=stated_name(cells[-1]),
         split=split,
         readers=tuple(readers) if any(readers) else (),
         read_by=tuple(name for name in dict.fromkeys((*read_by, *more_readers)) if name),

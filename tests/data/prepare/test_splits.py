@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.data.held_out import SHARES, SplitRule, film_split, hash_fraction, hashed_split
+from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.splits import PatientSplits
 from grounding_rewards.data.readers.base import FilmRecord
@@ -28,9 +29,8 @@ def assigned(films, *, own=True, seed=0):
     if own:
         splits.check()
     rule = SplitRule(own, SHARES)
-    return [
-        film_split(one.split, one.patient_id or one.id, splits.known.get(one.patient_id), rule, seed) for one in films
-    ]
+    named = [(one, patient_of_film(one)) for one in films]
+    return [film_split(one.split, patient or one.id, splits.known.get(patient), rule, seed) for one, patient in named]
 
 
 def sides(films, splits):
@@ -120,3 +120,40 @@ def test_patients_in_two_splits_are_named():
 def test_settings_are_checked_at_once(values, message):
     with pytest.raises(ValueError, match=message):
         PrepareSettings(**{"dataset": "coco", "box_format": "qwen3-vl", **values})
+
+
+SPELLINGS = ["0003", "3", "3.0", " 3 ", "00003.0"]
+
+
+@given(st.permutations(SPELLINGS), st.integers(0, 20))
+def test_a_patient_stays_on_one_side_in_every_spelling(spellings, seed):
+    films = [film(number, spelling) for number, spelling in enumerate(spellings)]
+    assert len(set(assigned(films, seed=seed))) == 1
+    # the dataset's own split of one of them holds for all
+    films[0] = film(0, spellings[0], "validation")
+    assert set(assigned(films, seed=seed)) == {"validation"}
+
+
+def test_patients_in_two_splits_under_two_spellings_are_refused():
+    with pytest.raises(ValueError, match=r"got 1 in several: 3 \(train, test\)"):
+        assigned([film(0, "0003", "train"), film(1, "3", "test")])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "are_same"),
+    [
+        ("patient00003_study1.png", "test/patient3_study2.png", True),
+        ("CheXpert/train/patient00003/study1/view1_frontal.jpg", "CheXpert/valid/patient00003/study2/view1.jpg", True),
+        ("p10/p10000032/s50414267/a.jpg", "p10/p10000032/s53189527/b.jpg", True),
+        ("00000013_005.png", "images/00000013_006.png", True),
+        ("sub-01_bodypart-chest.png", "sub-1_x.png", True),
+        ("outpatients2020_1.png", "outpatients2020_2.png", False),  # "patients", of many
+        ("impatient7.png", "impatient7_2.png", False),
+        ("IMG0000019.jpg", "IMG0000020.jpg", False),
+        ("20200101_001.jpeg.txt", "20200101_002.jpeg.txt", False),
+    ],
+)
+def test_names_of_files_that_tell_the_patient(one, other, are_same):
+    films = [FilmRecord(name, name, [], []) for name in (one, other)]
+    splits = [assigned(films, seed=seed) for seed in range(40)]
+    assert all(first == second for first, second in splits) == are_same

@@ -44,10 +44,21 @@ def test_films(root):
     assert first.boxes[0] == [100, 300, 300, 500]
     # the id of the patient keeps its zeros
     assert [film.patient_id for film in (first, second, third)] == ["0001", "0001", "0002"]
-    assert first.extra == {"laterality": "L", "projection": "1", "fracture_visible": "1", "pixel_spacing": "0.144"}
+    assert first.extra == {
+        "gender": "M", "age": "14", "laterality": "L", "projection": "1", "fracture_visible": "1",
+        "pixel_spacing": "0.144",
+    }  # fmt: skip
     # the marker of the side is no finding, and a missing text file is a negative
     assert second.boxes == third.boxes == []
     assert third.file == "images_part2/0002_0354485735_01_WRI-R1_F012.png"
+
+
+@pytest.mark.parametrize("cell", ["", "nan", "NaN", "None", "NULL", "NA"])
+def test_an_empty_cell_is_no_patient(root, cell):
+    """pandas writes the nothing of a column as these; today they are one patient for all such films."""
+    table = root / "dataset.csv"
+    table.write_text(table.read_text(encoding="utf-8-sig").replace("F012,0002,", f"F012,{cell},"), encoding="utf-8")
+    assert [film.patient_id for film in read_grazpedwri_dx(root)] == ["0001", "0001", None]
 
 
 def test_classes(root):

@@ -104,3 +104,10 @@ def test_the_size_comes_from_the_image(tmp_path):
 def test_what_is_refused(objects, options, message):
     with pytest.raises(ValueError, match=message):
         list(hub_objects(rows(objects), **({"box_format": "xyxy", "space": "pixel"} | options)))
+
+
+def test_patients_and_other_columns():
+    objects = [{"bbox": [[1, 2, 3, 4]], "category": ["mass"]}] * 2
+    first, second = hub_objects(rows(objects, patient_id=[7.0, float("nan")], age=[63, 41]), "xyxy", "pixel")
+    assert (first.patient_id, second.patient_id) == ("7", None)
+    assert first.extra == {"row": "0", "age": 63}

@@ -1,0 +1,84 @@
+"""Films that are copies of one another: the same pixels under another name, encoded again, resized, windowed a little.
+
+A film is known by the slopes of its greys: it is shrunk to 33 x 33 pixels, whatever its shape, and the differences of
+neighbours to the right and below, 2 x 32 x 32 numbers, are compared by their cosine. Slopes tell films of one kind
+apart where greys do not: all chest films are dark in the middle of each half.
+
+`THRESHOLD` lies above what two different films reach, far above for real chest films and just above for drawn ones,
+which differ by one finding, and below what copies reach: as JPEG of quality 60 and above, at half the size, squeezed to
+a square, with spread greys (`tests/data/test_copies.py` has the figures). Heavier losses may go unfound; a copy that
+was cropped, turned or mirrored does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+#: Least cosine of two copies.
+THRESHOLD = 0.973
+
+_SIDE = 32
+# Films of one comparison: numbers take four times the memory of signatures.
+_BLOCK = 1024
+
+
+def film_signature(film: Image) -> bytes | None:
+    """What a film and its copies have in common.
+
+    Args:
+        film: a PIL image in 8 bits, as `data.images.open_film` gives it.
+
+    Returns:
+        2048 bytes; None for a film of one grey, which has nothing to be known by.
+
+    Example:
+        >>> from PIL import Image
+        >>> film = Image.linear_gradient("L")
+        >>> film_signature(film) == film_signature(film.copy()), film_signature(Image.new("L", (9, 9)))
+        (True, None)
+    """
+    from PIL.Image import Resampling
+
+    small = np.asarray(film.convert("L").resize((_SIDE + 1, _SIDE + 1), Resampling.BOX), dtype=np.int64)
+    slopes = np.stack([np.diff(small, axis=1)[:_SIDE], np.diff(small, axis=0)[:, :_SIDE]])
+    steepest = np.abs(slopes).max()
+    return None if steepest == 0 else np.rint(slopes * (127 / steepest)).astype(np.int8).tobytes()
+
+
+def find_copies(signatures: Sequence[bytes | None]) -> Iterator[tuple[int, int]]:
+    """The pairs of films that are copies, by their places; each with the earlier one first.
+
+    Args:
+        signatures: from `film_signature`.
+
+    Example:
+        >>> from PIL import Image
+        >>> film = Image.linear_gradient("L")
+        >>> list(find_copies([film_signature(film), None, film_signature(film.resize((90, 60)))]))
+        [(0, 2)]
+    """
+    places = [place for place, signature in enumerate(signatures) if signature is not None]
+    if len(places) < 2:
+        return
+    raw = np.frombuffer(b"".join(signatures[place] or b"" for place in places), dtype=np.int8).reshape(len(places), -1)
+    for start in range(0, len(places), _BLOCK):
+        earlier = _of_length_1(raw[start : start + _BLOCK])
+        for other in range(start, len(places), _BLOCK):
+            # cosine = a · b for vectors of length 1
+            is_copy = earlier @ _of_length_1(raw[other : other + _BLOCK]).T >= THRESHOLD
+            if other == start:
+                is_copy = np.triu(is_copy, k=1)
+            for row, column in zip(*np.nonzero(is_copy), strict=True):
+                yield places[start + int(row)], places[other + int(column)]
+
+
+def _of_length_1(slopes: NDArray[np.int8]) -> NDArray[np.float32]:
+    numbers = slopes.astype(np.float32)
+    return numbers / np.linalg.norm(numbers, axis=1, keepdims=True)

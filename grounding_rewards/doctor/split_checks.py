@@ -1,0 +1,81 @@
+"""Checks of splits against each other: does each have films with findings, and training every finding of the test?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grounding_rewards.doctor.case import Examiner
+from grounding_rewards.doctor.defects import Check, Defect, Example
+
+_TRAIN = "train"
+# How seldom chance alone leaves a kind of film out of a split.
+_CHANCE = 1e-3
+# With fewer boxes per label these are free phrases, each of which occurs once.
+_FEWEST_PER_LABEL = 3
+
+_WITHOUT_FINDINGS = Check(
+    "split-without-findings",
+    "A split without a single box",
+    "Films whose boxes were never published, or were lost on the way, look like normal films: every right answer "
+    "counts "
+    "as hallucinated there, and no sensitivity can be measured.",
+    "Take the boxes from where they are, or leave the split out; to test, hold out films of the training set.",
+    severity="warning",
+    unit="films",
+)
+_WITHOUT_NEGATIVES = Check(
+    "split-without-negatives",
+    "A split in which every film has boxes, unlike the others",
+    "Training without normal films teaches that there is always something; a test without them says nothing of false "
+    "boxes on normal films.",
+    "Draw all splits by patient from the same films.",
+    severity="warning",
+    unit="films",
+)
+_UNSEEN = Check(
+    "label-not-in-train",
+    "Findings that the training split does not have",
+    "Nobody teaches the model to find them, or the splits name the same finding differently.",
+    "Give the finding one name in all splits, split again so that training has it, or leave it out of the test.",
+    severity="warning",
+    unit="labels",
+)
+
+
+class SplitExaminer(Examiner):
+    """What one split has and another lacks, from the figures of the case."""
+
+    checks = (_WITHOUT_FINDINGS, _WITHOUT_NEGATIVES, _UNSEEN)
+
+    def defects(self) -> Iterator[Defect]:
+        figures = self.case.figures
+        total = sum(figures.splits.values())
+        for check, kind, words in (
+            (_WITHOUT_FINDINGS, figures.with_boxes, "has boxes"),
+            (_WITHOUT_NEGATIVES, figures.splits - figures.with_boxes, "has none"),
+        ):
+            bare = {split: films for split, films in figures.splits.items() if not kind[split]}
+            elsewhere = total - sum(bare.values())
+            share = sum(kind.values()) / max(1, elsewhere)
+            here = {split: films for split, films in bare.items() if (1 - share) ** films < _CHANCE}
+            if here and share:
+                count = sum(here.values())
+                found = (
+                    f"{', '.join(here)}: none of {count} films {words}; elsewhere {sum(kind.values())} of {elsewhere}."
+                )
+                yield check.defect(count, total, found)
+        yield from self._unseen()
+
+    def _unseen(self) -> Iterator[Defect]:
+        figures = self.case.figures
+        taught = {label for split, label in figures.label_films if split == _TRAIN}
+        free = len(figures.labels) * _FEWEST_PER_LABEL > sum(figures.labels.values())
+        if not taught or free:
+            return
+        unseen: dict[str, list[str]] = {}
+        for (split, label), films in figures.label_films.items():
+            if label not in taught:
+                unseen.setdefault(label, []).append(f"{films} {'film' if films == 1 else 'films'} of {split}")
+        if unseen:
+            examples = [Example("", -1, "", f"{label!r:.80} on {', '.join(where)}") for label, where in unseen.items()]
+            yield _UNSEEN.defect(len(unseen), len(figures.labels), examples=examples)

@@ -1,0 +1,92 @@
+"""How boxes are shown on every page: coloured by what became of them, with as many digits as a threshold needs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.outcomes import IGNORED, MISSED, RIGHT, WRONG_LABEL, WRONG_PLACE, BoxOutcomes
+from grounding_rewards.metrics.ranking import with_broken_boxes
+
+#: IoUs that decide whether a box is right in some figure.
+THRESHOLDS = (0.3, 0.5, 0.75)
+_NEAR = 0.01
+_MOST_DIGITS = 6
+
+_FRONTAL = re.compile(r"\b(pa|ap|frontal|(postero|antero)[ -]?(anterior|posterior))\b", re.IGNORECASE)
+_SIDE = re.compile(r"\b(left|right)\b", re.IGNORECASE)
+
+
+def format_iou(iou: float) -> str:
+    """Two digits, three near a threshold, and more where fewer would put the value on the wrong side of it.
+
+    Example:
+        >>> [format_iou(iou) for iou in (0.8, 0.503, 0.497, 0.49996, 0.5)]
+        ['0.80', '0.503', '0.497', '0.49996', '0.500']
+    """
+    near = next((at for at in THRESHOLDS if abs(iou - at) < _NEAR), None)
+    if near is None:
+        return f"{iou:.2f}"
+    digits = range(3, _MOST_DIGITS)
+    return next((f"{iou:.{n}f}" for n in digits if (float(f"{iou:.{n}f}") >= near) == (iou >= near)), repr(iou))
+
+
+def has_sides(film: AnsweredFilm) -> bool:
+    """Whether the patient's right is known to lie on the left of the picture, so that sides may be marked on it.
+
+    A frontal film has sides; so does one whose findings are named by side. A film from the side has none, and of a film
+    of unknown view nothing is said.
+
+    Example:
+        >>> [has_sides(AnsweredFilm("a", 9, 9, view=view)) for view in ("PA", "AP SUPINE", "LATERAL", None)]
+        [True, True, False, False]
+        >>> has_sides(AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["left lung"]))
+        True
+    """
+    if film.view is not None:
+        return _FRONTAL.search(film.view) is not None
+    return any(_SIDE.search(label) for label in (*film.gt_labels, *film.pred_labels) if label)
+
+
+def broken_count(film: AnsweredFilm) -> int:
+    """How many boxes of the answer are broken: they count, and can't be drawn.
+
+    Example:
+        >>> broken_count(AnsweredFilm("a", 9, 9, pred=[[0, 0, 4, 4]], rejected={"wrong_count": 1}))
+        1
+    """
+    return len(with_broken_boxes(film).pred) - len(film.pred)
+
+
+def film_summary(film: AnsweredFilm, outcomes: BoxOutcomes) -> str:
+    """What became of the boxes of a film, in one line.
+
+    Example:
+        >>> from grounding_rewards.metrics.outcomes import box_outcomes
+        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4], [5, 5, 9, 9]])
+        >>> film_summary(film, box_outcomes(film))
+        '1 of 1 found, 1 in the wrong place'
+    """
+    return ", ".join(_parts(film, outcomes))
+
+
+def _parts(film: AnsweredFilm, outcomes: BoxOutcomes) -> Iterator[str]:
+    broken = broken_count(film)
+    if film.status == "unparseable":
+        yield "unparseable"
+    if film.is_normal:
+        yield "normal film"
+        counted = len(film.pred) - outcomes.pred.count(IGNORED) + broken
+        yield f"{counted} hallucinated" if counted else "no box"
+        return
+    yield f"{outcomes.pred.count(RIGHT)} of {len(film.gt)} found"
+    for count, what in (
+        (sum(name is not None for name in outcomes.renamed), "of them under another label"),
+        (outcomes.pred.count(WRONG_LABEL), "under a wrong label"),
+        (outcomes.pred.count(WRONG_PLACE), "in the wrong place"),
+        (outcomes.gt.count(MISSED), "missed"),
+        (broken, "broken"),
+    ):
+        if count:
+            yield f"{count} {what}"

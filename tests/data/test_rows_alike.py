@@ -1,0 +1,178 @@
+"""One table of rows, run through the doctor, the loader and `prepare` alike: what one passes, the others accept."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import pytest
+
+from grounding_rewards.data.checks import check_films
+from grounding_rewards.data.film_folder import load_films
+from grounding_rewards.data.model_columns import add_prompts
+from grounding_rewards.data.prepare import PrepareSettings, prepare_films
+from grounding_rewards.data.readers.jsonl import read_jsonl
+from grounding_rewards.doctor.examine import examine
+from grounding_rewards.doctor.raw_rows import open_rows
+
+Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
+pytest.importorskip("datasets", reason="needs the train extra")
+
+FILM = {"file": "a.png", "width": 40, "height": 30, "boxes": [[1, 2, 20, 25]], "labels": ["mass"], "split": "train"}
+OTHER = {"file": "b.png", "width": 40, "height": 30, "boxes": [], "labels": [], "split": "test"}
+TWO_READERS = {"reader_boxes": [[[1, 2, 20, 25]], []], "reader_labels": [["mass"], []]}
+GONE = object()
+
+SOUND = [
+    {},
+    {"boxes": [], "labels": []},
+    # the whole film, and past its edge by rounding alone
+    {"boxes": [[0, 0, 40, 30.0000001]]},
+    {"patient_id": None},
+    {"patient_id": float("nan")},
+    {"split": None},
+    {"split": GONE},
+    {"id": 7},
+    {"id": None},
+    {"prompt": "Where is the mass?"},
+    {"prompt": None},
+    {"prompt": [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Where?"}]}]},
+    {"width": 40.0},
+    {"width": GONE, "height": GONE},
+    # the film was twice as large
+    {"width": 80, "height": 60},
+    {"ignore_boxes": [[0, 0, 5, 5]]},
+    {"ignore_boxes": None, "reader_boxes": None, "phrases": None, "readers": None, "read_by": None},
+    {"phrases": ["a mass on the left"]},
+    {"readers": ["A"], "read_by": ["A"]},
+    TWO_READERS,
+    {"resized_width": 28, "resized_height": 28},
+    {"age": 63, "view": "PA", "site": {"id": 1}, "tags": []},
+]
+
+BAD = [
+    # boxes
+    {"boxes": [[1, 2, 50, 25]]},
+    {"boxes": [[-3, 2, 20, 25]]},
+    {"boxes": [[1, 2, 1, 25]]},
+    {"boxes": [[20, 2, 1, 25]]},
+    {"boxes": [[1, 2, float("nan"), 25]]},
+    {"boxes": [[1, 2, float("inf"), 25]]},
+    {"boxes": [[1, 2, 20]]},
+    {"boxes": [[1, 2, 20, "25"]]},
+    {"boxes": [[1, 2, 20, True]]},
+    {"boxes": [[1, 2, 20, None]]},
+    {"boxes": [1, 2, 20, 25]},
+    {"boxes": "none"},
+    {"boxes": None},
+    {"boxes": GONE},
+    {"ignore_boxes": [[1, 2, 50, 25]]},
+    {"ignore_boxes": "none"},
+    {"ignore_boxes": [[1, 2, 3]]},
+    # labels
+    {"labels": []},
+    {"labels": ["mass", "nodule"]},
+    {"labels": None},
+    {"labels": GONE},
+    {"labels": "mass"},
+    {"labels": [5]},
+    {"labels": [None]},
+    # sizes
+    {"width": 0},
+    {"width": -40},
+    {"width": "40"},
+    {"width": None},
+    {"width": float("nan")},
+    {"width": 30, "height": 40},
+    {"width": 55},
+    {"resized_width": "wide"},
+    # images
+    {"file": "gone.png"},
+    {"file": None},
+    {"file": GONE},
+    {"file": ""},
+    {"file": 5},
+    # prompts and phrases
+    {"prompt": " "},
+    {"prompt": 5},
+    {"prompt": [{"role": "user"}]},
+    {"phrases": ["one", "two"]},
+    {"phrases": "one"},
+    {"phrases": [5]},
+    # readers
+    {"readers": ["A", "B"]},
+    {"readers": ["A"], "read_by": ["B"]},
+    {"read_by": ["A", "A"]},
+    {"read_by": "A"},
+    {**TWO_READERS, "reader_boxes": []},
+    {**TWO_READERS, "reader_boxes": [[[1, 2, 50, 25]], []]},
+    {**TWO_READERS, "reader_boxes": [[[1, 2]], []]},
+    {**TWO_READERS, "reader_boxes": [[], None]},
+    {**TWO_READERS, "reader_labels": [["mass"]]},
+    {**TWO_READERS, "reader_labels": [[], []]},
+    {"reader_labels": [["mass"]]},
+    {"box_format": {"syntax": "json"}},
+    # names that training leaves free
+    {"completions": "x"},
+    # lines
+    "{",
+    "[]",
+    "5",
+]
+
+
+def verdicts(root):
+    """What each of the three says of a folder; empty where it has no objection."""
+    found = {
+        "doctor": "; ".join(
+            defect.name for defect in examine(open_rows(str(root))).defects if defect.severity == "error"
+        )
+    }
+    settings = PrepareSettings("jsonl", "qwen3-vl", readers="any-of")
+    steps = {
+        "loader": lambda: check_films(add_prompts(load_films(root), "qwen3-vl")),
+        "prepare": lambda: prepare_films(lambda: read_jsonl(root), root, root / "out", settings),
+    }
+    for name, step in steps.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                step()
+            found[name] = ""
+        except ValueError as error:
+            found[name] = str(error)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in ("a.png", "b.png"):
+        Image.effect_noise((40, 30), 90 if name == "a.png" else 50).save(tmp_path / name)
+
+    def write(change):
+        row = (
+            {key: value for key, value in (FILM | change).items() if value is not GONE}
+            if isinstance(change, dict)
+            else change
+        )
+        lines = [
+            row if isinstance(row, str) else json.dumps(row),
+            json.dumps(OTHER),
+            json.dumps({**FILM, "id": "good"}),
+        ]
+        (tmp_path / "annotations.jsonl").write_text("\n".join(lines), encoding="utf-8")
+        return tmp_path
+
+    return write
+
+
+@pytest.mark.parametrize("row", SOUND, ids=str)
+def test_sound_rows_pass_everywhere(folder, row):
+    assert verdicts(folder(row)) == {"doctor": "", "loader": "", "prepare": ""}
+
+
+@pytest.mark.parametrize("row", BAD, ids=str)
+def test_bad_rows_pass_nowhere(folder, row):
+    found = verdicts(folder(row))
+    assert all(found.values()), found
+    assert all(found[name].startswith("Expected") for name in ("loader", "prepare")), found

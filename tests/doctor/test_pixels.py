@@ -1,0 +1,116 @@
+"""What the doctor sees only in pixels: broken, deep and empty images, and copies; and what --quick leaves out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from grounding_rewards.cli import main
+from grounding_rewards.doctor import pixels
+from grounding_rewards.doctor.examine import examine
+from grounding_rewards.doctor.raw_rows import open_rows
+
+pytest.importorskip("datasets", reason="needs the train extra")
+
+from PIL import Image
+
+PIXEL_CHECKS = {"broken-image", "deep-image", "one-grey", "film-copy", "copy-leak"}
+
+
+def film(seed, size=(120, 160)):
+    greys = np.random.default_rng(seed).integers(0, 256, (9, 7), dtype=np.uint8)
+    return Image.fromarray(greys).resize(size, Image.Resampling.BICUBIC)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Twelve sound films, each another one."""
+    rows = []
+    for k in range(12):
+        name = f"{k}.jpg" if k % 2 else f"{k}.png"
+        film(k).save(tmp_path / name)
+        row = {"file": name, "width": 120, "height": 160, "boxes": [[9, 9, 40, 50 + k]] if k % 3 else []}
+        rows.append(
+            {**row, "labels": ["mass"] * len(row["boxes"]), "split": "train" if k < 9 else "test", "id": f"f{k}"}
+        )
+    (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return tmp_path
+
+
+def defects(folder, **options):
+    checkup = examine(open_rows(str(folder)), **options)
+    found = {one.name: one for one in checkup.defects if one.name in PIXEL_CHECKS}
+    return {name: (one.severity, one.count, [example.id for example in one.examples]) for name, one in found.items()}
+
+
+def test_sound_films_have_none(folder):
+    assert defects(folder) == {}
+
+
+@pytest.mark.parametrize("name", ["1.jpg", "2.png"])
+def test_a_file_that_breaks_off_is_an_error_though_its_header_is_sound(folder, name):
+    data = (folder / name).read_bytes()
+    (folder / name).write_bytes(data[: len(data) * 2 // 3])
+    assert defects(folder) == {"broken-image": ("error", 1, [f"f{name[0]}"])}
+    (defect,) = [one for one in examine(open_rows(str(folder))).defects if one.name == "broken-image"]
+    assert name in defect.examples[0].detail
+
+
+def test_deep_and_empty_images(folder):
+    Image.fromarray(np.asarray(film(4)).astype(np.uint16) * 64 + 300).save(folder / "4.png")
+    Image.new("L", (120, 160), 255).save(folder / "6.png")
+    assert defects(folder) == {"deep-image": ("note", 1, ["f4"]), "one-grey": ("warning", 1, ["f6"])}
+    (deep,) = [one for one in examine(open_rows(str(folder))).defects if one.name == "deep-image"]
+    assert deep.examples[0].detail.endswith(": 100 % of the pixels are above 255")
+
+
+def test_copies_are_a_note_within_a_split_and_an_error_between_splits(folder):
+    film(2).save(folder / "5.jpg", quality=80)  # encoded again, train and train
+    film(3, (90, 120)).save(folder / "10.png")  # smaller, train and test
+    film(0).save(folder / "11.jpg", quality=70)
+    assert defects(folder) == {"film-copy": ("note", 1, ["f5"]), "copy-leak": ("error", 2, ["f11", "f10"])}
+
+
+def test_films_of_the_same_bytes_are_named_once(folder):
+    (folder / "10.png").write_bytes((folder / "2.png").read_bytes())
+    checkup = examine(open_rows(str(folder)))
+    assert {"film-leak", *PIXEL_CHECKS} & {one.name for one in checkup.defects} == {"film-leak"}
+
+
+def test_quick_says_what_it_leaves_out(folder):
+    for name in ("1.jpg", "2.png"):
+        (folder / name).write_bytes((folder / name).read_bytes()[:-400])
+    checkup = examine(open_rows(str(folder)), quick=True)
+    assert not PIXEL_CHECKS & {one.name for one in checkup.defects}
+    assert set(checkup.unchecked) >= PIXEL_CHECKS
+    assert all("--quick" in checkup.unchecked[name] for name in PIXEL_CHECKS)
+
+
+def test_processes_change_nothing(folder, monkeypatch):
+    (folder / "1.jpg").write_bytes((folder / "1.jpg").read_bytes()[:-400])
+    film(0).save(folder / "11.jpg", quality=70)
+    alone = examine(open_rows(str(folder))).as_json()
+    monkeypatch.setattr(pixels, "_FEW", 0)
+    assert examine(open_rows(str(folder)), processes=2).as_json() == alone
+
+
+def test_the_command_takes_both_options(folder, capsys):
+    (folder / "1.jpg").write_bytes((folder / "1.jpg").read_bytes()[:-400])
+    assert main(["doctor", str(folder), "--processes", "1"]) == 1
+    assert "broken-image" in capsys.readouterr().out
+    assert main(["doctor", str(folder), "--quick"]) == 0
+    assert "reads the headers of images" in " ".join(capsys.readouterr().out.split())
+
+
+def test_patients_are_known_by_the_names_of_files(folder):
+    lines = [json.loads(line) for line in (folder / "annotations.jsonl").read_text().splitlines()]
+    for k, line in enumerate(lines):
+        name = f"patient{3 if k == 10 else k:05d}_study{k}.png"
+        (folder / line["file"]).rename(folder / name)
+        line["file"] = name
+    (folder / "annotations.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    (leak,) = [one for one in examine(open_rows(str(folder))).defects if "leak" in one.name]
+    assert (leak.name, leak.count, leak.of) == ("patient-name-leak", 1, 11)
+    assert leak.examples[0].detail == (
+        "patient00003_study10.png is by its name of patient 3, who is also in train, as patient00003_study3.png"
+    )

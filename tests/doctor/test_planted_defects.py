@@ -1,0 +1,729 @@
+"""A table of mistakes that real data had, each planted in a clean set: found by its own name, and by no other.
+
+Where the advice holds code, it is run on the planted rows: they must become what they were, and pass.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from grounding_rewards.boxes import from_xyxy
+from grounding_rewards.data.prompts import task_prompt
+from grounding_rewards.doctor.box_defects import BoxFit
+from grounding_rewards.doctor.defects import Defect
+from grounding_rewards.doctor.examine import CHECKS, Checkup, examine
+from grounding_rewards.doctor.raw_rows import FilmRow, RowSource
+from tests.doctor.test_examine import PLANTED as PLANTED_WITH_IMAGES
+
+Row = dict[str, Any]
+LABELS = ("Pleural effusion", "Nodule/Mass", "Cardiomegaly", "Calcification")
+
+
+def clean_rows() -> list[Row]:
+    """320 films of 160 patients as a hospital has them, one in four without findings and one in five landscape."""
+    rng = np.random.default_rng(12)
+    rows = []
+    for k in range(320):
+        size = rng.integers((2000, 2450), (2400, 3000))
+        width, height = size[::-1] if k % 5 == 0 else size
+        n = 0 if k % 4 == 1 else 1 + k % 3
+        sides = rng.uniform(0.06, 0.3, (n, 2)) * (width, height)
+        starts = rng.uniform(0, 1, (n, 2)) * ((width, height) - sides)
+        rows.append(
+            {
+                "id": f"film-{k:03}",
+                "patient_id": f"p{k // 2}",
+                "split": "train" if k < 200 else "validation" if k < 260 else "test",
+                "width": int(width),
+                "height": int(height),
+                "boxes": np.round(np.concatenate([starts, starts + sides], axis=1)).tolist(),
+                "labels": [LABELS[(k // 3 + j) % 4] for j in range(n)],
+                "prompt": task_prompt("detection", LABELS, "qwen3-vl"),
+                # Not in all, to be quick.
+                "box_format": "qwen3-vl" if k % 8 == 0 else None,
+            }
+        )
+    return rows
+
+
+def examined(rows: list[Row]) -> Checkup:
+    def films() -> Iterator[FilmRow]:
+        numbers: Counter[str] = Counter()
+        for row in rows:
+            yield FilmRow(row["split"], numbers[row["split"]], {k: v for k, v in row.items() if k != "split"})
+            numbers[row["split"]] += 1
+
+    return examine(RowSource("films", films, len(rows)))
+
+
+def with_findings(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if row["boxes"]]
+
+
+def normal(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if not row["boxes"]]
+
+
+def every(step: int, rows: list[Row]) -> list[Row]:
+    return rows[::step]
+
+
+# How boxes are written otherwise.
+
+
+def reordered(order: Callable[[np.ndarray], np.ndarray], choose: Callable[[list[Row]], list[Row]] = list) -> Any:
+    def plant(rows: list[Row]) -> list[Row]:
+        spoiled = with_findings(choose(rows))
+        for row in spoiled:
+            row["boxes"] = order(np.array(row["boxes"])).tolist()
+        return spoiled
+
+    return plant
+
+
+def xywh(boxes):
+    return from_xyxy(boxes, "xywh")
+
+
+def cxcywh(boxes):
+    return from_xyxy(boxes, "cxcywh")
+
+
+def yxyx(boxes):
+    return from_xyxy(boxes, "yxyx")
+
+
+def xxyy(boxes):
+    return boxes[:, [0, 2, 1, 3]]
+
+
+def yyxx(boxes):
+    return boxes[:, [1, 3, 0, 2]]
+
+
+def yxhw(boxes):
+    return from_xyxy(boxes, "xywh")[:, [1, 0, 3, 2]]
+
+
+def twice(boxes):
+    return np.concatenate([boxes[:, :2], boxes[:, :2] + boxes[:, 2:]], axis=1)
+
+
+def scaled(side: float, choose: Callable[[list[Row]], list[Row]] = list) -> Any:
+    """Boxes as they are on a copy of side x side."""
+
+    def plant(rows: list[Row]) -> list[Row]:
+        spoiled = with_findings(choose(rows))
+        for row in spoiled:
+            factors = np.array([side / row["width"], side / row["height"]] * 2)
+            row["boxes"] = (np.array(row["boxes"]) * factors).tolist()
+        return spoiled
+
+    return plant
+
+
+def resized(choose: Callable[[list[Row]], list[Row]] = list) -> Any:
+    """Boxes in pixels of what the model sees."""
+
+    def plant(rows: list[Row]) -> list[Row]:
+        for row in rows:
+            row["resized_width"], row["resized_height"] = round(row["width"] * 0.36), round(row["height"] * 0.36)
+        spoiled = with_findings(choose(rows))
+        for row in spoiled:
+            factors = np.array([row["resized_width"] / row["width"], row["resized_height"] / row["height"]] * 2)
+            row["boxes"] = (np.array(row["boxes"]) * factors).tolist()
+        return spoiled
+
+    return plant
+
+
+def declared_small(side: float, choose: Callable[[list[Row]], list[Row]] = list) -> Any:
+    """Width and height of a copy, boxes of the original, which is 2048 x 2048."""
+
+    def plant(rows: list[Row]) -> list[Row]:
+        scaled(side)(rows)
+        for row in rows:
+            row["width"] = row["height"] = side
+        spoiled = with_findings(choose(rows))
+        for row in spoiled:
+            row["boxes"] = (np.array(row["boxes"]) * 2048 / side).tolist()
+        return spoiled
+
+    return plant
+
+
+def normalised(order: Callable[[np.ndarray], np.ndarray], choose: Callable[[list[Row]], list[Row]] = list) -> Any:
+    def plant(rows: list[Row]) -> list[Row]:
+        spoiled = scaled(1.0, choose)(rows)
+        for row in spoiled:
+            row["boxes"] = order(np.array(row["boxes"])).tolist()
+        return spoiled
+
+    return plant
+
+
+def unchanged(boxes):
+    return boxes
+
+
+def half(rows):
+    return rows[::2]
+
+
+def a_tenth(rows):
+    return rows[::10]
+
+
+def a_sixth(rows):
+    return rows[::6]
+
+
+def training(rows):
+    return [row for row in rows if row["split"] == "train"]
+
+
+# Single boxes. A plant returns the rows whose boxes it spoiled.
+
+
+def boxes_become(change: Callable[[list[float], Row], Any], count: int) -> Any:
+    def plant(rows: list[Row]) -> list[Row]:
+        spoiled = with_findings(rows)[:count]
+        for row in spoiled:
+            row["boxes"][0] = change(row["boxes"][0], row)
+        return spoiled
+
+    return plant
+
+
+def x_swapped(box, row):
+    return [box[2], box[1], box[0], box[3]]
+
+
+def y_from_below(boxes_row):
+    return [[x1, boxes_row["height"] - y1, x2, boxes_row["height"] - y2] for x1, y1, x2, y2 in boxes_row["boxes"]]
+
+
+def y_upwards(rows):
+    for row in with_findings(rows):
+        row["boxes"] = y_from_below(row)
+    return with_findings(rows)
+
+
+def over_the_edge(box, row):
+    return [row["width"] - 300, 200, row["width"] + 6, 700]
+
+
+def negatives_as(box: list[float] | None, label: str | None) -> Any:
+    """Negative films with a box that says so."""
+
+    def plant(rows: list[Row]) -> list[Row]:
+        for row in (spoiled := normal(rows)):
+            row["boxes"] = [[0, 0, row["width"], row["height"]] if box is None else list(box)]
+            row["labels"] = [label]
+        return spoiled
+
+    return plant
+
+
+def ignored(region: Callable[[Row], list[float]]) -> Any:
+    def plant(rows: list[Row]) -> None:
+        for row in rows[:4]:
+            row["ignore_boxes"] = [region(row)]
+
+    return plant
+
+
+# Labels.
+
+
+def labels_become(label: Any, count: int = 4) -> Any:
+    def plant(rows: list[Row]) -> None:
+        for row in with_findings(rows)[:count]:
+            row["labels"][0] = label
+
+    return plant
+
+
+def renamed(old: str, new: str, choose: Callable[[list[Row]], list[Row]] = half) -> Any:
+    def plant(rows: list[Row]) -> None:
+        for row in choose(rows):
+            row["labels"] = [new if label == old else label for label in row["labels"]]
+
+    return plant
+
+
+def one_label_too_few(rows):
+    with_findings(rows)[5]["labels"].pop()
+
+
+def only_in_test(rows):
+    for row in with_findings([row for row in rows if row["split"] == "test"])[:6]:
+        row["labels"][0] = "Rib fracture"
+
+
+def other_words_in_test(rows):
+    for row in rows:
+        if row["split"] == "test":
+            row["labels"] = ["Hydrops" if label == "Pleural effusion" else label for label in row["labels"]]
+
+
+# Several readers.
+
+
+def readers_together(jitter: float, choose: Callable[[list[Row]], list[Row]] = list) -> Any:
+    def plant(rows: list[Row]) -> None:
+        rng = np.random.default_rng(3)
+        for row in with_findings(choose(rows)):
+            boxes = np.array(row["boxes"])
+            sides = np.tile(boxes[:, 2:] - boxes[:, :2], 2)
+            drawn = [boxes + rng.uniform(-jitter, jitter, boxes.shape) * sides for _ in range(2)]
+            limits = np.array([row["width"], row["height"]] * 2)
+            row["boxes"] = np.clip(np.concatenate(drawn), 0, limits).tolist()
+            row["labels"] = row["labels"] * 2
+
+    return plant
+
+
+def a_row_per_reader(rows):
+    for row in list(with_findings(rows))[:20]:
+        rows.append(copy.deepcopy(row))
+
+
+def a_row_per_box(rows):
+    for row in [row for row in rows if len(row["boxes"]) == 3]:
+        for k in (1, 2):
+            rows.append({**row, "boxes": row["boxes"][k : k + 1], "labels": row["labels"][k : k + 1]})
+        row["boxes"], row["labels"] = row["boxes"][:1], row["labels"][:1]
+
+
+def same_box_twice(rows):
+    for row in with_findings(rows)[:3]:
+        row["boxes"].append(list(row["boxes"][0]))
+        row["labels"].append(row["labels"][0])
+
+
+def a_pixel_beside(rows):
+    for row in with_findings(rows)[:3]:
+        x1, y1, x2, y2 = row["boxes"][0]
+        row["boxes"].append([x1, y1, x2, y2 - 1])
+        row["labels"].append(row["labels"][0])
+
+
+# Splits.
+
+
+def empty(split: str) -> Any:
+    def plant(rows: list[Row]) -> None:
+        for row in rows:
+            if row["split"] == split:
+                row["boxes"], row["labels"] = [], []
+
+    return plant
+
+
+def no_normal_in(split: str) -> Any:
+    def plant(rows: list[Row]) -> None:
+        rows[:] = [row for row in rows if row["split"] != split or row["boxes"]]
+
+    return plant
+
+
+def no_normal(rows):
+    rows[:] = with_findings(rows)
+
+
+def nearly_all_normal(rows):
+    for row in rows[6:]:
+        row["boxes"], row["labels"] = [], []
+
+
+def a_film_in_two_splits(rows):
+    rows.append({**rows[3], "split": "test", "patient_id": "p159"})
+
+
+def a_patient_in_two_splits(rows):
+    rows[300]["patient_id"] = "p3"
+
+
+# Constant boxes.
+
+
+def constant(box: Callable[[Row], list[float]], choose: Callable[[list[Row]], list[Row]] = list) -> Any:
+    def plant(rows: list[Row]) -> None:
+        for row in with_findings(choose(rows)):
+            row["boxes"], row["labels"] = [box(row)], row["labels"][:1]
+
+    return plant
+
+
+# Prompts.
+
+
+def prompts_say(words: Callable[[Row], str]) -> Any:
+    def plant(rows: list[Row]) -> None:
+        for row in rows:
+            row["prompt"] = copy.deepcopy(row["prompt"])
+            row["prompt"][0]["content"][1]["text"] += " " + words(row)
+
+    return plant
+
+
+def in_units(unit: float, order: str = "xyxy", form: str = "{:.0f}") -> Callable[[Row], str]:
+    def words(row: Row) -> str:
+        if not row["boxes"]:
+            return ""
+        parts = np.array(row["boxes"][:1]) / np.array([row["width"], row["height"]] * 2)
+        numbers = from_xyxy(parts * unit, order)[0]
+        return f"The finding is at [{', '.join(form.format(value) for value in numbers)}]."
+
+    return words
+
+
+def in_pixels(row):
+    return f"Hint: {row['boxes'][0]}" if row["boxes"] else ""
+
+
+def as_tokens(row):
+    if not row["boxes"]:
+        return ""
+    x1, y1, x2, y2 = np.array(row["boxes"][0]) / np.array([row["width"], row["height"]] * 2) * 1024
+    return "".join(f"<loc{int(value):04}>" for value in (y1, x1, y2, x2))
+
+
+def no_prompt(rows):
+    rows[7]["prompt"] = None
+
+
+def wrong_order_asked(rows):
+    for row in rows:
+        row["box_format"] = "qwen3-vl"
+        row["prompt"] = [{"role": "user", "content": "Give each box as [ymin, xmin, ymax, xmax]."}]
+
+
+# Rows.
+
+
+def column(name: str, value: Any, number: int = 8) -> Any:
+    def plant(rows: list[Row]) -> None:
+        with_findings(rows)[number][name] = value
+
+    return plant
+
+
+def many_findings(rows):
+    row = with_findings(rows)[0]
+    row["box_format"] = "qwen3-vl"
+    row["boxes"] = [[60 * k, 60 * k, 60 * k + 200, 60 * k + 200] for k in range(12)]
+    row["labels"] = ["Nodule/Mass"] * 12
+
+
+def side(pixels: float) -> Callable[[list[float], Row], list[float]]:
+    return lambda box, row: [box[0] / 2, box[1] / 2, box[0] / 2 + pixels, box[1] / 2 + pixels]
+
+
+DEFECTS = [
+    # All boxes in another order.
+    ("x, y, w, h", reordered(xywh), "box-order", "as x, y, width, height"),
+    ("centres", reordered(cxcywh), "box-order", "as centre x, centre y, width, height"),
+    ("y first", reordered(yxyx), "box-order", "as y1, x1, y2, x2"),
+    ("x1, x2, y1, y2, as Chest ImaGenome's gold table", reordered(xxyy), "box-order", "as x1, x2, y1, y2"),
+    ("y1, y2, x1, x2", reordered(yyxx), "box-order", "as y1, y2, x1, x2"),
+    ("y, x, h, w", reordered(yxhw), "box-order", "as y, x, height, width"),
+    ("converted twice", reordered(twice), "box-order", "as x1, y1, x1 + x2, y1 + y2"),
+    # In a part of the rows.
+    ("x, y, w, h in one split", reordered(xywh, training), "box-order", "as x, y, width, height"),
+    ("x, y, w, h in half", reordered(xywh, half), "box-order", "as x, y, width, height"),
+    ("x, y, w, h in a tenth", reordered(xywh, a_tenth), "box-order", "as x, y, width, height"),
+    ("x1, x2, y1, y2 in half", reordered(xxyy, half), "box-order", "as x1, x2, y1, y2"),
+    ("x1, x2, y1, y2 in a tenth", reordered(xxyy, a_tenth), "box-order", "as x1, x2, y1, y2"),
+    ("centres in half", reordered(cxcywh, half), "box-order", "as centre x, centre y, width, height"),
+    ("y first in half", reordered(yxyx, half), "box-order", "as y1, x1, y2, x2"),
+    ("y first in a sixth", reordered(yxyx, a_sixth), "box-order", "as y1, x1, y2, x2"),
+    # Another frame.
+    ("on 1024", scaled(1024), "wrong-frame", "a frame of 1024 x 1024"),
+    ("on 1000", scaled(1000), "wrong-frame", "a frame of 1000 x 1000"),
+    ("on 512", scaled(512), "wrong-frame", "a frame of 512 x 512"),
+    ("per cent", scaled(100), "wrong-frame", "a frame of 100 x 100"),
+    ("on what the model sees", resized(), "wrong-frame", "the resized film"),
+    ("on 1024 in half", scaled(1024, half), "wrong-frame", "a frame of 1024 x 1024"),
+    ("on 1000 in half", scaled(1000, half), "wrong-frame", "a frame of 1000 x 1000"),
+    ("on 512 in half", scaled(512, half), "wrong-frame", "a frame of 512 x 512"),
+    ("on what the model sees in half", resized(half), "wrong-frame", "the resized film"),
+    ("a copy declared", declared_small(1024), "wrong-frame", "a frame of 2048 x 2048"),
+    ("a copy declared in half", declared_small(1024, half), "wrong-frame", "a frame of 2048 x 2048"),
+    ("an unusual copy", reordered(lambda boxes: 0.3 * boxes), "one-corner", "upper left quarter"),
+    ("an unusual copy in half", reordered(lambda boxes: 0.3 * boxes, half), "one-corner", "upper left quarter"),
+    # Parts of the film.
+    ("parts", normalised(unchanged), "normalised-boxes", ""),
+    ("parts in half", normalised(unchanged, half), "normalised-boxes", ""),
+    ("parts, as YOLO writes", normalised(cxcywh), "normalised-boxes", "as centre x, centre y"),
+    ("parts, x, y, w, h", normalised(xywh), "normalised-boxes", "as x, y, width, height"),
+    ("parts, x1, x2, y1, y2", normalised(xxyy), "normalised-boxes", "as x1, x2, y1, y2"),
+    # Single boxes.
+    ("corners the other way", boxes_become(x_swapped, 5), "swapped-corners", ""),
+    ("y from below", y_upwards, "swapped-corners", "count from the lower edge"),
+    ("NaN", boxes_become(lambda box, row: [box[0], math.nan, *box[2:]], 2), "not-finite", ""),
+    ("None", boxes_become(lambda box, row: [None] * 4, 2), "not-finite", ""),
+    ("text", boxes_become(lambda box, row: list(map(str, box)), 2), "not-finite", ""),
+    ("five numbers", boxes_become(lambda box, row: [*box, 0.9], 2), "not-finite", ""),
+    ("infinite", boxes_become(lambda box, row: [*box[:3], math.inf], 1), "not-finite", ""),
+    ("a point", boxes_become(lambda box, row: [*box[:2], *box[:2]], 2), "no-area", ""),
+    ("a line", boxes_become(lambda box, row: [*box[:3], box[1]], 2), "no-area", ""),
+    ("over the edge", boxes_become(over_the_edge, 5), "partly-off-film", ""),
+    ("left of the film", boxes_become(lambda box, row: [-9, *box[1:]], 3), "partly-off-film", ""),
+    ("of another film", boxes_become(lambda box, row: [3200, 3200, 3400, 3500], 2), "off-film", ""),
+    ("specks", boxes_become(side(6), 9), "small-boxes", ""),
+    ("one speck of 5 pixels", boxes_become(side(5), 1), "small-boxes", ""),
+    ("threads", boxes_become(lambda box, row: [box[0], box[1], box[0] + 5, box[3]], 4), "small-boxes", ""),
+    # Films without findings that have a box.
+    ("0 0 1 1, as Kaggle's", negatives_as([0, 0, 1, 1], "No finding"), "negative-placeholder", ""),
+    ("0 0 1 1 without a label", negatives_as([0, 0, 1, 1], None), "negative-placeholder", ""),
+    ("0 0 1 1 of class 14", negatives_as([0, 0, 1, 1], "14"), "negative-placeholder", ""),
+    ("0 0 0 0", negatives_as([0, 0, 0, 0], "No Finding"), "negative-placeholder", ""),
+    ("-1 -1 -1 -1", negatives_as([-1, -1, -1, -1], None), "negative-placeholder", ""),
+    ("NaN and No finding", negatives_as([math.nan] * 4, "No_finding"), "negative-placeholder", ""),
+    ("the whole film is normal", negatives_as(None, "Normal"), "negative-placeholder", ""),
+    # One box everywhere.
+    ("one box", constant(lambda row: [500, 600, 900, 1100]), "constant-box", "[500, 600, 900, 1100] in pixels"),
+    (
+        "one box in parts",
+        constant(lambda row: [0.25 * row["width"], 0.25 * row["height"], 0.75 * row["width"], 0.75 * row["height"]]),
+        "constant-box",
+        "[0.25, 0.25, 0.75, 0.75] in parts",
+    ),
+    ("the whole film", constant(lambda row: [0, 0, row["width"], row["height"]]), "constant-box", ""),
+    ("one box on half", constant(lambda row: [500, 600, 900, 1100], half), "constant-box", ""),
+    ("all is ignored", ignored(lambda row: [0, 0, row["width"], row["height"]]), "ignored-film", ""),
+    ("a region beside the film", ignored(lambda row: [3200, 3200, 3400, 3500]), "off-film", ""),
+    # Labels.
+    ("nan", labels_become("nan"), "null-label", ""),
+    ("None as text", labels_become("None"), "null-label", ""),
+    ("N/A", labels_become("N/A"), "null-label", ""),
+    ("null", labels_become("null"), "null-label", ""),
+    ("blank", labels_become(" "), "blank-label", ""),
+    ("None itself", labels_become(None), "blank-label", ""),
+    ("a number", labels_become(3.0), "blank-label", ""),
+    ("case", renamed("Cardiomegaly", "cardiomegaly"), "label-spelling", ""),
+    ("plural", renamed("Calcification", "Calcifications"), "label-spelling", ""),
+    ("underscore", renamed("Pleural effusion", "Pleural_effusion"), "label-spelling", ""),
+    ("typo", renamed("Cardiomegaly", "Cardiomegally", a_tenth), "label-spelling", ""),
+    ("synonym", renamed("Cardiomegaly", "Enlarged heart"), "label-words", ""),
+    ("too few labels", one_label_too_few, "label-count", ""),
+    ("a finding of the test alone", only_in_test, "label-not-in-train", "'Rib fracture' on 6 films of test"),
+    ("another word in the test", other_words_in_test, "label-not-in-train", "'Hydrops'"),
+    # Several readers.
+    ("two readers as one", readers_together(0.12), "unmerged-readers", ""),
+    ("two readers as one in half", readers_together(0.12, half), "unmerged-readers", ""),
+    ("a row for each reader", a_row_per_reader, "repeated-id", ""),
+    ("a row for each box", a_row_per_box, "repeated-id", ""),
+    ("a box twice", same_box_twice, "duplicate-boxes", ""),
+    ("a pixel beside", a_pixel_beside, "near-duplicate-boxes", ""),
+    # Splits.
+    ("a test without boxes", empty("test"), "split-without-findings", "test: none of 60 films has boxes"),
+    ("a validation without boxes", empty("validation"), "split-without-findings", "validation: "),
+    ("training without normal films", no_normal_in("train"), "split-without-negatives", "train: "),
+    ("no normal films", no_normal, "negatives", ""),
+    ("hardly a finding", nearly_all_normal, "negatives", ""),
+    ("a film in two splits", a_film_in_two_splits, "film-leak", ""),
+    ("a patient in two splits", a_patient_in_two_splits, "patient-leak", ""),
+    # Prompts.
+    ("pixels in the prompt", prompts_say(in_pixels), "answer-in-prompt", ""),
+    ("thousandths in the prompt", prompts_say(in_units(1000)), "answer-in-prompt", ""),
+    ("parts in the prompt", prompts_say(in_units(1, form="{:.3f}")), "answer-in-prompt", ""),
+    ("y first in the prompt", prompts_say(in_units(1000, "yxyx")), "answer-in-prompt", ""),
+    ("x, y, w, h in the prompt", prompts_say(in_units(1000, "xywh")), "answer-in-prompt", ""),
+    ("tokens in the prompt", prompts_say(as_tokens), "answer-in-prompt", ""),
+    ("no prompt", no_prompt, "prompt-missing", ""),
+    ("another order is asked for", wrong_order_asked, "prompt-format", ""),
+    # Rows.
+    ("no width", column("width", None), "missing-size", ""),
+    ("a width of 0", column("width", 0), "missing-size", ""),
+    ("a width in text", column("width", "2000"), "missing-size", ""),
+    ("boxes in text", column("boxes", "[[1, 2, 3, 4]]"), "unreadable-row", ""),
+    ("an unknown format", column("box_format", "gpt-9"), "box-format", ""),
+    ("a long answer", many_findings, "gold-length", ""),
+]
+NAMES = [name for name, *_ in DEFECTS]
+
+
+def found(checkup: Checkup) -> list[str]:
+    return [defect.name for defect in checkup.defects]
+
+
+def test_the_clean_rows_pass():
+    assert found(examined(clean_rows())) == []
+
+
+def test_there_are_as_many_as_were_tried():
+    assert len(DEFECTS) + len(PLANTED_WITH_IMAGES) >= 64
+    assert len(set(NAMES)) == len(NAMES)
+    assert {name for *_, name, _ in DEFECTS} <= set(CHECKS)
+
+
+@pytest.mark.parametrize(("plant", "name", "words"), [case[1:] for case in DEFECTS], ids=NAMES)
+def test_a_planted_defect_is_found_by_its_name_alone(plant, name, words):
+    rows = clean_rows()
+    plant(rows)
+    checkup = examined(rows)
+    assert found(checkup) == [name]
+    (defect,) = checkup.defects
+    assert words in " ".join([defect.found, *(example.detail for example in defect.examples)])
+    assert defect.fix
+
+
+# Advice that holds code: it takes the planted rows back to what they were.
+
+_CODE = re.compile(r"boxes = (\[\[.*?\] for .*? in boxes\])")
+
+
+def follow(defect: Defect, rows: list[Row]) -> bool:
+    """Run the code of the advice on these rows; False where it has none."""
+    codes = _CODE.findall(defect.fix)
+    for row in rows:
+        for code in codes:
+            scope = {k: row.get(k) for k in ("width", "height", "resized_width", "resized_height")}
+            row["boxes"] = eval(code, {**scope, "boxes": row["boxes"]})
+    return bool(codes)
+
+
+ADVISED = [case for case in DEFECTS if case[2] in ("box-order", "wrong-frame", "normalised-boxes")]
+ADVISED += [case for case in DEFECTS if case[0] in ("corners the other way", "y from below")]
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"), [(case[1], case[3]) for case in ADVISED], ids=[case[0] for case in ADVISED]
+)
+def test_the_advice_makes_the_rows_what_they_were(plant, words):
+    rows, clean = clean_rows(), clean_rows()
+    spoiled = plant(rows)
+    if "2048" in words:
+        # Of a smaller copy that was declared, the boxes on it are right.
+        clean = clean_rows()
+        declared_small(1024, lambda rows: [])(clean)
+    (defect,) = examined(rows).defects
+    assert follow(defect, spoiled)
+    assert found(examined(rows)) == []
+    for row, right in zip(rows, clean, strict=True):
+        np.testing.assert_allclose(row["boxes"], right["boxes"], atol=1e-6)
+
+
+def test_clipping_as_advised_leaves_nothing_over_the_edge():
+    rows = clean_rows()
+    spoiled = boxes_become(over_the_edge, 5)(rows)
+    (defect,) = examined(rows).defects
+    assert follow(defect, spoiled)
+    assert found(examined(rows)) == []
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in DEFECTS if case[2] == "negative-placeholder"], ids=lambda case: case[0]
+)
+def test_negatives_without_their_placeholder_pass(case):
+    """As advised: boxes [] and labels []; multiplying by width and height, as before, marks the whole film."""
+    rows = clean_rows()
+    for row in case[1](rows):
+        row["boxes"], row["labels"] = [], []
+    assert found(examined(rows)) == []
+    checkup = examined((case[1](rows := clean_rows()), rows)[1])
+    assert checkup.figures.negatives == 80
+    assert "multiply" not in checkup.defects[0].fix.casefold()
+
+
+def test_the_longest_answer_as_advised_is_the_limit_that_passes():
+    from grounding_rewards.doctor.model import Model
+
+    rows = clean_rows()
+    many_findings(rows)
+    (defect,) = examined(rows).defects
+    longest = int(re.search(r"about (\d+) tokens", defect.found)[1])
+    films = [FilmRow(row["split"], k, row) for k, row in enumerate(rows)]
+    source = RowSource("films", lambda: iter(films), len(films))
+    assert found(examine(source, Model(max_completion_length=longest))) == []
+    assert found(examine(source, Model(max_completion_length=longest - 1))) == ["gold-length"]
+
+
+# Near misses: nothing is wrong with these.
+
+
+def two_of_a_kind(rows):
+    for row in with_findings(rows):
+        row["labels"] = ["Nodule/Mass"] * len(row["labels"])
+
+
+def one_side(rows):
+    # All effusions are on the patient's right; other findings are anywhere.
+    for row in with_findings(rows):
+        for k, label in enumerate(row["labels"]):
+            if label == "Pleural effusion":
+                x1, y1, x2, y2 = row["boxes"][k]
+                row["boxes"][k] = [x1 / 2, y1, x2 / 2, y2]
+
+
+def slips_at_the_edge(rows):
+    for row in with_findings(rows)[:40]:
+        row["boxes"][0] = [row["width"] - 200, 300, row["width"], 700 + row["height"] % 97]
+
+
+def phrases(rows):
+    for k, row in enumerate(rows):
+        row["labels"] = [f"a shadow of {k} mm in zone {j}" for j in range(len(row["boxes"]))]
+
+
+def placeholders_in_the_prompt(rows):
+    prompts_say(lambda row: "Write [x1, y1, x2, y2] from 0 to 1000, such as [100, 200, 300, 400].")(rows)
+
+
+def sizes_in_the_prompt(rows):
+    prompts_say(lambda row: f"The image is {row['width']} x {row['height']}, seen at 896 x 1092.")(rows)
+
+
+def squares(rows):
+    # On square films y first can't be told; nor must sound boxes be taken for it.
+    scaled(1024)(rows)
+    for row in rows:
+        row["width"] = row["height"] = 1024
+
+
+def small_ignored_corners(rows):
+    for row in rows:
+        row["ignore_boxes"] = [[0, 0, 200, 100]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        two_of_a_kind,
+        one_side,
+        slips_at_the_edge,
+        phrases,
+        placeholders_in_the_prompt,
+        sizes_in_the_prompt,
+        squares,
+        small_ignored_corners,
+        readers_together(0.12, lambda rows: rows[:4]),
+    ],
+)
+def test_a_near_miss_passes(change):
+    rows = clean_rows()
+    change(rows)
+    assert found(examined(rows)) == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_sound_boxes_of_any_draw_share_no_mistake(seed):
+    rng, fit = np.random.default_rng(seed), BoxFit()
+    for _ in range(300):
+        size = rng.uniform(900, 3000, 2)
+        n = rng.integers(1, 4)
+        sides = rng.uniform(0.05, 0.4, (n, 2)) * size
+        starts = rng.uniform(0, 1, (n, 2)) * (size - sides)
+        fit.add(np.concatenate([starts, starts + sides], axis=1).tolist(), tuple(size))
+    assert fit.diagnose() is None

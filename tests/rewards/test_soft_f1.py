@@ -1,0 +1,163 @@
+"""soft_f1: F-beta without a threshold, and its signal where boxes do not overlap."""
+
+import re
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.optimize import linear_sum_assignment
+
+import grounding_rewards as gr
+from grounding_rewards.rewards.soft_f1 import APART, OVERLAPS, QUALITIES
+from tests.conftest import box_lists, valid_box_lists
+from tests.test_overlap import scalar_iou
+
+GT = [[0, 0, 10, 10]]
+FAR = [50, 50, 60, 60]
+
+
+@pytest.mark.parametrize(
+    ("pred", "gt", "options", "expected"),
+    [
+        # by hand: mass 0.4, P = R = 0.4
+        ([[0, 0, 10, 4]], GT, {}, 0.4),
+        # mass 0.4, P = 0.2, R = 0.4: F1 = 2 · 0.08 / 0.6
+        ([[0, 0, 10, 4], FAR], GT, {}, 0.16 / 0.6),
+        # the same, with β = 2: 5 · 0.08 / (4 · 0.2 + 0.4)
+        ([[0, 0, 10, 4], FAR], GT, {"beta": 2}, 0.4 / 1.2),
+        # one of two found: P = 0.5, R = 0.25
+        ([[0, 0, 10, 5]], [*GT, FAR], {}, 0.25 / 0.75),
+        # a duplicate takes no second finding
+        ([*GT, *GT], GT, {}, 2 / 3),
+        # q(0.4) = 0.15 on R5's curve
+        ([[0, 0, 10, 4]], GT, {"quality": "piecewise"}, 0.15),
+        # s(0.6) of the specification's spline
+        ([[0, 0, 10, 6]], GT, {"quality": "spline"}, 0.6066666666666667),
+        # above IoU 0 all four are 0.1 + 0.9 IoU
+        *(([[0, 0, 10, 4]], GT, {"overlap": overlap}, 0.46) for overlap in OVERLAPS[1:]),
+        # two unit squares one apart: GIoU = 0 - 1/3
+        ([[2, 0, 3, 1]], [[0, 0, 1, 1]], {"overlap": "giou"}, 0.1 * 2 / 3),
+        # the same: ρ² = 4, c² = 10
+        ([[2, 0, 3, 1]], [[0, 0, 1, 1]], {"overlap": "diou"}, 0.1 * 0.6),
+        ([[2, 0, 3, 1]], [[0, 0, 1, 1]], {"overlap": "ciou"}, 0.1 * 0.6),
+        # W = 2, C = 1
+        ([[2, 0, 3, 1]], [[0, 0, 1, 1]], {"overlap": "nwd"}, 0.1 * np.exp(-2)),
+        # the empty cases are those of all rewards
+        ([], [], {}, 0.2),
+        ([], [], {"no_box_bonus": 1}, 1.0),
+        ([], GT, {}, 0.0),
+        (GT, [], {"overlap": "giou"}, 0.0),
+        # a box without area is a false one
+        ([*GT, [3, 3, 3, 9]], GT, {}, 2 / 3),
+        ([*GT, [3, 3, 3, 9]], GT, {"overlap": "nwd"}, 2 / 3),
+    ],
+)
+def test_by_hand(pred, gt, options, expected):
+    assert gr.get_reward("soft_f1", **options).score(pred, gt) == pytest.approx(expected, abs=1e-12)
+
+
+@given(valid_box_lists(), valid_box_lists(), st.sampled_from([0.5, 1.0, 1.5]), st.sampled_from(sorted(QUALITIES)))
+def test_equal_to_scipys_assignment(pred, gt, beta, quality):
+    credit = QUALITIES[quality](np.array([[scalar_iou(p, g) for g in gt] for p in pred]).reshape(len(pred), len(gt)))
+    mass = credit[linear_sum_assignment(credit, maximize=True)].sum()
+    if not pred and not gt:
+        expected = 0.2
+    elif mass == 0:
+        expected = 0.0
+    else:
+        p, r = mass / len(pred), mass / len(gt)
+        expected = (1 + beta**2) * p * r / (beta**2 * p + r)
+    reward = gr.get_reward("soft_f1", beta=beta, quality=quality)
+    assert reward.score(pred, gt) == pytest.approx(expected, abs=1e-12)
+
+
+@given(box_lists(), valid_box_lists(), st.sampled_from(OVERLAPS), st.sampled_from(sorted(QUALITIES)))
+def test_stays_in_its_range(pred, gt, overlap, quality):
+    assert 0 <= gr.get_reward("soft_f1", overlap=overlap, quality=quality).score(pred, gt) <= 1
+
+
+@given(valid_box_lists(1, 1), valid_box_lists(1, 1), st.floats(0, 1), st.sampled_from(OVERLAPS))
+def test_a_box_moved_straight_towards_the_finding_never_loses(pred, gt, way, overlap):
+    box, finding = np.array(pred[0]), np.array(gt[0])
+    to_centre = (finding[:2] + finding[2:] - box[:2] - box[2:]) / 2
+    nearer = box + way * np.tile(to_centre, 2)
+    # Rounding may flatten a small box that lies far out.
+    assume((nearer[2:] > nearer[:2]).all())
+    reward = gr.get_reward("soft_f1", overlap=overlap)
+    assert reward.score([nearer], gt) >= reward.score(pred, gt) - 1e-9
+
+
+@given(valid_box_lists(2, 2), valid_box_lists(1, 1), st.sampled_from(OVERLAPS[1:]))
+def test_boxes_that_overlap_are_in_the_order_of_their_iou_and_above_all_others(pred, gt, overlap):
+    reward = gr.get_reward("soft_f1", overlap=overlap)
+    (one, other), (iou, other_iou) = ([reward.score([p], gt) for p in pred], [scalar_iou(p, gt[0]) for p in pred])
+    if iou > other_iou:
+        assert one >= other - 1e-12
+    if iou == 0:
+        assert one <= APART + 1e-12
+
+
+@given(valid_box_lists(), valid_box_lists(1), valid_box_lists(1, 1))
+def test_a_box_without_overlap_never_helps(pred, gt, more):
+    assume(all(scalar_iou(more[0], g) == 0 for g in gt))
+    reward = gr.get_reward("soft_f1")
+    assert reward.score([*pred, *more], gt) <= reward.score(pred, gt) + 1e-12
+
+
+def test_signal_where_thresholds_give_none():
+    # eight answers to one finding, none of which reaches IoU 0.5
+    gt = [[40, 40, 60, 60]]
+    answers = [[[40 + d, 40 + d, 60 + d, 60 + d]] for d in range(6, 46, 5)]
+    for name in ("R1", "R2", "R3", "R4", "R5"):
+        assert {gr.get_reward(name).score(pred, gt) for pred in answers} == {0.0}
+    by_iou = [gr.get_reward("soft_f1").score(pred, gt) for pred in answers]
+    by_distance = [gr.get_reward("soft_f1", overlap="giou").score(pred, gt) for pred in answers]
+    assert by_iou[0] > by_iou[1] > by_iou[2] > by_iou[3] == 0
+    assert all(a > b for a, b in pairwise(by_distance))
+
+
+def test_texts_are_read_as_for_every_reward():
+    reward = gr.get_reward("soft_f1", box_format="qwen3-vl")
+    texts = ['[{"bbox_2d": [0, 0, 500, 200]}]', "[]", "no idea", "[]"]
+    columns = {"boxes": [[[0, 0, 50, 50]], [], [], [[0, 0, 9, 9]]], "width": [100] * 4, "height": [100] * 4}
+    assert reward(texts, **columns) == [pytest.approx(0.4), 0.2, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "legal"),
+    [
+        ({"overlap": "dice"}, "iou, giou, diou, ciou, nwd"),
+        ({"quality": "cubic"}, "linear, spline, piecewise"),
+        ({"beta": 0}, "(0, 1000]"),
+        ({"iou_threshold": 0.5}, "overlap"),
+        ({"ignore_many": 1}, "true or false"),
+    ],
+)
+def test_illegal_values(options, legal):
+    with pytest.raises(ValueError, match=re.escape(legal)):
+        gr.get_reward("soft_f1", **options)
+
+
+class TestGeometricProduct:
+    def test_finding_all_pays_more_than_finding_one_well(self):
+        gt = [[0, 0, 10, 10], [20, 0, 30, 10], [40, 0, 50, 10]]
+        one, all_three = [[0, 0, 10, 9]], [[x, 0, x + 10, 7] for x in (0, 20, 40)]
+        plain, geometric = gr.get_reward("R2"), gr.get_reward("R2", product="geometric")
+        assert plain.score(one, gt) > plain.score(all_three, gt)
+        assert geometric.score(one, gt) < geometric.score(all_three, gt)
+        # by hand: all found at 0.7, whose geometric mean is 0.7
+        assert geometric.score(all_three, gt) == pytest.approx(0.7)
+
+    def test_by_hand(self):
+        gt = [[0, 0, 10, 10], [20, 0, 30, 10]]
+        # √(0.9 · 0.6)
+        assert gr.get_reward("R2", product="geometric").score([[0, 0, 10, 9], [20, 0, 30, 6]], gt) == pytest.approx(
+            0.54**0.5
+        )
+        assert gr.get_reward("R2", product="geometric").score([], gt) == 0
+
+    def test_illegal(self):
+        with pytest.raises(ValueError, match="plain, geometric"):
+            gr.get_reward("R2", product="mean")
