@@ -309,7 +309,8 @@ def _command(options: argparse.Namespace) -> str:
     words = []
     for name, value in vars(options).items():
         if name not in ("out", "overwrite") and value != parser.get_default(name):
-            words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+            given = [] if value is True else value if isinstance(value, list) else [value]
+            words += [f"--{name.replace('_', '-')}", *map(str, given)]
     return shlex.join(words)
 
 
