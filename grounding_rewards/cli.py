@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from grounding_rewards.commands.console import say
+
 #: Commands and what each is for. Each has a module in `commands`, with a docstring for the help, `EXAMPLES`,
 #: `add_arguments` and `run`.
 COMMANDS = {
@@ -96,7 +98,7 @@ def _module(name: str) -> Any:
 def _refuse(message: str) -> int:
     """Print an error once: where several processes met it, the first one does."""
     if int(os.environ.get("RANK", 0)) == 0:
-        print(f"grounding-rewards: {message}", file=sys.stderr)
+        say(f"grounding-rewards: {message}", error=True)
     else:
         # A launcher ends all processes as soon as one of them ends.
         time.sleep(_PATIENCE)

@@ -25,15 +25,52 @@ _PATIENCE = 2.0
 
 
 def output_console(width: int) -> Console:
-    """A ``rich.console.Console`` on the standard output.
+    """A ``rich.console.Console`` on the standard output that prints what :func:`printable` leaves of every text.
 
     Args:
         width: in characters, where the output is not a terminal: a log has no edge to fold tables at.
     """
     from rich.console import Console
+    from rich.segment import Segment
 
-    console = Console()
-    return console if console.is_terminal else Console(width=width)
+    class PrintableConsole(Console):
+        def render_str(self, text: str, **options: Any) -> Any:
+            # Before cells are measured, so that the columns of a table stay in line.
+            return super().render_str(printable(text), **options)
+
+        def render(self, *given: Any, **options: Any) -> Iterator[Segment]:
+            for text, style, control in super().render(*given, **options):
+                # The console's own codes are no text.
+                yield Segment(text if control else printable(text), style, control)
+
+    console = PrintableConsole()
+    return console if console.is_terminal else PrintableConsole(width=width)
+
+
+def printable(text: str, *, lines: bool = True) -> str:
+    """Text of a dataset, a model or an error as a terminal may have it: what it would interpret is escaped.
+
+    Control characters could move the cursor, write into the clipboard or hide what was printed before; signs that turn
+    the direction of writing show a text in another order.
+
+    Args:
+        text: any, with half surrogates too.
+        lines: whether line ends stay as they are.
+
+    Example:
+        >>> printable("a\\x1b[31m\\n"), printable("a\\tb\\nc", lines=False), printable("\\u202emass é")
+        ('a\\\\x1b[31m\\n', 'a\\\\tb\\\\nc', '\\\\u202emass é')
+    """
+    signs = (
+        sign if sign.isprintable() or (lines and sign == "\n") else sign.encode("unicode_escape").decode()
+        for sign in text
+    )
+    return text if text.isprintable() else "".join(signs)
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """Print a line of text on the standard output, or on the standard error, see :func:`printable`."""
+    print(printable(text), file=sys.stderr if error else sys.stdout)
 
 
 @contextmanager

@@ -14,12 +14,11 @@ curves.png.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.commands.console import add_allow_outside, output_console, write_json
+from grounding_rewards.commands.console import add_allow_outside, output_console, say, write_json
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
 from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.comparison import MAIN_FIGURE, RunDifference, compare_runs
@@ -196,7 +195,7 @@ def _write_page(
         pairs=pairs,
         reward=reward,
         load_image=load_image,
-        label_matching=options.label_matching,
+        label_matching=comparison.found.label_matching,
         curves=curves if curves[0] else None,
     )
     with whole_folder(options.html.parent) as unfinished:
@@ -242,10 +241,10 @@ def _image_loader(
     folders = [run if run.is_dir() else run.parent, *map(Path, filter(None, [str(facts.get("dataset", ""))]))]
     outside = [name for name, file in files.items() if not (allow_outside or is_below(folders, file))]
     if outside:
-        print(
+        say(
             f"grounding-rewards: {len(outside)} films are drawn without their images, which lie outside "
             f"{' and '.join(map(repr, map(str, folders)))}. Give --allow-outside if these films are meant.",
-            file=sys.stderr,
+            error=True,
         )
         files = {name: file for name, file in files.items() if name not in set(outside)}
     dataset: Any = None
@@ -256,7 +255,7 @@ def _image_loader(
             dataset = load_split(str(facts["dataset"]), str(facts["split"]), films=count, allow_outside=allow_outside)
             places = {name: k for k, name in enumerate(map(str, dataset["id"]))}
         except (ValueError, KeyError, OSError, ImportError) as error:
-            print(f"grounding-rewards: films are drawn without their images: {error}", file=sys.stderr)
+            say(f"grounding-rewards: films are drawn without their images: {error}", error=True)
 
     def load(film: AnsweredFilm) -> Image | None:
         if film.id in places:

@@ -37,6 +37,7 @@ from grounding_rewards.commands.console import (
     late_progress,
     output_console,
     parameters_from_option,
+    say,
     stage_progress,
 )
 from grounding_rewards.data.checks import BAD_ROWS
@@ -201,7 +202,7 @@ def run(options: argparse.Namespace) -> int:
         rows, texts = subject.answers.rows, subject.answers.texts
         films = read_answers(rows, texts, subject.reward, nms_threshold=options.nms)
         for note in (*subject.answers.notes, *confidence_notes(films)):
-            print(f"warning: {note}", file=sys.stderr)
+            say(f"warning: {note}", error=True)
         on_progress("answering without a look at the films")
         baselines = baseline_systems(rows, training, subject.reward)
         found = _measure(options, subject, {subject.name: films, **baselines}, on_progress)
@@ -308,7 +309,8 @@ def _command(options: argparse.Namespace) -> str:
     words = []
     for name, value in vars(options).items():
         if name not in ("out", "overwrite") and value != parser.get_default(name):
-            words += [f"--{name.replace('_', '-')}", *map(str, value if isinstance(value, list) else [value])]
+            given = [] if value is True else value if isinstance(value, list) else [value]
+            words += [f"--{name.replace('_', '-')}", *map(str, given)]
     return shlex.join(words)
 
 

@@ -16,6 +16,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from grounding_rewards.commands.console import say
 from grounding_rewards.exchange.coco import write_coco, write_cvat, write_fiftyone
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
 from grounding_rewards.exchange.label_studio import LOCAL_FILES, write_label_studio
@@ -65,13 +66,13 @@ def run(options: argparse.Namespace) -> int:
         block = model_card_block(evaluation, name=options.name, system=options.system)
         _check_new(out, out.exists())
         write_whole(out, block)
-        print(f"wrote {out}")
+        say(f"wrote {out}")
         return 0
     films = read_answered(options.run)
     _check_new(out, out.exists() and (not out.is_dir() or any(out.iterdir())))
     with whole_folder(out) as unfinished:
         message = _WRITERS[options.to](films, unfinished, options)
-    print(f"wrote {len(films)} films to {out}" if message is None else message)
+    say(f"wrote {len(films)} films to {out}" if message is None else message)
     return 0
 
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import add_sizes, output_console, track, write_json
+from grounding_rewards.commands.console import add_sizes, output_console, printable, track, write_json
 from grounding_rewards.data.completion_logs import read_completions
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.inspection import Inspection, inspect_completions
@@ -173,11 +173,7 @@ def _excerpt(inspection: Inspection, key: str) -> Any:
 
 
 def _shown(text: str, *, lines: bool = False) -> str:
-    """Text with everything that is not printable escaped as in Python, so that a terminal does not interpret it.
-
-    >>> _shown("a\\x1b[31m\\n"), _shown("a\\tb\\nc", lines=True)
-    ('a\\\\x1b[31m\\\\n', 'a\\\\tb\\nc')
-    """
+    """The beginning of a text, without what a terminal would interpret."""
     cut = text[:_FULL_TEXT]
-    shown = "".join(c if c.isprintable() or (lines and c == "\n") else c.encode("unicode_escape").decode() for c in cut)
+    shown = printable(cut, lines=lines)
     return shown if len(text) == len(cut) else f"{shown}… ({len(text) - len(cut)} more characters)"

@@ -11,7 +11,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import add_allow_outside, add_reader_option, stage_progress
+from grounding_rewards.commands.console import add_allow_outside, add_reader_option, say, stage_progress
 from grounding_rewards.data.held_out import SHARES
 from grounding_rewards.data.policies import POLICIES
 from grounding_rewards.data.prepare.manifest import verify_films
@@ -201,7 +201,7 @@ def _window(text: str | None) -> tuple[float, float] | None:
 def _verify(out: Path) -> int:
     problems = verify_films(out)
     for problem in problems:
-        print(problem)
+        say(problem)
     print(f"{out}: {len(problems)} problems" if problems else f"{out}: every file is as it was written")
     return int(bool(problems))
 
@@ -217,5 +217,5 @@ def _print_summary(out: Path, manifest: dict[str, Any]) -> None:
     if copies := manifest["films_with_copies"]:
         print(f"{copies} films are copies of one another; patients who share one are in one split")
     if note := manifest["source"]["note"]:
-        print(f"note: {note}")
-    print(f"card: {out / 'README.md'}")
+        say(f"note: {note}")
+    say(f"card: {out / 'README.md'}")

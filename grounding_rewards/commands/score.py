@@ -13,13 +13,12 @@ appears once it is complete.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from grounding_rewards.commands.console import late_progress, parameters_from_option
+from grounding_rewards.commands.console import late_progress, parameters_from_option, say
 from grounding_rewards.parsing import box_format_from_option
 
 EXAMPLES = """\
@@ -67,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         )
     seconds = time.perf_counter() - started
     for warning in summary.warnings:
-        print(f"warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}", error=True)
     print(f"{summary.completions} completions in {seconds:.1f} s, {summary.completions / seconds:.0f} a second")
     print(", ".join(f"{status} {count}" for status, count in summary.statuses.items()))
     print(", ".join(f"mean {name} {mean:.4f}" for name, mean in summary.means.items()))

@@ -2,7 +2,8 @@
 
 import pytest
 
-from grounding_rewards.commands.console import late_progress
+from grounding_rewards.cli import main
+from grounding_rewards.commands.console import late_progress, output_console, printable, say
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,50 @@ def test_it_ends_with_what_it_counts():
     with pytest.raises(KeyError):
         break_off()
     assert not bars[0].live.is_started
+
+
+HOSTILE = "\x1b]52;c;cm0gLXJmIH4=\x07mass\x9b2J\r\u202e\ud800 é\nline"
+SHOWN = "\\x1b]52;c;cm0gLXJmIH4=\\x07mass\\x9b2J\\r\\u202e\\ud800 é\nline"
+
+
+def test_what_a_terminal_would_interpret_is_escaped(capsys):
+    assert printable(HOSTILE) == SHOWN
+    assert printable(HOSTILE, lines=False) == SHOWN.replace("\n", "\\n")
+    say(HOSTILE)
+    say(HOSTILE, error=True)
+    assert capsys.readouterr() == (SHOWN + "\n", SHOWN + "\n")
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_tables_and_texts_are_escaped_and_stay_in_line(monkeypatch, capsys, terminal):
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "100")
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    table = Table("label", "boxes", title="\x1b[2Jtitle", box=box.ASCII)
+    table.add_row("ma\x1b[1Ass", "1")
+    table.add_row("mass", "2")
+    console = output_console(100)
+    console.print(table)
+    console.print(Text("fact \x9b1A", style="bold"))
+    console.print("plain \x1b[1A", markup=False)
+    printed = capsys.readouterr().out
+    assert "ma\\x1b[1Ass" in printed
+    assert "\\x1b[2Jtitle" in printed
+    assert "fact \\x9b1A" in printed
+    assert "plain \\x1b" in printed
+    assert "\x1b[1A" not in printed
+    assert "\x1b[2J" not in printed
+    assert "\x9b" not in printed
+    rows = [line for line in printed.splitlines() if line.startswith(("|", "+"))]
+    assert terminal or len({len(row) for row in rows}) == 1
+
+
+def test_errors_are_escaped(tmp_path, capsys):
+    path = tmp_path / "log\x1b[2J.jsonl"
+    assert main(["evaluate", "--completions", str(path), "--box-format", "x\x1b[2J", "--out", str(tmp_path / "o")]) == 2
+    assert "\x1b" not in capsys.readouterr().err
