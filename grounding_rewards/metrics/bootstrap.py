@@ -75,13 +75,25 @@ def resampled_sums(sums: Array, *, resamples: int = RESAMPLES, seed: int = 0) ->
     n, k = sums.shape
     if n == 0:
         return np.zeros((resamples, k))
-    rng = np.random.default_rng(seed)
     chunk = max(1, _CELLS // n)
-    drawn = [
-        rng.multinomial(n, np.full(n, 1 / n), size=min(chunk, resamples - start)).astype(np.float64) @ sums
-        for start in range(0, resamples, chunk)
-    ]
-    return np.concatenate(drawn)
+    counts = _counts(n, resamples, seed)
+    return np.concatenate(
+        [counts[start : start + chunk].astype(np.float64) @ sums for start in range(0, resamples, chunk)]
+    )
+
+
+# All figures of all systems ask for the same resamplings.
+@lru_cache(maxsize=1)
+def _counts(n: int, resamples: int, seed: int) -> NDArray[np.uint8 | np.uint16]:
+    """:func:`resampling_counts` of at least one unit, drawn and kept in little memory."""
+    rng = np.random.default_rng(seed)
+    counts = np.empty((resamples, n), dtype=np.uint8 if n < 1 << 8 else np.uint16)
+    rows = max(1, _CELLS // n)
+    for start in range(0, resamples, rows):
+        size = min(rows, resamples - start)
+        counts[start : start + size] = rng.multinomial(n, np.full(n, 1 / n), size=size)
+    counts.flags.writeable = False
+    return counts
 
 
 def group_numbers(groups: Sequence[Any] | None, films: int) -> NDArray[np.int64]:

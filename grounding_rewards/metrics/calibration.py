@@ -1,6 +1,6 @@
 """Are boxes of a stated confidence right that often?
 
-A predicted box is right when it is a hit from the threshold on, see :mod:`grounding_rewards.metrics.pairing`. Boxes are
+A predicted box is right when it is a hit from the threshold on (see :mod:`grounding_rewards.metrics.counts`). Boxes are
 put in bins of equal width by their confidence; the expected calibration error is the mean over boxes of the distance
 between the mean confidence and the share of right boxes of their bin:
 
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.pairing import pair_film
+from grounding_rewards.metrics.counts import MatchedFilms
 
 _BINS = 10
 
@@ -64,12 +64,10 @@ def calibration(
         (array([0.6, 0.9]), array([0., 1.]), array([1, 1]), 0.35)
     """
     scores, right = [np.zeros(0)], [np.zeros(0, dtype=bool)]
-    for film in films:
-        pairs = pair_film(film, label_matching)
-        hit = pairs.found(iou_threshold) >= 0
-        kept = pairs.counted(iou_threshold) & (film.pred_scores >= 0) & (film.pred_scores <= 1)
+    for film, found, counted in MatchedFilms(tuple(films), label_matching=label_matching).by_film(iou_threshold):
+        kept = counted & (film.pred_scores >= 0) & (film.pred_scores <= 1)
         scores.append(film.pred_scores[kept])
-        right.append(hit[kept])
+        right.append(found[kept] >= 0)
     score, is_right = np.concatenate(scores), np.concatenate(right)
     if not score.size:
         return None

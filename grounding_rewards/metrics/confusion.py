@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from grounding_rewards.labels import are_synonyms
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.pairing import pair_film
+from grounding_rewards.metrics.counts import MatchedFilms
 from grounding_rewards.metrics.ranking import label_name
 
 ANOTHER_LABEL, NO_LABEL, NOTHING = "another label", "no label", "nothing"
@@ -60,14 +60,12 @@ def confusion(films: Sequence[AnsweredFilm], *, iou_threshold: float = 0.5, syno
     labels = tuple(name for name, _ in Counter(_plain(one) for film in films for one in film.gt_labels).most_common())
     columns: dict[tuple[str | None, str | None], str] = {}
     cells: Counter[tuple[str, str]] = Counter()
-    for film in films:
-        pairs = pair_film(film)
-        found = pairs.found(iou_threshold).tolist()
+    for film, matched, counted in MatchedFilms(films).by_film(iou_threshold):
+        found = matched.tolist()
         partner_labels = [None if gt < 0 else _plain(film.gt_labels[gt]) for gt in found]
-        for label, hit in zip(film.gt_labels, pairs.hits(iou_threshold), strict=True):
-            if not hit:
+        for place, label in enumerate(film.gt_labels):
+            if place not in found:
                 cells[_plain(label), NOTHING] += 1
-        counted = pairs.counted(iou_threshold)
         for pred, gt, counts in zip(film.pred_labels, partner_labels, counted, strict=True):
             if counts:
                 if (pred, gt) not in columns:

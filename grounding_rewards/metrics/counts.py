@@ -18,7 +18,7 @@ sizes add up to those of the whole, which COCO's rule for sizes (average_precisi
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -156,6 +156,17 @@ class MatchedFilms:
         ious[film, self.pairs.matched[film, i]] = self.pairs.iou[film, i]
         return np.where(there, ious, 0.0), there
 
+    def by_film(self, iou_threshold: float) -> Iterator[tuple[AnsweredFilm, NDArray[np.int64], Mask]]:
+        """Each film; the reference box that each of its predicted boxes is right about, -1 for none; which count.
+
+        Broken boxes, which the film does not have, are left out.
+        """
+        outcomes = self._hits(iou_threshold)
+        pred, _ = self._chosen(outcomes)
+        for film, matched, counted in zip(self.films, outcomes.matched, pred, strict=True):
+            n = len(film.pred)
+            yield film, matched[:n], counted[:n]
+
     @cached_property
     def phrase_ious(self) -> tuple[Array, Array]:
         """Of each film with one reference box the IoU of its highest-scoring box; and which films those are.
@@ -227,8 +238,9 @@ def detection_sums(
     label_matching: str = "ignore",
     label: str | None = None,
     area: Area | None = None,
+    keys: Iterable[str] | None = None,
 ) -> dict[str, Array]:
-    """Every figure of :data:`DETECTION_FIGURES` as numerators and denominators of each film.
+    """Figures of :data:`DETECTION_FIGURES` as numerators and denominators of each film.
 
     Args:
         films: with their answers.
@@ -237,6 +249,7 @@ def detection_sums(
             :func:`grounding_rewards.labels.are_synonyms` agrees with.
         label: only this label; needs labels that are compared.
         area: only boxes of this size.
+        keys: of the figures; None takes all.
 
     Returns:
         By key ``(films, 2)``, for :func:`grounding_rewards.metrics.bootstrap.ratio_estimates`.
@@ -254,8 +267,10 @@ def detection_sums(
     """
     matched = MatchedFilms(films, label_matching, label, area)
     return {
-        key: np.column_stack([np.asarray(part, dtype=np.float64) for part in figure.of(matched)]).reshape(-1, 2)
-        for key, figure in DETECTION_FIGURES.items()
+        key: np.column_stack(
+            [np.asarray(part, dtype=np.float64) for part in DETECTION_FIGURES[key].of(matched)]
+        ).reshape(-1, 2)
+        for key in (DETECTION_FIGURES if keys is None else keys)
     }
 
 

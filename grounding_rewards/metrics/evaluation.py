@@ -369,7 +369,7 @@ def _by_label(
         sums = reference_sums(films, boxes, label_matching=measures.label_matching)
         precisions = {}
     else:
-        by_label = {name: detection_sums(films, label_matching=compared, label=name) for name in boxes}
+        by_label = {name: detection_sums(films, label_matching=compared, label=name, keys=_BY_BOX) for name in boxes}
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
         precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_ranked)
     found: dict[str, Figures] = defaultdict(dict)
@@ -387,10 +387,10 @@ def _by_size(
 ) -> Iterator[Group]:
     drawn, drawn_ranked = _resampling(measures, groups)
     for name, area in SIZES[measures.sizes].items():
-        sums = detection_sums(films, label_matching=measures.label_matching, area=area)
+        sums = detection_sums(films, label_matching=measures.label_matching, area=area, keys=_BY_BOX)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
-            found = ratio_estimates({key: sums[key] for key in _BY_BOX}, shares=SHARES, **drawn)
+            found = ratio_estimates(sums, shares=SHARES, **drawn)
             # COCO's rule for sizes, as in every AP by area.
             ranked = rank_boxes(
                 films, (0.5,), ranking=ranking, label_matching=measures.label_matching, together=True, area=area
