@@ -101,7 +101,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--bad-rows",
         choices=BAD_ROWS,
         default="refuse",
-        help="films of --dataset that cannot be right, such as one with a box outside it: name them all and end "
+        help="films that cannot be right, such as one with a box outside it: name them all and end "
         "(default), or go on without them and say which",
     )
     films.add_argument(
@@ -313,8 +313,9 @@ def _command(options: argparse.Namespace) -> str:
 
 
 def _ask_model(options: argparse.Namespace, reward: GroundingReward) -> _Subject | None:
-    from grounding_rewards.data.answer_logs import Answers, check_films, dataset_places
-    from grounding_rewards.data.load import light_rows, load_dataset_image
+    from grounding_rewards.data.answer_logs import Answers, check_films, dataset_places, film_problems
+    from grounding_rewards.data.checks import without_bad_rows
+    from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
     from grounding_rewards.data.model_columns import add_columns, add_prompts
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.models.generate import Sampling, completion_begins_in_thinking, reads_special_tokens
@@ -325,11 +326,11 @@ def _ask_model(options: argparse.Namespace, reward: GroundingReward) -> _Subject
     # Only transformers can be asked about changed films, and both must be asked in the same way.
     backend = "transformers" if options.robustness else choose_backend(options.backend)
     # All that can be wrong is looked at before a large model is loaded.
-    dataset = _load_films(options, options.split, options.films)
-    places = dataset_places(dataset)
-    films = light_rows(dataset)
-    check_films(films, places, label_matching=options.label_matching)
-    read_references(films)
+    dataset = load_split(options.dataset, options.split, films=options.films, **_loading(options))
+    problems = film_problems(light_rows(dataset), label_matching=options.label_matching)
+    expected = "sizes, boxes and labels that fit the film"
+    dataset = without_bad_rows(dataset, problems, expected, options.dataset, options.bad_rows)
+    read_references(light_rows(dataset))
     box_format = None
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model_type_of(options.model))
@@ -338,6 +339,7 @@ def _ask_model(options: argparse.Namespace, reward: GroundingReward) -> _Subject
     notes = set_image_size(processor, options.max_image_pixels)
     dataset = add_columns(dataset, processor, box_format, bad_rows=options.bad_rows)
     dataset = add_prompts(dataset, reward.box_format)
+    places = dataset_places(dataset)
     image_size = largest_image(dataset, processor)
     if state.is_main_process:
         print(*notes, image_size, sep="\n", file=sys.stderr)
@@ -414,10 +416,17 @@ def _change_films(
     return points, f"the first {films.num_rows} films, {changes}"
 
 
-def _read_log(options: argparse.Namespace, reward: GroundingReward) -> _Subject:
-    from grounding_rewards.data.answer_logs import check_films, read_log
+def _loading(options: argparse.Namespace) -> dict[str, Any]:
+    return {"allow_outside": options.allow_outside, "bad_rows": options.bad_rows}
 
-    dataset = None if options.dataset is None else _load_films(options, options.split, options.films)
+
+def _read_log(options: argparse.Namespace, reward: GroundingReward) -> _Subject:
+    from grounding_rewards.data.answer_logs import check_films, film_problems, read_log
+    from grounding_rewards.data.load import load_split
+
+    dataset = None
+    if options.dataset is not None:
+        dataset = load_split(options.dataset, options.split, films=options.films, **_loading(options))
     answers = read_log(
         options.completions,
         dataset=dataset,
@@ -425,6 +434,8 @@ def _read_log(options: argparse.Namespace, reward: GroundingReward) -> _Subject:
         sizes={"width": options.width, "height": options.height},
         allow_outside=options.allow_outside,
     )
+    if options.bad_rows == "drop":
+        answers = answers.without(film_problems(answers.rows, reward, label_matching=options.label_matching))
     check_films(answers.rows, answers.places, reward, label_matching=options.label_matching)
     name = options.completions[0].stem if len(options.completions) == 1 else "completions"
     return _Subject(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
@@ -437,26 +448,13 @@ def _reward(options: argparse.Namespace) -> GroundingReward:
     return get_reward(options.reward, **{"box_format": box_format, **parameters_from_option(options.reward_kwargs)})
 
 
-def _load_films(options: argparse.Namespace, split: str, films: int | None = None) -> Dataset:
-    """The films of a split of `--dataset`, all of them or those that are sound."""
-    from grounding_rewards.data import checks
-    from grounding_rewards.data.load import load_split
-
-    ways = {"bad_rows": options.bad_rows, "allow_outside": options.allow_outside}
-    dataset = load_split(options.dataset, split, films=films, **ways)
-    if options.bad_rows == "refuse":
-        # What is wrong with them is refused for logs and models alike, by `answer_logs.check_films`.
-        return dataset
-    return checks.check_films(dataset, name=options.dataset, bad_rows=options.bad_rows)
-
-
 def _training_films(options: argparse.Namespace) -> list[dict[str, Any]] | None:
-    from grounding_rewards.data.load import light_rows
+    from grounding_rewards.data.load import light_rows, load_split
 
     if options.dataset is None or options.train_split == _NO_SPLIT:
         return None
     try:
-        return light_rows(_load_films(options, options.train_split))
+        return light_rows(load_split(options.dataset, options.train_split, **_loading(options)))
     except ValueError as error:
         raise ValueError(f"{error} Films for the constant box come from --train-split; `none` does without.") from None
 

@@ -214,6 +214,8 @@ def _print_summary(out: Path, manifest: dict[str, Any]) -> None:
         )
     if manifest["skipped"]:
         print(f"{len(manifest['skipped'])} films left out; the card lists them")
+    if copies := manifest["films_with_copies"]:
+        print(f"{copies} films are copies of one another; patients who share one are in one split")
     if note := manifest["source"]["note"]:
         print(f"note: {note}")
     print(f"card: {out / 'README.md'}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grounding_rewards.columns import SIZE_COLUMNS, patient_of
-from grounding_rewards.data.checks import is_blank, row_problems
+from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
 from grounding_rewards.data.completion_logs import Log, first_of, read_completions
 from grounding_rewards.data.film_paths import is_below
 from grounding_rewards.data.images import open_film
@@ -50,6 +50,21 @@ class Answers:
     load_image: Callable[[int], Image | None]
     places: list[str]
     notes: tuple[str, ...] = ()
+
+    def without(self, problems: Mapping[int, Sequence[str]]) -> Answers:
+        """The answers to the other films; a warning names those that are left out, and what is wrong with them."""
+        if not problems:
+            return self
+        lines = [f"{_named(self.rows, self.places, k)}: {'; '.join(found)}" for k, found in problems.items()]
+        said_dropped(len(problems), f"{len(self.rows)} films", lines)
+        kept = [k for k in range(len(self.rows)) if k not in problems]
+        return Answers(
+            [self.rows[k] for k in kept],
+            [self.texts[k] for k in kept],
+            lambda k: self.load_image(kept[k]),
+            [self.places[k] for k in kept],
+            self.notes,
+        )
 
 
 def read_log(
@@ -137,33 +152,52 @@ def check_films(
         Traceback (most recent call last):
         ...
         ValueError: Expected sizes, boxes and labels that fit the film for every film, got 1 of 1 that does not. \
-Correct it, or go on without it by --bad-rows drop:
+Correct it, or go on without by --bad-rows drop:
         line 1 of 'log.jsonl' (id 7): box 0 is [0, 0, 9, 99], outside the film of 50 x 50
     """
-    for name in _NEEDED:
-        without = [k for k, row in enumerate(rows) if row.get(name) is None]
-        if without:
-            raise ValueError(
-                f"Expected a column `{name}` for every film, got none for {len(without)} of {len(rows)}: "
-                f"{first_of([_named(rows, places, k) for k in without])}. Add it, or name the dataset that has it with "
-                "--dataset."
-            )
-    # Without any format there is one thing to say, not one for each row: the reward says it.
-    knows_format = reward is not None and (reward.box_format is not None or any(row.get("box_format") for row in rows))
-    problems = {
-        k: found
-        for k, row in enumerate(rows)
-        if (found := [*row_problems(row, reward if knows_format else None), *_unnamed_boxes(row, label_matching)])
-    }
+    problems = film_problems(rows, reward, label_matching=label_matching, places=places)
     if problems:
         one = len(problems) == 1
         lines = [f"{_named(rows, places, k)}: {'; '.join(found)}" for k, found in problems.items()]
         more = len(lines) - _MOST_NAMED
         raise ValueError(
             f"Expected sizes, boxes and labels that fit the film for every film, got {len(problems)} of {len(rows)} "
-            f"that {'does' if one else 'do'} not. Correct {(it := 'it' if one else 'them')}, or go on without {it} by "
-            "--bad-rows drop:\n" + "\n".join([*lines[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+            f"that {'does' if one else 'do'} not. Correct {'it' if one else 'them'}, or go on without by --bad-rows "
+            "drop:\n" + "\n".join([*lines[:_MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
         )
+
+
+def film_problems(
+    rows: Sequence[Mapping[str, Any]],
+    reward: GroundingReward | None = None,
+    *,
+    label_matching: str = "ignore",
+    places: Sequence[str] | None = None,
+) -> dict[int, list[str]]:
+    """What is wrong with films, by their number; arguments as for :func:`check_films`.
+
+    Raises:
+        ValueError: films lack a column.
+
+    Example:
+        >>> film_problems([{"boxes": [[0, 0, 9, 99]], "width": 50, "height": 50}])
+        {0: ['box 0 is [0, 0, 9, 99], outside the film of 50 x 50']}
+    """
+    named = partial(_named, rows, places or [f"row {k}" for k in range(len(rows))])
+    for name in _NEEDED:
+        without = [k for k, row in enumerate(rows) if row.get(name) is None]
+        if without:
+            raise ValueError(
+                f"Expected a column `{name}` for every film, got none for {len(without)} of {len(rows)}: "
+                f"{first_of([named(k) for k in without])}. Add it, or name the dataset that has it with --dataset."
+            )
+    # Without any format there is one thing to say, not one for each row: the reward says it.
+    knows_format = reward is not None and (reward.box_format is not None or any(row.get("box_format") for row in rows))
+    return {
+        k: found
+        for k, row in enumerate(rows)
+        if (found := [*row_problems(row, reward if knows_format else None), *_unnamed_boxes(row, label_matching)])
+    }
 
 
 def _named(rows: Sequence[Mapping[str, Any]], places: Sequence[str], k: int) -> str:

@@ -34,7 +34,7 @@ _ALWAYS = ("boxes", "labels", "width", "height", "id", "split")
 
 
 def load_films(
-    root: str | Path, split: str | None = None, *, bad_rows: str = "refuse", allow_outside: bool = False
+    root: str | Path, split: str | None = None, *, allow_outside: bool = False, bad_rows: str = "refuse"
 ) -> Dataset:
     """Load the films of a folder with the columns that every part of the package uses.
 
@@ -45,8 +45,8 @@ def load_films(
         root: the folder that holds `annotations.jsonl`.
         split: only films of this split; None and `all` take every film. A film without a split is one of its patient's,
             else of `train`; where no film is held out, patients are drawn (`data.held_out`), which a warning says.
-        bad_rows: `refuse` lines that are no films, or `drop` them, which a warning says.
         allow_outside: whether images may lie outside the folder.
+        bad_rows: `refuse` lines that are no films, or `drop` them, which a warning says.
 
     Returns:
         Columns image, boxes (xyxy pixels), labels, width, height, id and split; where any film has them patient_id,
@@ -61,7 +61,7 @@ def load_films(
     from datasets import Dataset, Features
 
     root = Path(root)
-    rows = list(_read(root, bad_rows, allow_outside))
+    rows = list(_read(root, allow_outside, bad_rows))
     splits = _splits(rows, root, split)
     kept = [number for number, own in enumerate(splits) if split in (None, ALL, own)]
     carried = CarriedColumns()
@@ -169,7 +169,7 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
     (output / ANNOTATIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _read(root: Path, bad_rows: str = "refuse", allow_outside: bool = False) -> Iterator[dict[str, Any]]:
+def _read(root: Path, allow_outside: bool = False, bad_rows: str = "refuse") -> Iterator[dict[str, Any]]:
     """The rows of a folder whose images are there."""
     path = root / ANNOTATIONS
     if not path.is_file():

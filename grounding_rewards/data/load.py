@@ -25,12 +25,7 @@ _DEFAULT_SYNTHETIC_FILMS = 1024
 
 
 def load_split(
-    dataset: str,
-    split: str,
-    *,
-    films: int | None = None,
-    bad_rows: str = "refuse",
-    allow_outside: bool = False,
+    dataset: str, split: str, *, films: int | None = None, allow_outside: bool = False, bad_rows: str = "refuse"
 ) -> Dataset:
     """Load one split with the columns that every part of the package uses.
 
@@ -41,9 +36,9 @@ def load_split(
         split: name of the split, for example `"train"`; `"all"` is every film. Where a dataset has no splits, or only
             `train`, its patients are drawn (`grounding_rewards.data.held_out`), and a warning says so.
         films: take the first so many films; None takes all (of drawn films, 1024).
+        allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
         bad_rows: `refuse` lines of `annotations.jsonl` that are no films, or `drop` them, which a warning says. What is
             wrong with the values of rows is found later, by `grounding_rewards.data.checks`.
-        allow_outside: whether the images that `annotations.jsonl` names may lie outside its folder.
 
     Returns:
         A map-style dataset.
@@ -64,7 +59,7 @@ def load_split(
     from grounding_rewards.data.film_column import with_film_column
 
     if Path(dataset).is_dir():
-        loaded = _load_folder(Path(dataset), split, bad_rows, allow_outside)
+        loaded = _load_folder(Path(dataset), split, allow_outside, bad_rows)
     else:
         loaded = _load_from_hub(dataset, split)
     loaded = with_film_column(loaded)
@@ -94,14 +89,14 @@ def load_dataset_image(dataset: Dataset, k: int) -> Image | None:
     return dataset[k]["image"] if "image" in dataset.column_names else None
 
 
-def _load_folder(folder: Path, split: str, bad_rows: str, allow_outside: bool) -> Dataset:
+def _load_folder(folder: Path, split: str, allow_outside: bool, bad_rows: str) -> Dataset:
     from datasets import Dataset, DatasetDict, load_from_disk
 
     if (folder / MANIFEST).is_file():
         # The shards are unpacked into the cache of `datasets`, so that rows can be taken in any order.
         return Dataset.from_parquet(split_files(folder, split))
     if (folder / ANNOTATIONS).is_file():
-        return load_films(folder, split, bad_rows=bad_rows, allow_outside=allow_outside)
+        return load_films(folder, split, allow_outside=allow_outside, bad_rows=bad_rows)
     try:
         loaded = load_from_disk(str(folder))
     except FileNotFoundError:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.columns import patient_key, patient_of
-from grounding_rewards.data.readers.base import FilmRecord
+
+if TYPE_CHECKING:
+    # The readers ask this module.
+    from grounding_rewards.data.readers.base import FilmRecord
 
 _IN_NAMES = (
     # CheXpert, MURA, and what most people write themselves; BIDS
@@ -47,6 +50,7 @@ def patient_of_film(film: FilmRecord) -> str | None:
     """Whose film a record is, as :func:`patient_of_row`.
 
     Example:
+        >>> from grounding_rewards.data.readers.base import FilmRecord
         >>> patient_of_film(FilmRecord("a", "a.png", [], [], patient_id="0003"))
         '3'
     """

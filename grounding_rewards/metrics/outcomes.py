@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 
 from grounding_rewards.arithmetic import Array
-from grounding_rewards.ignore_regions import is_ignored
 from grounding_rewards.matching import match_batch
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.pairing import pair_film
@@ -70,7 +69,7 @@ def box_outcomes(film: AnsweredFilm, label_matching: str = "ignore") -> BoxOutco
     """
     pairs = pair_film(film, label_matching)
     right = pairs.found(IOU_THRESHOLD)
-    ignored = is_ignored(pairs.covered, right >= 0, IOU_THRESHOLD)
+    ignored = ~pairs.counted(IOU_THRESHOLD)
     if label_matching == "ignore":
         iou, mislabelled = pairs.overlaps, np.full(len(film.pred), -1)
     else:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -153,11 +153,8 @@ def _load(
     processor = load_processor(model, trust_remote_code=config.trust_remote_code)
     notes = [*start.notes, *set_image_size(processor, arguments.max_image_pixels)]
     with config.main_process_first(desc="loading films"):
-        load = functools.partial(
-            load_split,
-            arguments.dataset,
-            bad_rows=arguments.bad_rows,
-            allow_outside=arguments.allow_outside,
+        load = partial(
+            load_split, arguments.dataset, allow_outside=arguments.allow_outside, bad_rows=arguments.bad_rows
         )
         train_dataset = load(arguments.train_split, films=arguments.train_films)
         eval_dataset = None

@@ -96,6 +96,10 @@ def _split_sentence(manifest: Mapping[str, Any]) -> str:
         words.append(f"{by_patient} were drawn by a seeded hash of the patient, or stand where the patient does.")
     if alone:
         words.append(f"{alone} were drawn by a seeded hash of the film, because the patient is not known.")
+    if copies := manifest["films_with_copies"]:
+        words.append(
+            f"{copies} films are copies of one another, by their pixels; patients who share one are in one split."
+        )
     if without:
         words.append(
             f"The patient of {without} films is not known, so nobody can say whether a patient is in two splits."

@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.film_paths import film_path
 from grounding_rewards.data.held_out import film_split
 from grounding_rewards.data.patients import patient_of_film
+from grounding_rewards.data.prepare.copied_films import join_copies, signature_of_file
 from grounding_rewards.data.prepare.film_images import ImageOptions, StoredImage, store_image
 from grounding_rewards.data.prepare.manifest import begin_folder, find_finished, finish_folder
 from grounding_rewards.data.prepare.rows import dataset_features, film_rows
@@ -87,6 +89,7 @@ def prepare_films(
     survey = survey_films(_counted(records(), lambda done: on_progress("reading tables", done, None)), settings)
     if finished := find_finished(out, settings, survey):
         return finished
+    survey = _with_copies(survey, records, root, allow_outside, processes, on_progress)
     # Fail before the folder is begun: it would refuse corrected settings.
     processor = None if settings.model is None else load_processor(settings.model)
     agreement = None
@@ -101,6 +104,31 @@ def prepare_films(
     )
     _write_shards(films, store, out, survey, processor, processes)
     return finish_folder(out, settings, survey, agreement)
+
+
+def _with_copies(
+    survey: Survey,
+    records: Callable[[], Iterator[FilmRecord]],
+    root: str | Path,
+    allow_outside: bool,
+    processes: int,
+    on_progress: Progress,
+) -> Survey:
+    """The survey with the copies among the films; nothing is compared where all films go into one split."""
+    settings = survey.plan.settings
+    drawn = {name for name, share in survey.rule.shares.items() if share} if survey.films_drawn else set()
+    if len(survey.own_splits | drawn) < 2:
+        return survey
+    named, counted = itertools.tee(_counted(records(), lambda done: on_progress("comparing films", done, survey.films)))
+    sign = functools.partial(signature_of_file, str(root), allow_outside)
+    with worker_pool(processes) if processes > 1 else nullcontext() as pool:
+        files = (record.file for record in named)
+        signatures = map(sign, files) if pool is None else map_in_order(pool, sign, files, ahead=processes * _AHEAD)
+        skip = settings.bad_films == "skip"
+        # The signatures go ahead of the records, which `tee` keeps until then.
+        pairs = ((record, signature) for signature, record in zip(signatures, counted, strict=True))
+        copied = join_copies(pairs, survey.patient_splits, own=survey.rule.own, skip=skip)
+    return replace(survey, copied=copied)
 
 
 def _write_shards(
@@ -119,6 +147,9 @@ def _write_shards(
     with worker_pool(processes) if processes > 1 else nullcontext() as pool:
         images = map(store, names) if pool is None else map_in_order(pool, store, names, ahead=processes * _AHEAD)
         for job, image in zip(jobs, images, strict=True):
+            if job.record.id in survey.copied.left_out:
+                writers[job.split].skip(job.record.id, survey.copied.left_out[job.record.id])
+                continue
             if isinstance(image, StoredImage):
                 rows, problem = film_rows(job.record, job.rows, job.split, image, survey, processor)
                 if not problem:
@@ -160,7 +191,11 @@ def _open_jobs(
     for record in films:
         patient = patient_of_film(record)
         own = None if patient is None else survey.patient_splits.get(patient)
-        split = film_split(record.split, patient or record.id, own, survey.rule, settings.seed)
+        name = patient or record.id
+        if name in survey.copied.groups:
+            name = survey.copied.groups[name]
+            own = survey.copied.splits.get(name)
+        split = film_split(record.split, name, own, survey.rule, settings.seed)
         rows = list(task_rows(record, survey.plan))
         if not rows:
             continue

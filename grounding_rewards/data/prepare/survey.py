@@ -6,12 +6,13 @@ import hashlib
 import warnings
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.held_out import TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
 from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.policies import check_readers, film_readers
+from grounding_rewards.data.prepare.copied_films import CopiedFilms
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.spacing import may_have_spacing
 from grounding_rewards.data.prepare.splits import PatientSplits
@@ -38,6 +39,8 @@ class Survey:
         has_several_readers: Whether any film was read by several people.
         carried: The columns that are not the package's own.
         plan: For `tasks.task_rows`.
+        own_splits: Names of the dataset's own splits.
+        copied: Copies among the films; empty until `pipeline` has compared them.
     """
 
     films: int
@@ -53,6 +56,13 @@ class Survey:
     has_several_readers: bool
     carried: CarriedColumns
     plan: Plan
+    own_splits: frozenset[str]
+    copied: CopiedFilms = field(default_factory=CopiedFilms)
+
+    @property
+    def films_drawn(self) -> int:
+        """Films without a split of the dataset's own."""
+        return self.without_split if self.rule.own else self.films
 
 
 def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Survey:
@@ -121,6 +131,7 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         has_several_readers=has_several_readers,
         carried=carried,
         plan=Plan(settings, vocabulary, keep),
+        own_splits=frozenset(names) if rule.own else frozenset(),
     )
 
 

@@ -1,0 +1,117 @@
+"""Copies of a film, byte for byte or encoded again, end in one split with all films of their patients."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from grounding_rewards.data.prepare import PrepareSettings, prepare_films
+from grounding_rewards.data.prepare.copied_films import join_copies
+from grounding_rewards.data.readers.base import FilmRecord
+
+SHARES = (("train", 0.5), ("test", 0.5))
+
+
+def film(seed, size=(160, 120)):
+    greys = np.random.default_rng(seed).integers(0, 256, (7, 9), dtype=np.uint8)
+    return Image.fromarray(greys).resize(size, Image.Resampling.BICUBIC)
+
+
+@pytest.fixture
+def films(tmp_path):
+    """Twenty films of twenty patients: 1 is 0 byte for byte, 3 is 2 as JPEG, 5 is 4 at half the size."""
+    records = []
+    for k in range(20):
+        film(k).save(tmp_path / f"{k}.png")
+        records.append(FilmRecord(f"f{k:02}", f"{k}.png", [[10, 10, 60, 60]], ["mass"], patient_id=f"p{k}"))
+    shutil.copy(tmp_path / "0.png", tmp_path / "1.png")
+    film(2).save(tmp_path / "3.jpg", quality=70)
+    records[3] = records[3]._replace(file="3.jpg")
+    film(4, (80, 60)).save(tmp_path / "5.png")
+    records[5] = records[5]._replace(boxes=[[5, 5, 30, 30]])
+    return records
+
+
+COPIES = [("f00", "f01"), ("f02", "f03"), ("f04", "f05")]
+
+
+def prepare(folder, records, name="out", processes=1, **settings):
+    settings = PrepareSettings("jsonl", "qwen3-vl", **{"shares": SHARES, **settings})
+    return prepare_films(lambda: records, folder, folder / name, settings, processes=processes)
+
+
+def splits_of(folder, name="out"):
+    files = sorted((folder / name / "data").glob("*.parquet"))
+    return {
+        row["id"]: row["split"] for file in files for row in pq.read_table(file, columns=["id", "split"]).to_pylist()
+    }
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_copies_are_drawn_together_and_counted(tmp_path, films, known):
+    if not known:
+        films = [one._replace(patient_id=None) for one in films]
+    apart = 0
+    for seed in range(6):
+        manifest = prepare(tmp_path, films, f"out-{seed}", seed=seed)
+        splits = splits_of(tmp_path, f"out-{seed}")
+        assert all(splits[one] == splits[other] for one, other in COPIES)
+        assert manifest["films_with_copies"] == 6
+        assert "6 films are copies of one another" in (tmp_path / f"out-{seed}" / "README.md").read_text()
+        apart += len(set(splits.values()))
+    assert apart > 6  # both splits are filled
+
+
+def test_all_films_of_their_patients_go_with_them(tmp_path, films):
+    films[10] = films[10]._replace(patient_id="p0")
+    films[11] = films[11]._replace(patient_id="p1")
+    for seed in range(4):
+        prepare(tmp_path, films, f"out-{seed}", seed=seed)
+        splits = splits_of(tmp_path, f"out-{seed}")
+        assert len({splits[name] for name in ("f00", "f01", "f10", "f11")}) == 1
+
+
+def test_processes_and_films_that_cannot_be_read_change_nothing(tmp_path, films):
+    (tmp_path / "19.png").write_bytes(b"no image")
+    for processes in (1, 2):
+        prepare(tmp_path, films, f"out-{processes}", processes=processes, bad_films="skip")
+    assert splits_of(tmp_path, "out-1") == splits_of(tmp_path, "out-2")
+
+
+def test_copies_in_two_splits_of_the_dataset_are_refused_or_left_out_of_the_larger_one(tmp_path, films):
+    own = [one._replace(split="test" if one.id in ("f01", "f12") else "train") for one in films]
+    with pytest.raises(ValueError, match="f00 is in train and a copy of f01 in test") as error:
+        prepare(tmp_path, own)
+    assert "--splits-from hash" in str(error.value)
+    assert not (tmp_path / "out").exists()
+    manifest = prepare(tmp_path, own, bad_films="skip")
+    assert manifest["skipped"] == [["train", "f00", "in train and a copy of f01 in test"]]
+    assert splits_of(tmp_path)["f01"] == "test"
+    assert prepare(tmp_path, own, "drawn", splits_from="hash")["skipped"] == []
+
+
+def test_a_copy_without_a_split_follows_the_one_that_has_one(tmp_path, films):
+    for split in ("train", "test"):
+        own = [films[0]._replace(split=split), *films[1:]]
+        prepare(tmp_path, own, split)
+        assert splits_of(tmp_path, split)["f01"] == split
+
+
+def test_one_split_alone_compares_nothing(tmp_path, films, monkeypatch):
+    monkeypatch.setattr("grounding_rewards.data.prepare.pipeline.join_copies", None)
+    assert prepare(tmp_path, films, shares=(("train", 1.0),))["films_with_copies"] == 0
+
+
+def test_chains_of_copies_are_one_group():
+    one, two = bytes([1] * 2048), bytes([1, 255] * 1024)
+    films = [
+        FilmRecord(name, f"{name}.png", [], [], patient_id=patient)
+        for name, patient in zip("abcd", "9878", strict=True)
+    ]
+    joined = join_copies(list(zip(films, (one, one, two, two), strict=True)), {}, own=True, skip=False)
+    assert joined.groups == {"7": "7", "8": "7", "9": "7"}
+    assert joined.films == 4
