@@ -82,7 +82,7 @@ def check_dataset(
         ...     print(str(error).splitlines()[-1].partition(";")[0])
         row 0 (id -): box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself
     """
-    _check_columns(dataset.column_names, name, required=_REQUIRED_COLUMNS, needs_format=reward.box_format is None)
+    _check_columns(dataset.column_names, name, needs_format=reward.box_format is None)
     rows = _all_rows(dataset, name)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row, reward)))}
     gold = [one for number, row in enumerate(rows) if number not in problems for one in _references(number, row)]
@@ -122,11 +122,10 @@ def check_films(dataset: Dataset, *, name: str = "train_dataset", bad_rows: str 
         ...     print(str(error).splitlines()[-1])
         row 0 (id -): box 0 is [10, 10, 50, 50], outside the film of 40 x 60
     """
-    _check_columns(dataset.column_names, name, required=("boxes",), needs_format=False)
+    _check_columns(dataset.column_names, name, needs_format=False)
     rows = _all_rows(dataset, name)
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row)))}
-    asked = dataset.with_format(None).select_columns("prompt") if "prompt" in dataset.column_names else ()
-    for number, row in enumerate(asked):
+    for number, row in enumerate(dataset.with_format(None).select_columns("prompt")):
         if row["prompt"] is None or prompt_problem(row["prompt"]):
             problems.setdefault(number, []).append("prompt is missing or has no words")
     return without_bad_rows(dataset, problems, "sizes, boxes and labels that fit the film", name, bad_rows)
@@ -395,9 +394,9 @@ def rows_with_sizes(dataset: Dataset) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _check_columns(columns: Iterable[str], name: str, *, required: Sequence[str], needs_format: bool) -> None:
+def _check_columns(columns: Iterable[str], name: str, *, needs_format: bool) -> None:
     columns = set(columns)
-    missing = [column for column in required if column not in columns]
+    missing = [column for column in _REQUIRED_COLUMNS if column not in columns]
     if "image" not in columns:
         missing += [column for column in ("width", "height") if column not in columns]
     if needs_format and "box_format" not in columns:

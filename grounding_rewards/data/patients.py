@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from grounding_rewards.columns import patient_key, patient_of
 
 if TYPE_CHECKING:
+    # The readers ask this module.
     from grounding_rewards.data.readers.base import FilmRecord
 
 _IN_NAMES = (
