@@ -18,6 +18,7 @@ from grounding_rewards.metrics.comparison import Change, format_p
 from grounding_rewards.metrics.outcomes import box_outcomes
 from grounding_rewards.report.boxes_shown import film_summary, format_iou, has_sides
 from grounding_rewards.report.comparison_tables import Comparison
+from grounding_rewards.report.figure_groups import group_figures
 from grounding_rewards.report.render import data_uri, jpeg_uri, read_asset, render
 
 if TYPE_CHECKING:
@@ -145,6 +146,7 @@ def render_diff_page(page: DiffPage) -> str:
     a, b = comparison.names
     found = comparison.found.figures
     tiles = [found[key] for key in dict.fromkeys((comparison.found.main, *_TILES)) if key in found]
+    figures = {key: found[key] for key in comparison.figures if _is_measured(found[key])}
     numbers = iter(range(len(page.pairs)))
     sections = [
         {
@@ -161,7 +163,8 @@ def render_diff_page(page: DiffPage) -> str:
         comparison=comparison,
         names=(a, b),
         tiles=list(filter(_is_measured, tiles))[:_MOST_TILES],
-        figures={key: found[key] for key in comparison.figures if _is_measured(found[key])},
+        figures=figures,
+        figure_groups=group_figures(figures),
         sections=sections,
         compares_labels=page.label_matching != "ignore",
         curves=page.curves and [data_uri(png, "image/png") for png in page.curves],

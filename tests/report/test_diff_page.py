@@ -260,7 +260,9 @@ def test_the_table_has_the_chosen_figures_beside_the_baselines() -> None:
     assert re.findall(r'<th scope="col">(.*?)</th>', table)[1:4] == ["before", "after", "after − before"]
     assert '<th scope="col">nothing found</th>' in table
     assert re.findall(r'<th scope="row">([^<]*)', table) == ["F1 at IoU 0.5", "mean IoU"]
-    assert f"<small>{DETECTION_FIGURES['mean_iou'].definition}</small>" in table
+    # in groups, with one definition each; what each figure is stands below
+    assert re.findall(r'<th scope="rowgroup" colspan="8">([^<]*)<small>[A-Z]', table) == ["Finding", "Placing"]
+    assert f"<dt>mean IoU</dt><dd>{DETECTION_FIGURES['mean_iou'].definition}</dd>" in text
 
 
 def test_without_curves_and_baselines_there_is_none() -> None:

@@ -16,6 +16,8 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
 from grounding_rewards.report.evaluation_page import MISSED_FINDING, render_evaluation_page  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, evaluation, film, page  # noqa: E402
+from tests.report.test_diff_page import page as diff_page  # noqa: E402
+from tests.report.test_diff_page import pair  # noqa: E402
 from tests.report.test_evaluation_diagrams import NOTHING  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -156,6 +158,180 @@ def test_no_caption_leaves_its_film(visit, tmp_path) -> None:
     )
     assert tab.locator("#Gallery svg text.predicted").count() == 2
     assert outside == []
+
+
+def test_captions_do_not_collide(visit, tmp_path) -> None:
+    # five findings close to each other, two of them missed, one called something else
+    close = [(30 + 4 * k, 30 + 3 * k, 60 + 4 * k, 60 + 3 * k) for k in range(5)]
+    names = ("pleural effusion", "consolidation", "atelectasis", "mass", "nodule")
+    called = ("pleural effusion", "cardiomegaly", "atelectasis")
+    made = [film("close", gt=close, pred=close[:3], gt_labels=names, pred_labels=called)]
+    tab = visit(write(tmp_path, made))
+    tab.locator("button.open").click()
+    for place in ("#Gallery", "dialog"):
+        boxes = tab.locator(f"{place} svg text").evaluate_all(
+            "all => all.map(one => { const b = one.getBBox(); return [b.x, b.y + 0.15 * b.height, b.x + b.width,"
+            " b.y + 0.9 * b.height]; })"
+        )
+        assert len(boxes) >= 2
+        for i, (x1, y1, x2, y2) in enumerate(boxes):
+            for u1, v1, u2, v2 in boxes[i + 1 :]:
+                assert min(x2, u2) <= max(x1, u1) + 0.5 or min(y2, v2) <= max(y1, v1) + 0.5
+
+
+def test_outcomes_differ_by_colour_and_by_lines(visit, tmp_path) -> None:
+    lungs = [(5, 5, 40, 90), (60, 5, 95, 90)]
+    made = [
+        film("named", gt=lungs, gt_labels=("right lung", "left lung"), pred=lungs, pred_labels=("left lung",) * 2),
+        film("beside", pred=[(80, 80, 95, 95)]),
+    ]
+    tab = visit(write(tmp_path, made, label_matching="exact"))
+    looks = {}
+    for outcome, side in (
+        ("right", "predicted"),
+        ("wrong-label", "predicted"),
+        ("wrong-place", "predicted"),
+        ("missed", "reference"),
+    ):
+        group = tab.locator(f"#Gallery g.is-{side}.o-{outcome}:has(rect)").first
+        colour, dash = group.locator(f"rect.{side}").evaluate(
+            "one => [getComputedStyle(one).stroke, getComputedStyle(one).strokeDasharray]"
+        )
+        looks[outcome] = (colour, dash, group.locator("line").count())
+    assert len({colour for colour, _, _ in looks.values()}) == 4
+    # without colours too: dashes, and a cross
+    assert len({look[1:] for look in looks.values()}) == 4
+    # the legend draws each as the films do
+    for outcome, (colour, _, _) in looks.items():
+        assert (
+            tab.locator(f".outcomes .o-{outcome} rect:not(.halo)").first.evaluate("one => getComputedStyle(one).stroke")
+            == colour
+        )
+    assert tab.locator("#Gallery h3").all_inner_texts()[:2] == ["Missed 1", "Wrong label 1"]
+    named = tab.locator("article[data-place='0']")
+    assert named.locator("text.predicted").all_text_contents() == ["left lung ≠ right lung 1.00", "left lung 1.00"]
+    assert named.locator("text.side").all_text_contents() == ["R", "L"]
+    # the patient's right is on the left of the picture
+    right, left = (named.locator("text.side").nth(k).bounding_box()["x"] for k in (0, 1))
+    assert right < left
+    # nothing is said where nothing is known
+    assert tab.locator("article[data-place='1'] text.side").count() == 0
+
+
+def test_a_right_normal_film_is_not_shaded_as_a_failure(visit) -> None:
+    tab = visit()
+    lack = "cells => cells.map(one => Number(getComputedStyle(one).getPropertyValue('--lack')))"
+    shades = {
+        name: tab.locator(f"table.every tr:has-text('{name}') td.shade").evaluate_all(lack)
+        for name in ("normal film, no box", "invented 1", "good 11")
+    }
+    assert shades["normal film, no box"] == [0] * 5
+    assert shades["invented 1"] == [1] * 5
+    assert shades["good 11"] == pytest.approx([1 / 12] * 5, abs=1e-3)
+    card = tab.locator("article[data-place='16']")
+    assert "R4 0.20 of 0.20" in card.inner_text()
+    assert card.locator(".meter span").evaluate("one => one.style.width") == "100%"
+
+
+def test_a_list_that_is_searched_or_sorted_goes_on(visit, tmp_path) -> None:
+    made = [film(f"film {k}", pred=[BOX], reward=k / 60) for k in range(60)]
+    tab = visit(write(tmp_path, made))
+    more = tab.locator("#More")
+    assert not more.is_visible()
+    tab.select_option("#Sort", "reward+")
+    assert len(cards(tab)) == 24
+    assert more.inner_text() == "Show 24 more of 36"
+    more.click()
+    assert focused(tab) == "Enlarge film film 24"
+    more.click()
+    assert cards(tab) == [f"film {k}" for k in range(60)]
+    assert not more.is_visible()
+
+
+def test_what_a_model_wrote_is_a_quotation(visit) -> None:
+    tab = visit()
+    card = tab.locator("article[data-place='5']")
+    assert card.locator("blockquote").inner_text() == "box 5"
+    assert card.locator("figcaption").inner_text() == "The model wrote"
+    card.locator("button").click()
+    assert tab.locator("dialog blockquote").inner_text() == "box 5"
+    # its labels in the table of boxes as well
+    assert tab.locator("dialog q").all_inner_texts() == ["mass"]
+
+
+#: What audits of accessibility find most often in pages like this one; empty where all is well.
+AUDIT = """() => {
+  const found = [];
+  const say = (what, node) => found.push(what + ": " + node.outerHTML.slice(0, 80));
+  const seen = (node) => node.getClientRects().length > 0;
+  const name = (node) => (node.getAttribute("aria-label") || node.textContent || "").trim();
+  for (const head of document.querySelectorAll("th")) if (!name(head)) say("heading of a table is empty", head);
+  for (const node of document.querySelectorAll("*")) {
+    if (!seen(node) || node.closest("svg")) continue;
+    const style = getComputedStyle(node);
+    const scrolls = (way, size, room) => /auto|scroll/.test(way) && size > room + 1;
+    const across = scrolls(style.overflowX, node.scrollWidth, node.clientWidth);
+    if (!across && !scrolls(style.overflowY, node.scrollHeight, node.clientHeight)) continue;
+    const inside = node.querySelector("a[href], button:not(:disabled), input, select, [tabindex='0']");
+    if (node !== document.documentElement && node.tabIndex < 0 && !inside) say("no key scrolls", node);
+  }
+  let level = 0;
+  for (const head of document.querySelectorAll("h1, h2, h3, h4")) {
+    if (!seen(head)) continue;
+    const own = Number(head.tagName[1]);
+    if (own > level + 1) say("heading skips a level", head);
+    level = own;
+  }
+  const landmarks = "main, header, footer, nav, [role=region], .skip, dialog";
+  for (const node of document.querySelectorAll("body > *")) {
+    if (seen(node) && !node.matches(landmarks + ", script")) say("outside of every landmark", node);
+  }
+  const names = new Map();
+  for (const node of document.querySelectorAll("nav, [role=region], section[aria-label], section[aria-labelledby]")) {
+    if (!seen(node)) continue;
+    const key = node.tagName + (node.getAttribute("aria-label") || node.getAttribute("aria-labelledby"));
+    if (names.has(key)) say("two landmarks of one name", node);
+    names.set(key, node);
+  }
+  for (const node of document.querySelectorAll("svg:not([aria-hidden]), img, button, input, select, dialog")) {
+    if (node.parentElement.closest("svg")) continue;
+    const said = ["aria-label", "aria-labelledby", "alt"].some((one) => node.getAttribute(one));
+    if (!said && !node.closest("label") && !node.textContent.trim()) say("no name", node);
+  }
+  for (const list of document.querySelectorAll("ul, ol")) {
+    for (const item of list.children) if (item.tagName !== "LI") say("no item of a list", item);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_an_audit_of_accessibility_finds_nothing(visit, width: int) -> None:
+    tab = visit(viewport={"width": width, "height": 800})
+    tab.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
+    assert tab.evaluate(AUDIT) == []
+    tab.locator("button.open").first.click()
+    assert tab.evaluate(AUDIT) == []
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+def test_an_audit_of_the_page_of_a_comparison_finds_nothing(visit, tmp_path, width: int) -> None:
+    path = tmp_path / "diff.html"
+    path.write_text(diff_page([pair("a", 0.1, 0.9), pair("b", 0.0, 0.2, normal=True)], curves=None), encoding="utf-8")
+    tab = visit(path, viewport={"width": width, "height": 800})
+    tab.evaluate("document.querySelectorAll('details').forEach(one => (one.open = true))")
+    assert tab.evaluate(AUDIT) == []
+    assert tab.evaluate(CONTRAST) == []
+
+
+def test_at_400_pixels_pictures_are_as_wide_as_the_screen_and_words_are_in_sight(visit) -> None:
+    tab = visit(viewport={"width": 400, "height": 800})
+    assert tab.locator("button.open svg").first.bounding_box()["width"] >= 300
+    for text in tab.locator("tr.group small").all():
+        box = text.bounding_box()
+        assert box["x"] + box["width"] <= 400
+    small = "all => all.map(one => parseFloat(getComputedStyle(one).fontSize)).filter(size => size < 11)"
+    assert tab.locator("h2, p, td, th, small, dt, dd, li").evaluate_all(small) == []
 
 
 def test_the_film_with_the_focus_is_not_below_the_filters(visit) -> None:
@@ -409,6 +585,11 @@ def test_on_paper_there_is_no_control_and_nothing_folded(visit) -> None:
     assert tab.locator("details table").first.is_visible()
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
     assert not tab.locator("details table").first.is_visible()
+    # no heading stays behind at the foot of a page
+    for name in ("h2", "#Gallery h3", "#Gallery .note", "tr.group"):
+        assert tab.locator(name).first.evaluate("one => getComputedStyle(one).breakAfter") == "avoid", name
+    for name in ("article", ".tile", ".diagram", "table.headline tbody tr"):
+        assert tab.locator(name).first.evaluate("one => getComputedStyle(one).breakInside") == "avoid", name
     assert tab.pdf(format="A4").startswith(b"%PDF-")
 
 
