@@ -26,7 +26,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", ["compare_rewards.py", "fuzz_parsing.py", "write_formats.py"])
+@pytest.mark.parametrize("name", ["compare_rewards.py", "fuzz_parsing.py", "judge_sentences.py", "write_formats.py"])
 def test_help_teaches(name: str) -> None:
     done = subprocess.run([sys.executable, SCRIPTS / name, "--help"], capture_output=True, text=True, check=True)
     assert f"python scripts/{name}" in done.stdout
@@ -34,6 +34,25 @@ def test_help_teaches(name: str) -> None:
 
 def test_the_table_of_formats_is_up_to_date() -> None:
     subprocess.run([sys.executable, SCRIPTS / "write_formats.py", "--check"], check=True)
+
+
+def test_the_table_of_judged_sentences_is_up_to_date() -> None:
+    subprocess.run([sys.executable, SCRIPTS / "judge_sentences.py", "--check"], check=True)
+
+
+def test_a_list_of_sentences_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "mine.tsv"
+    path.write_text(
+        "negative\twrist\tNo fracture.\nnegative\twrist\tHm.\nfinding\tspine\tA fracture.\n", encoding="utf-8"
+    )
+    command = [sys.executable, SCRIPTS / "judge_sentences.py", path]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "| mine | wrist | 2 | 1 (50.0%) | 0 | – |" in printed
+    assert "| mine | all | 2 | 1 (50.0%) | 1 | 0 (0.0%) |" in printed
+    assert "mine: negative, wrist: Hm." in printed
+    path.write_text("no fracture\n", encoding="utf-8")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "Expected negative or finding, a region and a text, between tabs, for line 1" in done.stderr
 
 
 def run_demo(monkeypatch: pytest.MonkeyPatch, *options: str) -> list[list[str]]:
