@@ -104,8 +104,11 @@ _MOVES = {
         this_is, absent > tail""",
     "bare_seen": """seen mod side anat image > anatomy, adj > described, normal clear > normal, find evid > finding,
         no > scope""",
-    "seek": """find evid anat image mod adj size side abn normal clear in or and comma that > seek, see seen > saw, no
-        > scope, none > none, nothing > nothing, who > who""",
+    "seek": """find evid anat image mod adj size side normal clear in or and comma that > seek, see seen > saw, no >
+        scope, none > none, nothing > nothing, who > who, abn > seek_abnormal""",
+    "seek_abnormal": "find > seek",
+    "reviewed": """mod adj side anat image in look and done > reviewed, comma colon that > start, there > there, who >
+        who, not > who_not, see seen > saw, no > scope, none > none, nothing > nothing""",
     "yes": "comma > start, there > there",
     "this_is": "be mod side > this_is, image > image, normal clear > normal",
     "frame": """mod adj image look in and seen done > frame, side anat > located, comma colon > start, no > scope,
@@ -122,14 +125,14 @@ _MOVES = {
     "there": "be have > there_be, not > there_not",
     "there_not": "be > scope",
     "there_be": "be have > there_be, no not > scope, none > none, nothing > nothing, normal clear > normal",
-    "who": """have > who, seek > seek, draw > drawn, look done > frame, see seen detected > saw, not > who_not, be >
-        who_be, show > shown""",
+    "who": """have > who, seek > seek, draw > drawn, look done > reviewed, see seen detected > saw, not > who_not, be
+        > who_be, show > shown""",
     "drawn": "none > none, nothing > nothing, no > scope",
     "drawn_not": "find mod adj size side in anat > drawn_not_any",
     "drawn_not_any": "find mod anat word > drawn_not_any, in > place",
     "who_not": "be > who_not, draw > drawn_not, see seen detected show have > scope",
-    "who_be": """be > who_be, that > start, there > there, normal > normal, no > scope, image > image, not > who_not,
-        anat > anatomy""",
+    "who_be": """in > frame, be > who_be, that > start, there > there, normal > normal, no > scope, image > image, not
+        > who_not, anat > anatomy""",
     "saw": """no > scope, none > none, nothing > nothing, that > start, normal clear > normal, there > there, anat >
         anatomy""",
     "bare_not": "see > scope, seen detected > tail",
@@ -214,7 +217,7 @@ _STATED = frozenset(
         "normal_anatomy",
     ]
 )
-_FRAMING = frozenset(["image", "provided", "frame", "seek", "drawn_not_any"])
+_FRAMING = frozenset(["image", "provided", "frame", "seek", "reviewed", "drawn_not_any"])
 #: States in which no article or adverb may follow: what is "not fully seen" is seen.
 _STRICT = frozenset(["odd", "label", "finding_not", "last"])
 

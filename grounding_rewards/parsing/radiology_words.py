@@ -11,6 +11,7 @@ PHRASES = {
         | \b(?:the\ )?(?:image|picture|photo|film|answer|question)\ (?:is|looks|appears)\ clear\b(?!\ of)""",
     # a sentence ends or a label stands before one: "Impression:", "the answer is"; what was asked, and known before
     "stop": r"""(?:^|\n)\ ?(?:findings?|impression|conclusion)\ ?(?=\n) | [.;!\n)。•–—-]
+        | ,\ ?(?:so|hence|thus|therefore)\b
         | \((?![a-z\ ,/]{1,40}\)\ (?:is|are|was|were)\ not\b) | \d{1,2}[.)](?=\ ) | \bjson\b
         | (?:,?\ ?(?:so|hence|thus|therefore),?\ )?\b(?:the\ )?(?:final\ )?(?:answer|result|impression|conclusion
         |output|response)(?:\ is(?:\ ?:)?|\ ?:)
@@ -26,8 +27,9 @@ PHRASES = {
         |highlight|return|output|give|outline)(?:ed|d|n)?\b
         | \bof\ (?:note|concern|significance)\b""",
     "skip": r""",?\ ?\bas\ far\ as\ (?:i|we)\ can\ (?:tell|see)\b | \b(?:to\ be|able\ to)\b
-        | \bat\ (?:this\ time|present|all)\b | \bin\ (?:my\ opinion|conclusion|summary|short)\b
+        | \bat\ (?:this\ time|present|all)\b | \bin\ (?:turn|my\ opinion|conclusion|summary|short)\b
         | \bto\ (?:my\ eye|me)\b
+        | \bof\ (?:good|diagnostic|adequate)\ quality\b
         | \bcould(?=\ (?:not|be\ (?:seen|found|identified|detected|visuali[sz]ed|locali[sz]ed|demonstrated
         |confirmed))\b)
         | \([a-z\ ,/]{1,40}\)(?=\ (?:is|are|was|were)\ not\b)
@@ -61,6 +63,7 @@ PHRASES = {
         | \b(?:odontoid|styloid|coronoid|spinous|transverse|mastoid|alveolar)\ process(?:es)?\b | \bcup\ to\ disc\b
         | \b[clts]\ spine\b | \b(?:[clts]\d{1,2})(?:\ ?[/-]\ ?[clts]?\d{1,2})?\b""",
     "evid": r"\bbox(?:es)?\ for\b | \b(?:instance|case)s?\ of\b",
+    "look": r"\blook(?:ed|ing)\ at\b",
     "seek": r"""\b(?:look|search|check|examin|assess|evaluat|screen|inspect)(?:ed|ing)?\ (?:(?:at|the|this|image
         |film|x\ ray|radiograph|scan|carefully|closely)\ ){0,4}for\b""",
     "find": r"""\b(?:mass|fracture|disease|consolidation|target)\ (?:lesion|process|pattern|deformity|line|object)s?\b
@@ -104,12 +107,12 @@ WORDS = {
     "seen": """seen found identified present visible noted observed evident demonstrated appreciated visualized
         visualised apparent discernible identifiable detectable recognized appreciable noticeable needed required
         observable located localised localized depicted noticed picked spotted confirmed discovered recognised
-        perceptible demonstrable encountered""",
+        perceptible demonstrable encountered given drawn marked""",
     "detected": "detected",
     "absent": "absent",
     "show": """show showed showing reveal revealed revealing demonstrate demonstrating contain containing display
         displayed displaying exhibit exhibited indicate indicating depict presents depicts portrays demonstrates""",
-    "done": "obtained performed provided submitted acquired reviewed available given",
+    "done": "obtained performed provided submitted acquired reviewed available",
     "look": """based upon after following reviewing looking examining examined having review analysis analyzing
         inspection evaluation careful thorough close detailed assessment assessed studied inspected checked
         scrutinised scrutinized searched evaluated""",

@@ -194,14 +194,19 @@ NEGATIVES = [
     "The output is [].",
     "There are no instances of pneumothorax in this image.",
     "I looked for nodules and found none.",
-    # what was known before the film
-    "Indication: cough. No pneumonia.",
-    "Although pneumonia was suspected clinically, the lungs are clear.",
+    "I looked at the lungs. No nodule could be identified, so no box is given.",
     # framing beside a statement
     "PA and lateral views of the chest were obtained. The lungs are clear.",
     "AP view. There is no pneumothorax.",
     "This is a frontal chest radiograph. No abnormality is seen.",
     "No mass, as far as I can tell.",
+]
+#: What was known before the film may be anything, also a finding.
+WITH_HISTORY = [
+    "Indication: cough. No pneumonia.",
+    "Clinical: known mass. Comparison: CT. The lungs are clear.",
+    "Although pneumonia was suspected clinically, the lungs are clear.",
+    "Despite the history of trauma, the spine is normal.",
 ]
 CHINESE_NEGATIVES = ["无", "没有", "未发现异常", "未见异常。", "没有发现病变", "图像中未发现明显异常", "**无**"]
 OTHERS = [
@@ -430,7 +435,7 @@ NO_ECHOES = [
 ]
 
 
-@pytest.mark.parametrize("answer", NEGATIVES + CHINESE_NEGATIVES)
+@pytest.mark.parametrize("answer", NEGATIVES + WITH_HISTORY + CHINESE_NEGATIVES)
 def test_states_nothing(answer):
     assert states_nothing(answer)
 
