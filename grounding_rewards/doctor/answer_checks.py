@@ -137,7 +137,6 @@ class AnswerExaminer(Examiner):
                 f"Films reach the model with at most {ASSUMED_MAX_PIXELS:,} pixels (1280 patches of 28 x 28); give "
                 "--model, or the columns resized_width and resized_height, for the real size."
             )
-
         if self._without_prompt:
             yield (
                 f"{self._without_prompt} of {self.case.totals['films']} rows have no prompt: training and evaluation "
