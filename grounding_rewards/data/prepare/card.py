@@ -79,6 +79,9 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
     )
     yield ""
     yield _split_sentence(manifest)
+    for sentence in left_out_sentences(manifest):
+        yield ""
+        yield sentence
     if skipped := manifest["skipped"]:
         yield ""
         yield f"{len(skipped)} films were left out because they cannot be used:"
@@ -88,6 +91,26 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
             yield "- the others are in `manifest.json`"
     if faults := manifest["unreadable"]:
         yield from _unreadable(faults)
+
+
+def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What `negatives` and `smallest_box` left out, one sentence each.
+
+    >>> small = {"boxes": 3, "films": 2, "without_other": 1}
+    >>> list(left_out_sentences({"small_boxes": small, "negatives_left_out": {}}))
+    ['3 boxes on 2 films are too small (--smallest-box) and left out; 1 of these films has no other box, and is no \
+negative.']
+    """
+    for split, films in manifest["negatives_left_out"].items():
+        yield f"{films} films without findings are left out of {split}, for the share of negatives that was asked for."
+    small = manifest["small_boxes"]
+    if small["boxes"]:
+        alone = small["without_other"]
+        have = "has no other box, and is no negative" if alone == 1 else "have no other box, and are no negatives"
+        yield (
+            f"{small['boxes']} boxes on {small['films']} films are too small (--smallest-box) and left out; {alone} of "
+            f"these films {have}."
+        )
 
 
 def _unreadable(faults: Sequence[str]) -> Iterator[str]:

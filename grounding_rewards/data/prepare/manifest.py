@@ -90,8 +90,7 @@ def finish_folder(
     manifest: dict[str, Any] = {
         "complete": True,
         **_identity(settings, survey),
-        "source": source_of(settings.dataset, settings.licence, settings.source)._asdict(),
-        "vocabulary": list(survey.plan.vocabulary),
+        **survey_facts(survey),
         "boxes_drawn": survey.boxes,
         "films_without_patient": survey.without_patient,
         "films_without_own_split": survey.films_drawn,
@@ -100,12 +99,23 @@ def finish_folder(
         "agreement": agreement,
         "splits": splits,
         "skipped": skipped,
-        "unreadable": list(survey.unreadable),
     }
     write_whole(out / CARD, card_text(manifest))
     manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}
     write_whole(out / MANIFEST, _as_json(manifest))
     return manifest
+
+
+def survey_facts(survey: Survey) -> dict[str, Any]:
+    """The part of the manifest that is known before any image is opened."""
+    settings = survey.plan.settings
+    return {
+        "source": source_of(settings.dataset, settings.licence, settings.source)._asdict(),
+        "vocabulary": list(survey.plan.vocabulary),
+        "small_boxes": survey.small._asdict(),
+        "negatives_left_out": dict(survey.negatives_left_out),
+        "unreadable": list(survey.unreadable),
+    }
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
