@@ -17,7 +17,9 @@ from grounding_rewards.commands.console import add_allow_outside, add_reader_opt
 from grounding_rewards.data.held_out import SHARES
 from grounding_rewards.data.policies import POLICIES
 from grounding_rewards.data.prepare.card import left_out_sentences
+from grounding_rewards.data.prepare.hub import push_private
 from grounding_rewards.data.prepare.manifest import verify_films
+from grounding_rewards.data.prepare.mix import Part, mix_folders
 from grounding_rewards.data.prepare.pipeline import prepare_films, survey_only
 from grounding_rewards.data.prepare.settings import BAD_FILMS, IMAGE_FORMATS, SPLITS_FROM, PrepareSettings
 from grounding_rewards.data.prompts import TASKS
@@ -55,6 +57,9 @@ examples:
     grounding-rewards prepare siim-acr --root siim --out data/siim --box-format qwen3-vl --negatives 0.25 \\
       --smallest-box 10 --prompt-file prompt.txt
 
+  two datasets in one folder; two thirds of the rows to train on are of the first:
+    grounding-rewards prepare --mix data/vindr=2 data/det=1 --out data/mixed
+
   is every file still as it was written?
     grounding-rewards prepare --verify --out data/vindr
 
@@ -74,6 +79,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "copies among them are not looked for, and nothing is written",
     )
     parser.add_argument("--verify", action="store_true", help="only check the files of --out; 1 if one is wrong")
+
+    parser.add_argument(
+        "--mix",
+        nargs="+",
+        metavar="FOLDER[=WEIGHT]",
+        help="write prepared folders as one, with a column source that evaluate has figures for. Weights are shares of "
+        "the rows of train, which are left out by a hash to fit; other splits keep all",
+    )
+    parser.add_argument(
+        "--push-to-hub",
+        metavar="NAME",
+        help="then, or for a finished --out alone, upload it to the Hugging Face hub, as a private dataset only; "
+        "without this option nothing leaves the machine",
+    )
+    parser.add_argument(
+        "--licence-allows-upload",
+        action="store_true",
+        help="for --push-to-hub: you have the right to upload films whose licence is not known or forbids to pass them "
+        "on",
+    )
 
     films = parser.add_argument_group("which films")
     films.add_argument("--root", type=Path, metavar="FOLDER", help="the dataset as it was downloaded")
@@ -176,13 +201,28 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ValueError: An argument is missing or wrong, or the films are; see `prepare_films`.
     """
-    needed = ("out",) if arguments.verify else ("dataset", "root", "box_format", "out")
+    push_alone = arguments.push_to_hub and arguments.dataset is None
+    without_reader = arguments.verify or arguments.mix or push_alone
+    needed = ("out",) if without_reader else ("dataset", "root", "box_format", "out")
     for name in needed[:-1] if arguments.dry_run else needed:
         if getattr(arguments, name) is None:
             option = name if name == "dataset" else f"--{name.replace('_', '-')}"
             raise ValueError(f"Expected {option}, got none. See grounding-rewards prepare --help for examples.")
     if arguments.verify:
         return _verify(arguments.out)
+    if arguments.mix:
+        parts = [_part(text) for text in arguments.mix]
+        skip = arguments.bad_films == "skip"
+        _print_summary(arguments.out, mix_folders(parts, arguments.out, seed=arguments.seed, skip_copies=skip))
+    elif not push_alone:
+        _prepare(arguments)
+    if arguments.push_to_hub and not arguments.dry_run:
+        push_private(arguments.out, arguments.push_to_hub, licence_allows=arguments.licence_allows_upload)
+        say(f"uploaded to {arguments.push_to_hub}, a private dataset on the hub")
+    return 0
+
+
+def _prepare(arguments: argparse.Namespace) -> None:
     settings = _settings(arguments)
     reader = get_reader(settings.dataset)
     options = reader_options(reader, arguments.option)
@@ -193,7 +233,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print_counts(counted)
         _print_findings(counted)
         print("Nothing was written. Copies among the films are looked for when they are prepared.")
-        return 0
+        return
     with stage_progress() as progress:
         manifest = prepare_films(
             read,
@@ -205,7 +245,18 @@ def run(arguments: argparse.Namespace) -> int:
             on_progress=progress,
         )
     _print_summary(arguments.out, manifest)
-    return 0
+
+
+def _part(text: str) -> Part:
+    folder, equals, weight = text.rpartition("=")
+    if not equals or Path(text).is_dir():
+        return Part(Path(text))
+    try:
+        return Part(Path(folder), float(weight))
+    except ValueError:
+        raise ValueError(
+            f"Expected FOLDER or FOLDER=WEIGHT for --mix, got {text!r}. Write data/vindr=2, for example."
+        ) from None
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:

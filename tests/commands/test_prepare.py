@@ -9,6 +9,7 @@ import shlex
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from grounding_rewards.cli import main
 from grounding_rewards.commands.prepare import EXAMPLES, add_arguments, run
@@ -129,10 +130,10 @@ def test_wrong_arguments_are_named(tmp_path, words, message):
 def test_the_examples_of_the_help_can_be_given():
     joined = EXAMPLES.replace("\\\n", " ")
     commands = [line for line in joined.splitlines() if "grounding-rewards prepare" in line]
-    assert len(commands) >= 5
+    assert len(commands) >= 8
     for command in commands:
         arguments = parse(*shlex.split(command)[2:])
-        assert arguments.verify or arguments.root
+        assert arguments.verify or arguments.root or arguments.mix
 
 
 def test_no_bar_where_nobody_looks(folder, tmp_path, capsys):
@@ -210,3 +211,40 @@ def test_help_says_what_each_reader_takes(capsys):
     told = capsys.readouterr().out
     assert "    coco:\n      annotations: the annotation file relative to the root" in told
     assert "see the reader" not in told
+
+
+def test_mix_and_push(folder, tmp_path, capsys, monkeypatch):
+    pushed = []
+    monkeypatch.setattr(
+        "grounding_rewards.commands.prepare.push_private", lambda *given, **how: pushed.append((given, how))
+    )
+    words = ("jsonl", "--root", folder, "--box-format", "qwen3-vl", "--split-shares", "train=1")
+    for name in ("one", "two"):
+        assert run(parse(*words, "--out", tmp_path / name)) == 0
+    assert pushed == []
+    mixed = tmp_path / "mixed"
+    assert run(parse("--mix", f"{tmp_path / 'one'}=2", f"{tmp_path / 'two'}=1", "--out", mixed)) == 0
+    assert "train: 9 films, 9 rows" in capsys.readouterr().out
+    assert run(parse("--push-to-hub", "me/films", "--out", mixed)) == 0
+    assert pushed == [((mixed, "me/films"), {"licence_allows": False})]
+    assert "uploaded to me/films, a private dataset" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="Expected FOLDER or FOLDER=WEIGHT for --mix"):
+        run(parse("--mix", "one=much", "two", "--out", tmp_path / "out"))
+
+
+def test_rows_say_where_they_are_from(tmp_path, monkeypatch, capsys):
+    """A row's own words come first; those of the command fill what it leaves open."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    lines = [
+        {"file": "0.png", "boxes": [[8, 8, 40, 30]], "labels": ["mass"], "licence": "CC0"},
+        {"file": "1.png", "boxes": [], "labels": [], "licence": None},
+    ]
+    for k in range(2):
+        Image.fromarray(np.random.default_rng(k).integers(0, 99, (64, 96), dtype=np.uint8)).save(tmp_path / f"{k}.png")
+    (tmp_path / "annotations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = ("jsonl", "--root", tmp_path, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
+    assert run(parse(*words, "--licence", "CC BY 4.0", "--source", "our clinic")) == 0
+    rows = load_split(str(tmp_path / "out"), "train")
+    assert [(row["source"], row["licence"]) for row in rows] == [("our clinic", "CC0"), ("our clinic", "CC BY 4.0")]
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| our clinic | CC BY 4.0 | 1 |\n| our clinic | CC0 | 1 |" in card

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -68,6 +69,7 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield "A row without boxes is one where no reader drew any. All readers' boxes are counted, so that a finding"
         yield "counts once for each reader who drew it; the column `boxes` holds those of one reader."
         yield ""
+    yield from _origins(splits)
     yield "Rows with a finding, and boxes of it:"
     yield ""
     yield from _table(
@@ -120,6 +122,18 @@ def _unreadable(faults: Sequence[str]) -> Iterator[str]:
     yield from (f"- {fault}" for fault in faults[:_SHOWN_SKIPPED])
     if len(faults) > _SHOWN_SKIPPED:
         yield "- the others are in `manifest.json`"
+
+
+def _origins(splits: Mapping[str, Any]) -> Iterator[str]:
+    origins = Counter[tuple[str | None, str | None]]()
+    for counts in splits.values():
+        origins.update({(source, licence): rows for source, licence, rows in counts["origins"]})
+    if origins:
+        yield "Rows of each source, by the columns `source` and `licence`:"
+        yield ""
+        rows = [(source or "–", licence or "–", count) for (source, licence), count in origins.items()]
+        yield from _table(("source", "licence", "rows"), rows)
+        yield ""
 
 
 def _split_sentence(manifest: Mapping[str, Any]) -> str:

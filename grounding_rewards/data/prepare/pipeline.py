@@ -22,7 +22,7 @@ from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.shards import ShardWriter
 from grounding_rewards.data.prepare.survey import Survey, survey_films
 from grounding_rewards.data.prepare.tasks import film_of_interest, without_small_boxes
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.readers.base import SOURCES, FilmRecord
 from grounding_rewards.data.readers.passed_over import passing_over
 from grounding_rewards.data.resize import has_resized_size, load_processor
 from grounding_rewards.data.workers import map_in_order, worker_pool
@@ -257,8 +257,14 @@ def _try_store(root: str | Path, allow_outside: bool, options: ImageOptions, fil
 
 
 def _records(read: Callable[[], Iterable[FilmRecord]], settings: PrepareSettings) -> Iterator[FilmRecord]:
+    origin = {"source": settings.source, "licence": settings.licence}
+    if settings.dataset in SOURCES:
+        origin = {"source": settings.dataset, "licence": SOURCES[settings.dataset].licence}
     for record in read():
-        yield normalize_record(record, settings.dataset) if settings.normalize_labels else record
+        # A row that names its own source or licence keeps it.
+        own = {name: value for name, value in record.extra.items() if value is not None}
+        told = record._replace(extra={**record.extra, **origin, **own})
+        yield normalize_record(told, settings.dataset) if settings.normalize_labels else told
 
 
 def _counted(records: Iterable[FilmRecord], on_film: Callable[[int], None]) -> Iterator[FilmRecord]:
