@@ -201,6 +201,16 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ValueError: An argument is missing or wrong, or the films are; see `prepare_films`.
     """
+    for option in ("mix", "verify", "push_to_hub"):
+        if arguments.dry_run and getattr(arguments, option):
+            raise ValueError(
+                f"Expected --dry-run for a dataset to be prepared, got it with --{option.replace('_', '-')}. Leave one "
+                "of them out."
+            )
+    if arguments.mix and arguments.dataset:
+        raise ValueError(
+            f"Expected no dataset beside --mix, got {arguments.dataset!r}. Prepare it first, and mix its folder."
+        )
     push_alone = arguments.push_to_hub and arguments.dataset is None
     without_reader = arguments.verify or arguments.mix or push_alone
     needed = ("out",) if without_reader else ("dataset", "root", "box_format", "out")
@@ -216,7 +226,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print_summary(arguments.out, mix_folders(parts, arguments.out, seed=arguments.seed, skip_copies=skip))
     elif not push_alone:
         _prepare(arguments)
-    if arguments.push_to_hub and not arguments.dry_run:
+    if arguments.push_to_hub:
         push_private(arguments.out, arguments.push_to_hub, licence_allows=arguments.licence_allows_upload)
         say(f"uploaded to {arguments.push_to_hub}, a private dataset on the hub")
     return 0

@@ -19,7 +19,7 @@ from grounding_rewards.whole_files import whole_file
 UNNAMED = "finding"
 
 _BOXES = ("gt", "ignore", "pred")
-_TEXTS = ("id", "patient", "image", "view", "text", "reason")
+_TEXTS = ("id", "patient", "image", "view", "source", "text", "reason")
 
 
 def _no_boxes() -> Array:
@@ -50,6 +50,7 @@ class AnsweredFilm:
         patient: whose film it is, None where that is not known.
         image: path of the image, where it has one.
         view: how the film was taken, as its dataset says, such as `PA`; None where that is not known.
+        source: which dataset the film is from, where several were mixed; None where that is not known.
         text: what the model wrote.
         status: `boxes`, `empty`, `truncated` or `unparseable`.
         reason: one line for a person: why the film earned what it did.
@@ -71,6 +72,7 @@ class AnsweredFilm:
     patient: str | None = None
     image: str | None = None
     view: str | None = None
+    source: str | None = None
     text: str = ""
     status: str = "boxes"
     reason: str = ""

@@ -136,6 +136,7 @@ def _reference(row: Mapping[str, Any], name: str) -> AnsweredFilm:
         patient=patient_of(row),
         image=None if image is None else str(image),
         view=str(row["view"]) if row.get("view") else None,
+        source=str(row["source"]) if row.get("source") else None,
         status="empty",
     )
 

@@ -214,6 +214,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         tables={
             "labels": _table(group_rows(found.per_label), found.headings),
             "sizes": _table(group_rows(found.per_size), found.headings),
+            "sources": _table(group_rows(found.per_source), found.headings),
             "robustness": _table(robustness_rows(found.robustness), ROBUSTNESS_FIGURES),
         },
         data=_data(page, judged, groups) if judged else None,

@@ -138,7 +138,9 @@ def _check_parts(parts: Sequence[Part], out: Path) -> None:
     if any(weights) and not all(weight is not None and 0 < weight < float("inf") for weight in weights):
         raise ValueError(f"Expected a weight above 0 for every folder or for none, got {weights}. Write FOLDER=2.")
     if out.exists() and any(out.iterdir()):
-        raise ValueError(f"Expected a new or empty folder for out, got {str(out)!r} with files. Name another one.")
+        raise ValueError(
+            f"Expected a new or empty folder for out, got {str(out)!r} with files. Name another one, or remove it."
+        )
 
 
 def _check_formats(parts: Sequence[Part], manifests: Sequence[Mapping[str, Any]]) -> None:
