@@ -242,6 +242,10 @@ def _prepare(arguments: argparse.Namespace) -> None:
             counted = survey_only(read, settings, on_progress=progress)
         _print_counts(counted)
         _print_findings(counted)
+        if faults := counted["unreadable"]:
+            print(f"{len(faults)} films cannot be read and would be left out")
+        if note := counted["source"]["note"]:
+            say(f"note: {note}")
         print("Nothing was written. Copies among the films are looked for when they are prepared.")
         return
     with stage_progress() as progress:

@@ -262,8 +262,8 @@ def _records(read: Callable[[], Iterable[FilmRecord]], settings: PrepareSettings
         origin = {"source": settings.dataset, "licence": SOURCES[settings.dataset].licence}
     for record in read():
         # A row that names its own source or licence keeps it.
-        own = {name: value for name, value in record.extra.items() if value is not None}
-        told = record._replace(extra={**record.extra, **origin, **own})
+        missing = {name: value for name, value in origin.items() if value and record.extra.get(name) is None}
+        told = record._replace(extra={**record.extra, **missing}) if missing else record
         yield normalize_record(told, settings.dataset) if settings.normalize_labels else told
 
 

@@ -177,6 +177,8 @@ def _rule(names: set[str], patients: int, settings: PrepareSettings) -> SplitRul
 
 def _with_small(small: SmallBoxes, record: FilmRecord, large: FilmRecord, labels: tuple[str, ...] | None) -> SmallBoxes:
     """The count with one film more, given with all its boxes and with the large ones."""
+    if large is record:
+        return small
     here, left = (sum(labels is None or label in labels for label in film.labels) for film in (record, large))
     return SmallBoxes(
         small.boxes + here - left, small.films + (left < here), small.without_other + (left == 0 and here > 0)
