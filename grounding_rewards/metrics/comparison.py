@@ -50,6 +50,7 @@ from grounding_rewards.metrics.bootstrap import (
     Resampled,
     ratios,
     resampled_difference,
+    resampled_ratio,
     resampled_sums,
     sum_by_group,
 )
@@ -324,11 +325,10 @@ def _p_values(tables: Sequence[_Table], sums: Sequence[Array], **drawn: int) -> 
 
 
 def _changes(table: _Table, sums: Array, drawn: Array, p_values: Sequence[float]) -> dict[Any, Change]:
-    total = sums.sum(axis=0)
     found: dict[Any, Change] = {}
     for k, (key, figure) in enumerate(table.figures.items()):
         one, other = _of_figure(k)
-        a, b = (Resampled(ratios(total[part]), ratios(drawn[:, part])) for part in (one, other))
+        a, b = (resampled_ratio(sums[:, part], drawn[:, part]) for part in (one, other))
         by_unit = ratios(sums[:, other]) - ratios(sums[:, one])
         change = _change(figure, a, b, _units_of(by_unit, bool(figure.lower_is_better)), p_values[k])
         found[key] = _of_share(change, sums[:, one], sums[:, other]) if figure.is_share else change
