@@ -5,7 +5,7 @@ Definitions:
 * Films are matched by id; those that only one run has play no part and are counted. Both runs must have the same
   reference boxes, labels and ignored regions on every film that they share.
 * The intervals of each run's figures are those of an evaluation.
-* The difference of a figure is B - A, each over all shared films. Its 95 % interval is a paired percentile bootstrap
+* The difference of a figure is B - A, each over all shared films. Its 95 % interval is a paired bootstrap
   over patients, or over films where no patient is known: both runs are resampled together, so that what makes a film
   hard for both cancels. A film without a patient among films with one counts as a patient of its own. Of a share that
   is the same on all of n units it is the exact interval of 0 of n, to both sides.
