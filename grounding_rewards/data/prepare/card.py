@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -68,6 +69,7 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield "A row without boxes is one where no reader drew any. All readers' boxes are counted, so that a finding"
         yield "counts once for each reader who drew it; the column `boxes` holds those of one reader."
         yield ""
+    yield from _origins(splits)
     yield "Rows with a finding, and boxes of it:"
     yield ""
     yield from _table(
@@ -79,6 +81,9 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
     )
     yield ""
     yield _split_sentence(manifest)
+    for sentence in left_out_sentences(manifest):
+        yield ""
+        yield sentence
     if skipped := manifest["skipped"]:
         yield ""
         yield f"{len(skipped)} films were left out because they cannot be used:"
@@ -90,6 +95,26 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield from _unreadable(faults)
 
 
+def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What `negatives` and `smallest_box` left out, one sentence each.
+
+    >>> small = {"boxes": 3, "films": 2, "without_other": 1}
+    >>> list(left_out_sentences({"small_boxes": small, "negatives_left_out": {}}))
+    ['3 boxes on 2 films are too small (--smallest-box) and left out; 1 of these films has no other box, and is no \
+negative.']
+    """
+    for split, films in manifest["negatives_left_out"].items():
+        yield f"{films} films without findings are left out of {split}, for the share of negatives that was asked for."
+    small = manifest["small_boxes"]
+    if small["boxes"]:
+        alone = small["without_other"]
+        have = "has no other box, and is no negative" if alone == 1 else "have no other box, and are no negatives"
+        yield (
+            f"{small['boxes']} boxes on {small['films']} films are too small (--smallest-box) and left out; {alone} of "
+            f"these films {have}."
+        )
+
+
 def _unreadable(faults: Sequence[str]) -> Iterator[str]:
     yield ""
     yield f"{len(faults)} films could not be read and were left out:"
@@ -97,6 +122,18 @@ def _unreadable(faults: Sequence[str]) -> Iterator[str]:
     yield from (f"- {fault}" for fault in faults[:_SHOWN_SKIPPED])
     if len(faults) > _SHOWN_SKIPPED:
         yield "- the others are in `manifest.json`"
+
+
+def _origins(splits: Mapping[str, Any]) -> Iterator[str]:
+    origins = Counter[tuple[str | None, str | None]]()
+    for counts in splits.values():
+        origins.update({(source, licence): rows for source, licence, rows in counts["origins"]})
+    if origins:
+        yield "Rows of each source, by the columns `source` and `licence`:"
+        yield ""
+        rows = [(source or "–", licence or "–", count) for (source, licence), count in origins.items()]
+        yield from _table(("source", "licence", "rows"), rows)
+        yield ""
 
 
 def _split_sentence(manifest: Mapping[str, Any]) -> str:
