@@ -33,6 +33,7 @@ __all__ = [
     "ORDERS",
     "PAD1",
     "PAD999",
+    "PAD1000",
     "PIXEL",
     "RESIZED_PIXEL",
     "SPACES",

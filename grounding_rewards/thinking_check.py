@@ -74,6 +74,10 @@ class ThinkingWatcher:
         self._states: Counter[str] = Counter()
         self._done = False
 
+    # A copy, in another process or saved with a trainer, has seen nothing.
+    def __reduce__(self) -> tuple[type[ThinkingWatcher], tuple[()]]:
+        return ThinkingWatcher, ()
+
     def watch(self, texts: Iterable[str], *, prompt_opens_thinking: bool) -> str | None:
         """Take a batch into account; returns what is suspect, the first time."""
         if self._done:

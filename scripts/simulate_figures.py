@@ -234,8 +234,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path("docs/simulated_figures.md"))
     parser.add_argument("--patients", type=int, default=4000, help="in the population; default: %(default)s")
-    parser.add_argument("--draws", type=int, default=1000, help="default: %(default)s")
-    parser.add_argument("--resamples", type=int, default=500, help="of each bootstrap; default: %(default)s")
+    parser.add_argument("--draws", type=int, default=400, help="default: %(default)s")
+    parser.add_argument("--resamples", type=int, default=300, help="of each bootstrap; default: %(default)s")
     options = parser.parse_args()
     patients = draw_patients(np.random.default_rng(0), options.patients)
     page = _PAGE.format(

@@ -501,6 +501,7 @@ def _facts(options: argparse.Namespace, subject: _Subject) -> dict[str, Any]:
         "split": options.split if options.dataset is not None else "",
         "reward": repr(subject.reward),
         "box format": ", ".join(fmt.name for fmt in formats),
+        "bad rows": "refused" if options.bad_rows == "refuse" else "left out",
         "duplicates": "kept" if options.nms is None else f"removed above IoU {options.nms:g}",
         "baselines": _BASELINES,
         "versions": ", ".join(f"{name} {found}" for name, found in versions.items()),

@@ -45,8 +45,8 @@ CLAIMS = (
     _order("xyxy", r"\bx_?(?:1|min|0)\W+y_?(?:1|min|0)\W+x_?(?:2|max|1)\W+y_?(?:2|max|1)\b"),
     _order("xywh", r"\bx\W+y\W+w(?:idth)?\W+h(?:eight)?\b"),
     _order("cxcywh", r"\b(?:cx|x_?center|center_?x)\W+(?:cy|y_?center|center_?y)\W+w(?:idth)?\W+h(?:eight)?\b"),
-    _space("0 to 1000", _RANGE + r"(?:1000|999)\b|thousandth", "norm1000", "norm999", "bin1000", "pad999"),
-    _space("0 to 1024", _RANGE + r"102[34]\b", "bin1024"),
+    _space("0 to 1000", _RANGE + r"(?:1000|999)\b|thousandth", "norm1000", "norm999", "bin1000", "pad999", "pad1000"),
+    _space("0 to 1024", _RANGE + r"102[34]\b", "bin1024", "norm1023"),
     _space("0 to 100", _RANGE + r"100\b|\bper ?cent", "norm100", "crop100"),
     _space("0 to 1", _RANGE + r"1(?:\.0+)?(?!\.?\d)", "norm1", "pad1"),
     _space(

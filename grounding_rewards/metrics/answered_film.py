@@ -169,7 +169,7 @@ def read_answered(path: Path) -> list[AnsweredFilm]:
         path: the file that :func:`write_answered` wrote, or the folder of an evaluation, which has it as `films.jsonl`.
 
     Raises:
-        ValueError: there is no such file, or a line is no film.
+        ValueError: there is no such file, a line is no film, or two films have one id.
     """
     file = path / "films.jsonl" if path.is_dir() else path
     if not file.is_file():
@@ -177,7 +177,16 @@ def read_answered(path: Path) -> list[AnsweredFilm]:
             f"Expected the folder of an evaluation, got {str(path)!r} without films.jsonl. "
             "Make it with `grounding-rewards evaluate`."
         )
-    return list(_read_lines(file))
+    lines: dict[str, int] = {}
+    films = []
+    for number, film in enumerate(_read_lines(file), start=1):
+        if lines.setdefault(film.id, number) != number:
+            raise ValueError(
+                f"Expected one film per id in {str(file)!r}, got {film.id!r} in lines {lines[film.id]} and {number}. "
+                "Make the file anew with `grounding-rewards evaluate`."
+            )
+        films.append(film)
+    return films
 
 
 def _read_lines(file: Path) -> Iterator[AnsweredFilm]:

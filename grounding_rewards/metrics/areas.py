@@ -37,7 +37,7 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.arithmetic import Array, ratio_or_nan
 from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, drawn_totals, ratios
+from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, resampled_ratio, resampled_sums, sum_by_group
 from grounding_rewards.metrics.estimates import Estimate, Figure
 
 
@@ -238,12 +238,13 @@ def segmentation_estimates(
     """
     per_film = {key: figure.of(areas) for key, figure in SEGMENTATION_FIGURES.items()}
     table = np.concatenate([areas, *(_value_and_count(values) for values in per_film.values())], axis=1)
-    total, drawn = drawn_totals(table, groups=groups, resamples=resamples, seed=seed)
+    units = table if groups is None else sum_by_group(table, groups)
+    total, drawn = units.sum(axis=0), resampled_sums(units, resamples=resamples, seed=seed)
     found = {}
     for k, (key, figure) in enumerate(SEGMENTATION_FIGURES.items()):
         pooled, mean = slice(0, 4), (..., slice(4 + 2 * k, 6 + 2 * k))
-        found[key] = Resampled(float(figure.of(total[pooled])), figure.of(drawn[:, pooled])).estimate
-        found[f"{key}_per_film"] = Resampled(ratios(total[mean]), ratios(drawn[mean])).estimate
+        found[key] = Resampled(float(figure.of(total[pooled])), figure.of(drawn[:, pooled]), len(units)).estimate
+        found[f"{key}_per_film"] = resampled_ratio(units[mean], drawn[mean]).estimate
     return found
 
 

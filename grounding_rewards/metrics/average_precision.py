@@ -145,7 +145,7 @@ def resampled_mean_average_precision(
         >>> miss = AnsweredFilm("b", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"])
         >>> ranked = rank_boxes([hit, miss] * 10, [0.5], label_matching="exact")
         >>> resampled_mean_average_precision(ranked, interpolation="all").estimate
-        Estimate(value=0.5, low=0.3, high=0.7)
+        Estimate(value=0.5, low=0.25, high=0.75)
 
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13.
     """
@@ -253,7 +253,7 @@ def _resampled(
     """mAP, averaged over the chosen thresholds."""
     value = _mean_ap(ranked, chosen, np.ones((1, len(units))), interpolation, ties_together).mean(axis=0)[0]
     drawn = _mean_ap([boxes.by_group(units) for boxes in ranked], chosen, weights, interpolation, ties_together)
-    return Resampled(float(value), drawn.mean(axis=0))
+    return Resampled(float(value), drawn.mean(axis=0), weights.shape[1])
 
 
 def _mean_ap(

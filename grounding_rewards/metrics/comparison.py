@@ -5,7 +5,7 @@ Definitions:
 * Films are matched by id; those that only one run has play no part and are counted. Both runs must have the same
   reference boxes, labels and ignored regions on every film that they share.
 * The intervals of each run's figures are those of an evaluation.
-* The difference of a figure is B - A, each over all shared films. Its 95 % interval is a paired percentile bootstrap
+* The difference of a figure is B - A, each over all shared films. Its 95 % interval is a paired bootstrap
   over patients, or over films where no patient is known: both runs are resampled together, so that what makes a film
   hard for both cancels. A film without a patient among films with one counts as a patient of its own. Of a share that
   is the same on all of n units it is the exact interval of 0 of n, to both sides.
@@ -50,6 +50,7 @@ from grounding_rewards.metrics.bootstrap import (
     Resampled,
     ratios,
     resampled_difference,
+    resampled_ratio,
     resampled_sums,
     sum_by_group,
 )
@@ -328,11 +329,10 @@ def _p_values(tables: Sequence[_Table], sums: Sequence[Array], **drawn: int) -> 
 
 
 def _changes(table: _Table, sums: Array, drawn: Array, p_values: Sequence[float]) -> dict[Any, Change]:
-    total = sums.sum(axis=0)
     found: dict[Any, Change] = {}
     for k, (key, figure) in enumerate(table.figures.items()):
         one, other = _of_figure(k)
-        a, b = (Resampled(ratios(total[part]), ratios(drawn[:, part])) for part in (one, other))
+        a, b = (resampled_ratio(sums[:, part], drawn[:, part]) for part in (one, other))
         by_unit = ratios(sums[:, other]) - ratios(sums[:, one])
         change = _change(figure, a, b, _units_of(by_unit, bool(figure.lower_is_better)), p_values[k])
         found[key] = _of_share(change, sums[:, one], sums[:, other]) if figure.is_share else change

@@ -94,8 +94,8 @@ def sensitivity_at_false_positives(
     resampled = _sensitivities(boxes.by_group(units), t, np.bincount(units), weights, np.asarray(rates))
     return Sensitivities(
         tuple(rates),
-        tuple(Resampled(float(value[i]), resampled[:, i]) for i in range(len(rates))),
-        Resampled(float(value.mean()), resampled.mean(axis=1)),
+        tuple(Resampled(float(value[i]), resampled[:, i], weights.shape[1]) for i in range(len(rates))),
+        Resampled(float(value.mean()), resampled.mean(axis=1), weights.shape[1]),
     )
 
 

@@ -59,8 +59,8 @@ class ScoredCompletion:
         reason: one line for a person: why.
         parsed: the boxes in the text, in original pixels, its status and what was rejected.
         explanation: matches, F-beta and quality.
-        reader: index of the reader in ``reader_boxes`` whose boxes gave the best reward; None where the row has one
-            reference.
+        reader: index of the reader in ``reader_boxes`` by whom the answer is best, and is explained; None where the row
+            has one reference.
     """
 
     reward: float
@@ -86,6 +86,8 @@ class GroundingReward:
         on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off, ``"zero"`` gives it 0.
         prompt_opens_thinking: whether the prompt ends in an open mark of thinking, so that a completion begins inside
             it: without a closing mark it has no answer.
+        readers: what a row with several readers earns: ``"best"``, the reward by the reader who suits the answer best,
+            or ``"mean"``, the expected reward by one of them.
         tokenizer: decodes ``completion_ids`` where special tokens carry the syntax of the boxes or mark thinking.
         stop_ids: tokens that are left out when a completion is decoded, as are the tokenizer's own end and padding.
     """
@@ -96,6 +98,7 @@ class GroundingReward:
     on_unparseable: str = "zero"
     on_truncated: str = "keep"
     prompt_opens_thinking: bool = False
+    readers: str = "best"
     # Not compared: tokenizers compare by identity, so a copied reward would differ from the original.
     tokenizer: Any = field(default=None, compare=False, repr=False)
     stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
@@ -120,6 +123,7 @@ class GroundingReward:
             object.__setattr__(self, "_hides_thinking", marks_thinking(special))
         check_word("on_unparseable", self.on_unparseable, ("zero", "empty"))
         check_word("on_truncated", self.on_truncated, ("keep", "zero"))
+        check_word("readers", self.readers, ("best", "mean"))
         if not isinstance(self.prompt_opens_thinking, bool):
             raise ValueError(
                 f"Expected true or false for `prompt_opens_thinking`, got {self.prompt_opens_thinking!r:.200}. "
@@ -238,8 +242,8 @@ class GroundingReward:
                 original pixels, each of which excuses one prediction that matches and touches nothing;
                 ``reader_boxes`` (with ``reader_labels``), one list of boxes per reader, empty for a reader who drew
                 nothing, in place of ``boxes`` in every row where it is not None: the reward is the best over the
-                readers; ``completion_ids``, token ids that are decoded where special tokens carry the boxes and the
-                reward has a tokenizer. Other columns are ignored.
+                readers, or their mean; ``completion_ids``, token ids that are decoded where special tokens carry the
+                boxes and the reward has a tokenizer. Other columns are ignored.
 
         Returns:
             n numbers in [0, 1].
@@ -326,7 +330,9 @@ class GroundingReward:
         readers: Sequence[int | None] = [None] * len(raws)
         if rows is not None:
             best = _first_best(reward, rows)
-            outcomes, reward, gt = outcomes.take(best), reward[best], gt.take(best)
+            of_all = np.bincount(rows, weights=reward) / np.bincount(rows)
+            reward = reward[best] if self.readers == "best" else of_all
+            outcomes, gt = outcomes.take(best), gt.take(best)
             readers = [references.readers[entry] for entry in best]
         return _ScoredBatch(**vars(read), outcomes=outcomes, reward=reward, gt=gt, readers=readers)
 
@@ -410,6 +416,7 @@ def get_reward(
     on_unparseable: str = "zero",
     on_truncated: str = "keep",
     prompt_opens_thinking: bool = False,
+    readers: str = "best",
     tokenizer: Any = None,
     **params: Any,
 ) -> GroundingReward:
@@ -428,6 +435,9 @@ def get_reward(
             Qwen3-VL-Thinking's does: a completion without a closing mark was cut off inside its thinking, and neither
             a draft nor a musing in it counts. :class:`grounding_rewards.training.GroundingGRPOTrainer` sees it by
             itself.
+        readers: what an answer to a row with ``reader_boxes`` earns: ``"best"``, the greatest reward by any reader, or
+            ``"mean"``, the mean over the readers: marking too much or too little then no longer pays because one
+            of them may have done so. What is said of the answer beside the number is by the reader who suits it best.
         tokenizer: the model's tokenizer or processor, for formats whose syntax is made of special tokens
             (``BoxFormat.stripped``), and for models that mark their thinking by special tokens: trainers take those
             out of the text, so ``completion_ids`` are decoded instead.
@@ -460,7 +470,7 @@ def get_reward(
     # GroundingReward turns a mapping into a format.
     given: Any = box_format
     return GroundingReward(
-        name.rpartition(".")[2], made, given, on_unparseable, on_truncated, prompt_opens_thinking, tokenizer
+        name.rpartition(".")[2], made, given, on_unparseable, on_truncated, prompt_opens_thinking, readers, tokenizer
     )
 
 

@@ -264,3 +264,29 @@ def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys:
     assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert call(a, c, "--html", tmp_path / "page.html", "--allow-outside") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
+
+
+def test_films_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_path: Path) -> None:
+    from PIL import Image
+
+    root = tmp_path / "films"
+    root.mkdir()
+    lines = []
+    for k in range(6):
+        Image.new("L", (64, 64), 40 * k).save(root / f"{k}.png")
+        line = {"file": f"{k}.png", "id": f"{k}", "split": "test", "boxes": [[8, 8, 40, 40]], "labels": ["mass"]}
+        lines.append(json.dumps(line if k else {**line, "labels": []}) + "\n")
+    (root / "annotations.jsonl").write_text("".join(lines), encoding="utf-8")
+    # The first line is no film; of the others the last three were evaluated.
+    films = [
+        AnsweredFilm(f"{k}", 64, 64, gt=[[8, 8, 40, 40]], gt_labels=["mass"], rewards={"R4": 0.5}) for k in (3, 4, 5)
+    ]
+    for name, rows in (("a", "refused"), ("b", "left out")):
+        (tmp_path / name).mkdir()
+        write_answered(tmp_path / name / "films.jsonl", films)
+        with_baselines(tmp_path / name, **{"dataset": str(root), "split": "test", "films": 3, "bad rows": rows})
+    with pytest.warns(UserWarning, match="1 of 6 lines"):
+        assert call(tmp_path / "a", tmp_path / "b", "--html", tmp_path / "page.html") == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("data:image/jpeg") == 3
+    assert "bad rows: A has refused, B has left out" in page

@@ -61,6 +61,50 @@ def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "report.html").as_uri() in printed
 
 
+def folder_with_bad_films(root: Path) -> Path:
+    """Six films: the second line has no labels, the third film a box outside, the fourth one without area."""
+    from PIL import Image
+
+    root.mkdir()
+    lines = []
+    for k in range(6):
+        Image.new("L", (64, 64), 40 * k).save(root / f"{k}.png")
+        line = {"file": f"{k}.png", "id": f"film {k}", "split": "test", "width": 64, "height": 64}
+        lines.append(line | {"boxes": [[8.0, 8.0, 40.0, 40.0]], "labels": ["mass"]})
+    lines[1]["labels"] = []
+    lines[2]["boxes"] = [[8.0, 8.0, 90.0, 40.0]]
+    lines[3]["boxes"] = [[8.0, 8.0, 8.0, 40.0]]
+    (root / "annotations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return root
+
+
+@pytest.mark.parametrize("of_a_log", [False, True])
+def test_bad_films_are_refused_or_left_out_and_named(
+    of_a_log: bool, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = folder_with_bad_films(tmp_path / "films")
+    options = ["--dataset", root, "--train-split", "none", "--out", tmp_path / "out"]
+    if of_a_log:
+        answer = '[{"bbox_2d": [125, 125, 625, 625], "label": "mass"}]'
+        rows = [{"id": f"film {k}", "completion": answer} for k in range(6) if k != 1]
+        log = log_of(tmp_path / "answers.jsonl", rows)
+        options += ["--completions", log, "--box-format", "qwen3-vl"]
+    else:
+        options += ["--model", checkpoint, "--max-new-tokens", 4]
+    assert evaluate(*options) == 2
+    assert "line 2 (id film 1)" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    with pytest.warns(UserWarning) as said:
+        assert evaluate(*options, "--bad-rows", "drop") == 0
+    words = " ".join(str(one.message) for one in said)
+    assert all(f"film {k}" in words for k in (1, 2, 3))
+    assert not any(f"film {k}" in words for k in (0, 4, 5))
+    assert [film.id for film in read_answered(tmp_path / "out")] == ["film 0", "film 4", "film 5"]
+    facts = figures(tmp_path / "out")["facts"]
+    assert (facts["films"], facts["bad rows"]) == (3, "left out")
+    assert "left out" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
 def test_the_same_command_again_asks_nothing_and_says_the_same(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,7 +55,7 @@ def test_prepare_loader_and_doctor_refuse_a_film_of_somebody_else(folder, way):
     way = write_rows(folder, way)
     with pytest.raises(ValueError, match="leads out of it") as error:
         load_split(str(folder), "train")
-    assert "line 2 (id " in str(error.value)
+    assert "line 2" in str(error.value)
     assert repr(way) in str(error.value)
     assert load_split(str(folder), "train", allow_outside=True).num_rows == 2
 
@@ -82,7 +82,7 @@ def test_a_log_opens_no_film_of_somebody_else(folder, way, column):
     (folder / "log.jsonl").write_text(json.dumps({**row, column: way.format(others=folder.parent / "others")}))
     answers = read_log([folder / "log.jsonl"])
     assert answers.load_image(0) is None
-    assert answers.rows[0]["image_path"] is None
+    assert answers.rows[0].get("image_path") is None
     allowed = read_log([folder / "log.jsonl"], allow_outside=True)
     assert allowed.load_image(0).size == (40, 30)
 

@@ -24,7 +24,7 @@ from grounding_rewards.metrics.areas import (
     segmentation_areas,
     segmentation_estimates,
 )
-from grounding_rewards.metrics.bootstrap import resampling_counts, sum_by_group
+from grounding_rewards.metrics.bootstrap import corrected_interval, resampling_counts, sum_by_group
 from tests.conftest import box_lists, valid_box_lists
 
 # Pieces that a side of a pixel is cut into, so that quarters of pixels can be counted.
@@ -195,7 +195,7 @@ def test_estimates_pool_areas_and_average_films() -> None:
     pooled = counts @ sum_by_group(areas, groups)
     for key, figure in SEGMENTATION_FIGURES.items():
         assert found[key].value == pytest.approx(float(figure.of(areas.sum(axis=0))))
-        assert found[key][1:] == pytest.approx(np.quantile(figure.of(pooled), [0.025, 0.975]))
+        assert found[key][1:] == pytest.approx(corrected_interval(found[key].value, figure.of(pooled), 6))
         assert found[f"{key}_per_film"].value == pytest.approx(np.nanmean(figure.of(areas)))
 
 

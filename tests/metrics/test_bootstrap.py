@@ -9,16 +9,19 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from grounding_rewards.metrics import bootstrap
 from grounding_rewards.metrics.average_precision import resampled_mean_average_precision
 from grounding_rewards.metrics.bootstrap import (
     Resampled,
     blocks,
+    corrected_interval,
     percentile_interval,
     ratio_estimates,
     ratios,
     resampled_difference,
+    resampled_ratio,
     resampled_sums,
     resampling_counts,
     sum_by_group,
@@ -39,7 +42,7 @@ def ratio(sums: np.ndarray, **drawn: Any) -> Estimate:
 
 def difference(before: np.ndarray, after: np.ndarray, **drawn: Any) -> Estimate:
     counts = resampling_counts(len(before), **drawn)
-    runs = (Resampled(ratios(sums.sum(axis=0)), ratios(counts @ sums)) for sums in (before, after))
+    runs = (resampled_ratio(sums, counts @ sums) for sums in (before, after))
     return resampled_difference(*runs).estimate
 
 
@@ -107,7 +110,8 @@ def test_figures_that_are_drawn_together_are_those_drawn_alone() -> None:
     counts = resampling_counts(30, resamples=50, seed=6)
     found = ratio_estimates(sums, resamples=50, seed=6)
     for key in "ab":
-        assert found[key][1:] == pytest.approx(percentile_interval(ratios(counts @ sums[key])))
+        expected = corrected_interval(ratios(sums[key].sum(axis=0)), ratios(counts @ sums[key]), 30)
+        assert found[key][1:] == pytest.approx(expected)
 
 
 def test_groups_of_another_length_are_refused() -> None:
@@ -189,3 +193,16 @@ def test_what_was_measured_on_no_resampling_has_no_interval() -> None:
 def test_blocks_are_all_rows_in_their_order(width: int) -> None:
     weights = np.arange(10.0).reshape(5, 2)
     assert np.concatenate(list(blocks(weights, width))).tolist() == weights.tolist()
+
+
+def test_the_interval_is_corrected_for_bias_and_for_few_units() -> None:
+    # draws of a standard normal distribution
+    draws = norm.ppf((np.arange(9999) + 0.5) / 9999)
+    plain = corrected_interval(0.0, draws, 0)
+    assert plain == pytest.approx((-1.96, 1.96), abs=0.01)
+    # z0 = Φ⁻¹(share below 0.5) = 0.5: percentiles Φ(2 · 0.5 ∓ 1.96)
+    assert corrected_interval(0.5, draws, 0) == pytest.approx((1 - 1.96, 1 + 1.96), abs=0.02)
+    # ten units: t of nine degrees of freedom, 2.262, times √(10/9)
+    reach = 2.262 * math.sqrt(10 / 9)
+    assert corrected_interval(0.0, draws, 10) == pytest.approx((-reach, reach), abs=0.02)
+    assert all(map(math.isnan, corrected_interval(math.nan, np.full(3, math.nan), 10)))

@@ -1,0 +1,97 @@
+"""How long figures take: `evaluate` and `diff` of many films, beside pycocotools, which has average precision alone.
+
+    python benchmarks/bench_evaluation.py --films 12000
+
+The films are those of scripts/simulate_figures.py, with a confidence and a label on every box. pycocotools gives no
+intervals, and no other figure; it is left out where it is not installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.comparison import compare_runs
+from grounding_rewards.metrics.evaluation import Measures, evaluate
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "scripts"))
+from simulate_figures import LABELS, Model, answer, draw_patients
+
+
+def seconds(run: Callable[[], object]) -> float:
+    """CPU seconds, which do not depend on what else the machine does."""
+    started = time.process_time()
+    run()
+    return time.process_time() - started
+
+
+def with_pycocotools(films: Sequence[AnsweredFilm]) -> None:
+    from pycocotools.coco import COCO
+    from pycocotools.cocoeval import COCOeval
+
+    def boxes(of: str) -> list[dict[str, object]]:
+        return [
+            {
+                "image_id": k,
+                "category_id": LABELS.index(label),
+                "bbox": [box[0], box[1], box[2] - box[0], box[3] - box[1]],
+                "area": (box[2] - box[0]) * (box[3] - box[1]),
+                "iscrowd": 0,
+                "score": score,
+            }
+            for k, film in enumerate(films)
+            for box, label, score in zip(
+                getattr(film, of).tolist(),
+                getattr(film, f"{of}_labels"),
+                film.pred_scores.tolist() if of == "pred" else [1.0] * len(film.gt),
+                strict=True,
+            )
+        ]
+
+    with contextlib.redirect_stdout(io.StringIO()):
+        references = COCO()
+        references.dataset = {
+            "images": [{"id": k} for k in range(len(films))],
+            "categories": [{"id": k} for k in range(len(LABELS))],
+            "annotations": [{"id": k + 1, **one} for k, one in enumerate(boxes("gt"))],
+        }
+        references.createIndex()
+        found = COCOeval(references, references.loadRes(boxes("pred")), "bbox")
+        found.evaluate()
+        found.accumulate()
+        found.summarize()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--films", type=int, default=12_000, help="default: %(default)s")
+    options = parser.parse_args()
+    rng = np.random.default_rng(0)
+    patients = draw_patients(rng, options.films // 2)
+    a, b = (answer(rng, patients, Model(skill)) for skill in (0.8, 1.4))
+    runs: dict[str, Callable[[], object]] = {
+        "evaluate, one system": lambda: evaluate({"model": a}, Measures("R3")),
+        "diff": lambda: compare_runs(a, b),
+    }
+    with contextlib.suppress(ImportError):
+        import pycocotools  # noqa: F401
+
+        runs["pycocotools, AP alone"] = lambda: with_pycocotools(a)
+    took = {name: seconds(run) for name, run in runs.items()}
+    for name, one in took.items():
+        print(f"{name:24} {one:6.1f} s for {len(a)} films, {1e3 * one / len(a):.2f} ms a film")
+    if "pycocotools, AP alone" in took:
+        ratio = took["evaluate, one system"] / took["pycocotools, AP alone"]
+        print(f"evaluate takes {ratio:.1f} times what pycocotools takes for AP alone")
+
+
+if __name__ == "__main__":
+    main()
