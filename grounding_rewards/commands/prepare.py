@@ -67,6 +67,13 @@ then:
   grounding-rewards train --dataset data/vindr ...
 """
 
+# Options that do without a reader, and the arguments that they take.
+_ALONE = {
+    "verify": ("out",),
+    "mix": ("out", "seed", "bad_films", "push_to_hub", "licence_allows_upload"),
+    "push_to_hub": ("out", "licence_allows_upload"),
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `prepare` to a parser of its own."""
@@ -201,18 +208,15 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         ValueError: An argument is missing or wrong, or the films are; see `prepare_films`.
     """
-    for option in ("mix", "verify", "push_to_hub"):
-        if arguments.dry_run and getattr(arguments, option):
-            raise ValueError(
-                f"Expected --dry-run for a dataset to be prepared, got it with --{option.replace('_', '-')}. Leave one "
-                "of them out."
-            )
-    if arguments.mix and arguments.dataset:
+    mode = next((name for name in _ALONE if getattr(arguments, name)), None)
+    push_alone = mode == "push_to_hub" and arguments.dataset is None
+    without_reader = push_alone or mode in ("verify", "mix")
+    if mode is not None and without_reader:
+        _refuse_others(arguments, mode)
+    elif arguments.dry_run and arguments.push_to_hub:
         raise ValueError(
-            f"Expected no dataset beside --mix, got {arguments.dataset!r}. Prepare it first, and mix its folder."
+            "Expected --dry-run without --push-to-hub, got both. Nothing is written that could be uploaded."
         )
-    push_alone = arguments.push_to_hub and arguments.dataset is None
-    without_reader = arguments.verify or arguments.mix or push_alone
     needed = ("out",) if without_reader else ("dataset", "root", "box_format", "out")
     for name in needed[:-1] if arguments.dry_run else needed:
         if getattr(arguments, name) is None:
@@ -230,6 +234,19 @@ def run(arguments: argparse.Namespace) -> int:
         push_private(arguments.out, arguments.push_to_hub, licence_allows=arguments.licence_allows_upload)
         say(f"uploaded to {arguments.push_to_hub}, a private dataset on the hub")
     return 0
+
+
+def _refuse_others(arguments: argparse.Namespace, mode: str) -> None:
+    """Refuse arguments that would have no effect beside the option of this mode."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    for name, value in vars(arguments).items():
+        if name not in (mode, *_ALONE[mode]) and value != parser.get_default(name):
+            option = "dataset" if name == "dataset" else f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"Expected --{mode.replace('_', '-')} without {option}, got {value!r} for it. It has no effect there: "
+                "leave it out, or give it where the films are prepared."
+            )
 
 
 def _prepare(arguments: argparse.Namespace) -> None:

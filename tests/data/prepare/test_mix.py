@@ -6,9 +6,11 @@ import re
 
 import pytest
 
+from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prepare import PrepareSettings, prepare_films, read_manifest, verify_films
 from grounding_rewards.data.prepare.mix import Part, mix_folders
+from grounding_rewards.rewards.grounding import get_reward
 
 
 @pytest.fixture(autouse=True)
@@ -21,10 +23,17 @@ def own_cache(tmp_path, monkeypatch):
 def prepared(make_films, tmp_path):
     """Prepare the films from a number up to another one, so that folders may share films or not."""
 
-    def prepare(name, first, last, *, split=lambda k: "train", extra=None, **values):
+    def prepare(name, first, last, *, split=lambda k: "train", extra=None, ignored=(), phrase="", **values):
         root, records = make_films(last)
         films = [
-            record._replace(split=split(k), extra=extra or {}) for k, record in enumerate(records) if first <= k < last
+            record._replace(
+                split=split(k),
+                extra=extra or {},
+                ignored=ignored,
+                phrases=(phrase,) * len(record.boxes) if phrase else (),
+            )
+            for k, record in enumerate(records)
+            if first <= k < last
         ]
         settings = PrepareSettings(**{"dataset": "jsonl", "box_format": "qwen3-vl", **values})
         prepare_films(lambda: films, root, tmp_path / name, settings)
@@ -58,6 +67,19 @@ def test_everything_with_its_source(prepared, tmp_path):
     card = (tmp_path / "out" / "README.md").read_text()
     assert "| clinic | CC BY 4.0 | 4 |" in card
     assert manifest == read_manifest(tmp_path / "out")
+
+
+def test_columns_that_one_folder_has_alone_are_empty_in_the_other(prepared, tmp_path):
+    """Regions to ignore and phrases: training takes the mix."""
+    one = prepared("one", 0, 4, ignored=((50.0, 40.0, 60.0, 50.0),))
+    two = prepared("two", 6, 9, phrase="seen", task="phrase")
+    mix_folders([Part(one), Part(two)], tmp_path / "out")
+    rows = load_split(str(tmp_path / "out"), "train")
+    assert {(row["source"], row["phrase"], bool(row["ignore_boxes"])) for row in rows} == {
+        ("one", None, True),
+        ("two", "seen", False),
+    }
+    check_dataset(rows, get_reward("R4"))
 
 
 @pytest.mark.parametrize(
