@@ -94,7 +94,7 @@ def test_bad_films_are_refused_or_left_out_and_named(
     assert evaluate(*options) == 2
     assert "line 2 (id film 1)" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match="dropped") as said:
         assert evaluate(*options, "--bad-rows", "drop") == 0
     words = " ".join(str(one.message) for one in said)
     assert all(f"film {k}" in words for k in (1, 2, 3))

@@ -81,6 +81,7 @@ def finish_folder(
             "boxes_drawn": survey.boxes,
             "films_without_patient": survey.without_patient,
             "films_without_own_split": survey.films_drawn,
+            "drawn_into": [name for name, share in survey.rule.shares.items() if share],
             "films_with_copies": survey.copied.films,
             "films_drawn_by_film": survey.without_both if survey.rule.own else survey.without_patient,
             "agreement": agreement,

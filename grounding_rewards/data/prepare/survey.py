@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from grounding_rewards.data.carried_columns import CarriedColumns
-from grounding_rewards.data.held_out import TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
+from grounding_rewards.data.held_out import SHARES, TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
 from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.prepare.copied_films import CopiedFilms
@@ -95,7 +95,7 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
     """
     digest = hashlib.blake2b(digest_size=16)
     splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
-    carried, names = CarriedColumns(), set[str]()
+    carried, names, patients = CarriedColumns(), set[str](), set[str]()
     # Films with a finding, and other films that are no negatives for it. Films with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
     without_patient = without_split = without_both = films = ignored = 0
@@ -119,7 +119,10 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
                 state = is_present(finding_row(record, label, settings))
                 present[label] += state is True
                 unclear[label] += (state is not False) - bool(record.ignored)
-        is_unknown = patient_of_film(record) is None
+        patient = patient_of_film(record)
+        if patient is not None:
+            patients.add(patient)
+        is_unknown = patient is None
         without_patient += is_unknown
         without_split += record.split is None
         without_both += is_unknown and record.split is None
@@ -135,10 +138,10 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         raise ValueError(
             f"Expected phrases for the task phrase, got none in {settings.dataset}. Choose detection or finding."
         )
-    rule = _rule(names, len(splits.known) + without_patient, settings)
-    if names and settings.splits_from == "dataset" and not rule.own:
+    rule = _rule(names, len(patients) + without_patient, settings)
+    if settings.splits_from == "dataset" and not rule.own:
         said = drawn_sentence(settings.dataset, rule.shares, films, without_patient)
-        warnings.warn(f"{said} --split-shares draws others, --split {TRAIN} draws none.", stacklevel=3)
+        warnings.warn(f"{said} --split-shares draws others{_undrawn(names)}.", stacklevel=3)
     vocabulary = _vocabulary(boxes, settings.labels)
     keep = {}
     if settings.task == "finding":
@@ -164,15 +167,21 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
 
 
 def _rule(names: set[str], patients: int, settings: PrepareSettings) -> SplitRule:
-    """Own splits hold where the dataset holds films out, or where only one of them was asked for."""
+    """As where films are used without `prepare`, unless a draw, one split or shares of one's own were asked for."""
     shares = dict(settings.shares)
-    if settings.splits_from == "hash" or not names:
+    if settings.splits_from == "hash":
         return SplitRule(False, shares)
     if settings.split is not None:
         return SplitRule(True, {settings.split: 1.0})
     rule = split_rule(names, patients, shares)
-    # Of a few patients those without a split are drawn as they were asked to be.
-    return SplitRule(True, shares) if rule.own and not holds_out(names) else rule
+    # Shares of one's own are drawn of a few patients too; those with a split keep it.
+    is_asked = shares != SHARES and not holds_out(names)
+    return SplitRule(True, shares) if rule.own and is_asked else rule
+
+
+def _undrawn(names: set[str]) -> str:
+    """How nothing is drawn: only a dataset that names the split can be asked for it."""
+    return f", --split {TRAIN} draws none" if names else ""
 
 
 def _with_small(small: SmallBoxes, record: FilmRecord, large: FilmRecord, labels: tuple[str, ...] | None) -> SmallBoxes:
