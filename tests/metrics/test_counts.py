@@ -26,13 +26,13 @@ from grounding_rewards.metrics.counts import (
     reference_ious,
     reference_sums,
 )
-from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.metrics.sizes import FILM_AREAS
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import box_lists, valid_box_lists
+from tests.metrics.film_pairs import pair_film
 from tests.metrics.random_films import LABELS, random_films
 
 HIT, HALF, JUNK = [0, 0, 50, 50], [0, 0, 50, 25], [80, 0, 90, 10]
