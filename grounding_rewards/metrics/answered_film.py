@@ -13,6 +13,7 @@ import numpy as np
 
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array
+from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.whole_files import whole_file
 
 #: The label of a reference box that has none.
@@ -55,6 +56,7 @@ class AnsweredFilm:
         status: `boxes`, `empty`, `truncated` or `unparseable`.
         reason: one line for a person: why the film earned what it did.
         rejected: how often each reason for rejecting something that stands for a box occurred.
+        broken: the broken boxes that count as false beside complete ones: places among `pred`, labels, confidences.
         rewards: by name what each reward gives.
         sampled_rewards: of the reward that the evaluation is about, for each sampled answer.
         sampled_read: for each sampled answer whether it can be read, see :func:`is_read`.
@@ -77,6 +79,7 @@ class AnsweredFilm:
     status: str = "boxes"
     reason: str = ""
     rejected: Mapping[str, int] = field(default_factory=dict)
+    broken: tuple[BrokenBox, ...] = ()
     rewards: Mapping[str, float] = field(default_factory=dict)
     sampled_rewards: tuple[float, ...] = ()
     sampled_read: tuple[bool, ...] = ()
@@ -88,6 +91,8 @@ class AnsweredFilm:
             object.__setattr__(self, name, _storable(getattr(self, name)))
         labels = tuple(map(_storable, self.pred_labels)) or (None,) * len(self.pred)
         scores = np.asarray(self.pred_scores, dtype=np.float64)
+        broken = tuple(BrokenBox(place, _storable(label), score) for place, label, score in self.broken)
+        object.__setattr__(self, "broken", broken)
         object.__setattr__(self, "gt_labels", tuple(map(_storable, self.gt_labels)))
         object.__setattr__(self, "pred_labels", labels)
         object.__setattr__(self, "pred_scores", scores if scores.size else np.full(len(self.pred), np.nan))

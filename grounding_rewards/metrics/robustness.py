@@ -38,7 +38,6 @@ from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import RESAMPLES, ratio_estimates
 from grounding_rewards.metrics.counts import MatchedFilms
 from grounding_rewards.metrics.estimates import Estimate
-from grounding_rewards.parsing import broken_boxes
 from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Every figure of a :class:`RobustnessPoint` and its heading in tables.
@@ -104,7 +103,7 @@ def is_right(film: AnsweredFilm, reward: GroundingReward) -> bool:
         >>> is_right(film, get_reward("R3")), is_right(film, get_reward("R3", iou_threshold=0.9))
         (True, False)
     """
-    if _broken(film) or not (len(film.pred) or len(film.gt) or film.status == "empty"):
+    if film.broken or not (len(film.pred) or len(film.gt) or film.status == "empty"):
         return False
     explained = reward.explain(
         film.pred, film.gt, ignore=film.ignore, pred_labels=film.pred_labels, gt_labels=film.gt_labels
@@ -131,7 +130,7 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
     if not len(before.pred) and not len(after.pred):
         return (before.status == "empty") == (after.status == "empty")
     old, new = valid_boxes(pair.moved), valid_boxes(after.pred)
-    if (~old).sum() + _broken(before) != (~new).sum() + _broken(after):
+    if (~old).sum() + len(before.broken) != (~new).sum() + len(after.broken):
         return False
     asked = old & pair.kept
     explained = reward.explain(
@@ -202,10 +201,6 @@ def robustness_estimates(
     """
     sums = robustness_sums(pairs, reward, label_matching=label_matching)
     return ratio_estimates(sums, shares=sums.keys() - {"mean_iou"}, groups=groups, resamples=resamples, seed=seed)
-
-
-def _broken(film: AnsweredFilm) -> int:
-    return broken_boxes(film.rejected, len(film.pred))
 
 
 def _labels(film: AnsweredFilm, chosen: np.ndarray) -> list[str]:
