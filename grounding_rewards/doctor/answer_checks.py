@@ -48,8 +48,8 @@ class AnswerExaminer(Examiner):
             "Such a box can't be learned: it is a fraction of one patch, and an answer that is off by a pixel or two "
             "earns "
             "nothing. Many are left over from masks, where a hand slipped.",
-            "Leave them out and say so: `grounding-rewards prepare … --smallest-box PIXELS`. If they are findings, "
-            "feed "
+            "Leave them out and say so: `grounding-rewards prepare … --smallest-box PIXELS`, in pixels of the film "
+            "itself. If they are findings, feed "
             "larger images (max_pixels of the processor), or crop.",
             follows=True,
             severity="warning",

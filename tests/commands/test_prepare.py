@@ -16,6 +16,7 @@ from grounding_rewards.commands.prepare import EXAMPLES, add_arguments, run
 from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prepare import read_manifest
+from grounding_rewards.doctor.examine import CHECKS
 from grounding_rewards.rewards.grounding import get_reward
 
 
@@ -257,3 +258,11 @@ def test_rows_say_where_they_are_from(tmp_path, monkeypatch, capsys):
     assert [(row["source"], row["licence"]) for row in rows] == [("our clinic", "CC0"), ("our clinic", "CC BY 4.0")]
     card = (tmp_path / "out" / "README.md").read_text()
     assert "| our clinic | CC BY 4.0 | 1 |\n| our clinic | CC0 | 1 |" in card
+
+
+def test_the_doctor_names_options_that_there_are():
+    told = " ".join(check.fix for check in CHECKS.values())
+    named = set(re.findall(r"--[a-z-]+", " ".join(re.findall(r"grounding-rewards prepare ([^`]*)`", told))))
+    known = argparse.ArgumentParser()
+    add_arguments(known)
+    assert {"--smallest-box", "--readers"} <= named <= set(re.findall(r"--[a-z-]+", known.format_help()))

@@ -96,7 +96,7 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """What `negatives` and `smallest_box` left out, one sentence each.
+    """What `negatives`, `smallest_box` and the weights of a mix left out, one sentence each.
 
     >>> small = {"boxes": 3, "films": 2, "without_other": 1}
     >>> list(left_out_sentences({"small_boxes": small, "negatives_left_out": {}}))
@@ -105,6 +105,8 @@ negative.']
     """
     for split, films in manifest["negatives_left_out"].items():
         yield f"{films} films without findings are left out of {split}, for the share of negatives that was asked for."
+    for folder, rows in manifest.get("rows_left_out", {}).items():
+        yield f"{rows} rows of {folder} are left out of train, for the weights of the mix."
     small = manifest["small_boxes"]
     if small["boxes"]:
         alone = small["without_other"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -77,7 +78,9 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, skip_c
         for film in films
         if film.record.id in copied.left_out
     ]
-    kept = _kept(parts, [film for film in films if film.record.id not in copied.left_out], seed)
+    usable = [film for film in films if film.record.id not in copied.left_out]
+    kept = _kept(parts, usable, seed)
+    left_out = Counter(film.part.name for film in usable for row in film.rows if row not in kept)
     vocabulary = dict.fromkeys(label for manifest in manifests for label in manifest["vocabulary"])
     out.mkdir(parents=True, exist_ok=True)
     writers: dict[str, ShardWriter] = {}
@@ -108,12 +111,15 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, skip_c
             "films": {"count": sum(manifest["films"]["count"] for manifest in manifests)},
             "versions": package_versions(PACKAGES),
             "source": {
-                name: "; ".join(dict.fromkeys(filter(None, (manifest["source"][name] for manifest in manifests))))
-                for name in ("title", "url", "licence", "note")
+                "title": " and ".join(part.name for part in parts),
+                "url": _by_part(parts, [_address(manifest["source"]) for manifest in manifests]),
+                "licence": _by_part(parts, [manifest["source"]["licence"] for manifest in manifests]),
+                "note": _by_part(parts, [manifest["source"]["note"] for manifest in manifests]),
             },
             "vocabulary": list(vocabulary),
             "small_boxes": {"boxes": 0, "films": 0, "without_other": 0},
             "negatives_left_out": {},
+            "rows_left_out": dict(left_out),
             "films_with_copies": copied.films,
             **{
                 name: sum(manifest[name] for manifest in manifests)
@@ -125,6 +131,14 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, skip_c
             "skipped": skipped,
         },
     )
+
+
+def _by_part(parts: Sequence[Part], words: Sequence[str]) -> str:
+    return "; ".join(f"{part.name}: {said}" for part, said in zip(parts, words, strict=True) if said)
+
+
+def _address(source: Mapping[str, str]) -> str:
+    return ", ".join(filter(None, (source["title"], source["url"])))
 
 
 def _check_parts(parts: Sequence[Part], out: Path) -> None:
