@@ -264,3 +264,19 @@ def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys:
     assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert call(a, c, "--html", tmp_path / "page.html", "--allow-outside") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
+
+
+def test_names_of_figures_are_not_squeezed(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Baselines that have no room beside both runs stand in a table of their own."""
+    with_baselines(runs[1])
+    content = json.loads((runs[1] / "evaluation.json").read_text(encoding="utf-8"))
+    names = ("reference as answer", "constant box of these films", "nothing found", "whole image")
+    figures = content["systems"][HOSTILE]
+    content["systems"] = {"model": {}, **dict.fromkeys(names, figures)}
+    (runs[1] / "evaluation.json").write_text(json.dumps(content), encoding="utf-8")
+    assert call(*runs) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    beneath = lines[lines.index("all films, baselines") :]
+    assert all(name in beneath[2] for name in names)
+    for shown in (lines, beneath):
+        assert any(re.match(r"AP at IoU 0.5 to 0.95, boxes tied +[\d–]", line) for line in shown)
