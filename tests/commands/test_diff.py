@@ -259,8 +259,11 @@ def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys:
     assert "films are drawn without their images: Expected annotations.jsonl" in capsys.readouterr().err
     Image.new("L", (64, 64), 9).save(tmp_path / "film.png")
     c = write(tmp_path / "c", 0.4, str(tmp_path / "film.png"))
-    # of another folder than the run's: only where it is allowed
+    # of another folder than the run's: only where it is allowed; the films of a log have no folder
+    with_baselines(c, dataset="the log's own films")
+    capsys.readouterr()
     assert call(a, c, "--html", tmp_path / "page.html") == 0
+    assert f"which lie outside '{c}'. Give --allow-outside" in capsys.readouterr().err
     assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert call(a, c, "--html", tmp_path / "page.html", "--allow-outside") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3

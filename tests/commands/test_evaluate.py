@@ -225,7 +225,7 @@ def test_mistakes_are_named_in_one_line(
         (["--reward-kwargs", '{"beta": -1}'], "`beta`"),
         (["--reward-kwargs", "beta=1"], "Expected a JSON object for --reward-kwargs"),
         (["--box-format", "qwen9"], "qwen3-vl"),
-        (["--label-matching", "exact"], "row 1 of the dataset (id b): a box without a label"),
+        (["--label-matching", "exact"], "row 1 (id b): a box without a label"),
         (["--split", "tset"], "tset"),
         (["--train-split", "x"], "`none` does without"),
         (
