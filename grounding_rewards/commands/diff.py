@@ -238,7 +238,9 @@ def _image_loader(
     from grounding_rewards.data.load import SYNTHETIC, load_dataset_image, load_split
 
     files = {film.id: film.image for film in films if film.image is not None and Path(film.image).is_file()}
-    folders = [run if run.is_dir() else run.parent, *map(Path, filter(None, [str(facts.get("dataset", ""))]))]
+    # The films of a log have no dataset: its place says so in words.
+    named = Path(str(facts.get("dataset", "")))
+    folders = [run if run.is_dir() else run.parent, *([named] if facts.get("dataset") and named.is_dir() else [])]
     outside = [name for name, file in files.items() if not (allow_outside or is_below(folders, file))]
     if outside:
         say(

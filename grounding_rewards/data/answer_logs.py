@@ -119,7 +119,7 @@ def read_log(
         [[log.completions[k] for k in several] for several in members],
         partial(load_dataset_image, dataset),
         dataset_places(dataset),
-        tuple(_notes_of_samples(members)),
+        (*_notes_of_order(by_id), *_notes_of_samples(members)),
     )
 
 
@@ -250,6 +250,14 @@ def _listed(log: Log, films: Mapping[str, Sequence[int]]) -> str:
     return first_of(
         [f"{name!r} ({first_of([log.places[k] for k in rows])})" for name, rows in films.items()],
     )
+
+
+def _notes_of_order(by_id: Mapping[str, Any] | None) -> Iterator[str]:
+    if by_id is None:
+        yield (
+            "No row of the log has an `id`: its answers are taken to be in the order of the films. In another order "
+            "all figures are wrong: add the film's `id` to every row."
+        )
 
 
 def _notes_of_samples(members: Sequence[Sequence[int]]) -> Iterator[str]:

@@ -259,8 +259,11 @@ def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys:
     assert "films are drawn without their images: Expected annotations.jsonl" in capsys.readouterr().err
     Image.new("L", (64, 64), 9).save(tmp_path / "film.png")
     c = write(tmp_path / "c", 0.4, str(tmp_path / "film.png"))
-    # of another folder than the run's: only where it is allowed
+    # of another folder than the run's: only where it is allowed; the films of a log have no folder
+    with_baselines(c, dataset="the log's own films")
+    capsys.readouterr()
     assert call(a, c, "--html", tmp_path / "page.html") == 0
+    assert f"which lie outside '{c}'. Give --allow-outside" in capsys.readouterr().err
     assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert call(a, c, "--html", tmp_path / "page.html", "--allow-outside") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
@@ -290,3 +293,19 @@ def test_films_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_path
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count("data:image/jpeg") == 3
     assert "bad rows: A has refused, B has left out" in page
+
+
+def test_names_of_figures_are_not_squeezed(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Baselines that have no room beside both runs stand in a table of their own."""
+    with_baselines(runs[1])
+    content = json.loads((runs[1] / "evaluation.json").read_text(encoding="utf-8"))
+    names = ("reference as answer", "constant box of these films", "nothing found", "whole image")
+    figures = content["systems"][HOSTILE]
+    content["systems"] = {"model": {}, **dict.fromkeys(names, figures)}
+    (runs[1] / "evaluation.json").write_text(json.dumps(content), encoding="utf-8")
+    assert call(*runs) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    beneath = lines[lines.index("all films, baselines") :]
+    assert all(name in beneath[2] for name in names)
+    for shown in (lines, beneath):
+        assert any(re.match(r"AP at IoU 0.5 to 0.95, boxes tied +[\d–]", line) for line in shown)
