@@ -58,7 +58,7 @@ from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS
 from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES, RobustnessPoint
 from grounding_rewards.metrics.sizes import SIZES
 from grounding_rewards.parsing import box_format_for_model_type, box_format_from_option, box_formats_of
-from grounding_rewards.report.tables import evaluation_table, robustness_rows, terminal_table
+from grounding_rewards.report.tables import evaluation_table, group_rows, robustness_rows, terminal_table
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 from grounding_rewards.versions import package_versions
@@ -555,4 +555,6 @@ def _print(options: argparse.Namespace, found: Evaluation) -> None:
     if found.robustness:
         rows = robustness_rows(found.robustness)
         console.print(terminal_table(rows, ROBUSTNESS_FIGURES, title="Changed films", beneath=False))
+    if found.per_source:
+        console.print(terminal_table(group_rows(found.per_source), found.headings, title="By source", beneath=False))
     console.print(f"Page: {(options.out / 'report.html').resolve().as_uri()}", soft_wrap=True, markup=False)

@@ -13,7 +13,7 @@ import numpy as np
 
 from grounding_rewards.columns import SIZE_COLUMNS, patient_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
-from grounding_rewards.data.completion_logs import Log, first_of, read_completions
+from grounding_rewards.data.completion_logs import Log, first_of, read_completions, with_numbers
 from grounding_rewards.data.film_paths import is_below
 from grounding_rewards.data.images import open_film
 from grounding_rewards.data.load import light_rows, load_dataset_image
@@ -96,7 +96,7 @@ def read_log(
     if unknown:
         raise ValueError(f"Expected {', '.join(SIZE_COLUMNS)} for `sizes`, got {unknown[0]!r}. Name one of them.")
     log = read_completions(paths, text_column=text_column)
-    log = log._replace(rows=list(map(_with_numbers, log.rows)))
+    log = log._replace(rows=list(map(with_numbers, log.rows)))
     by_id = _rows_by_id(log)
     members = [[k] for k in range(len(log.rows))] if by_id is None else list(by_id.values())
     for places in members:
@@ -209,19 +209,6 @@ def _unnamed_boxes(row: Mapping[str, Any], label_matching: str) -> Iterator[str]
     labels, boxes = row.get("labels"), row["boxes"]
     if label_matching != "ignore" and isinstance(boxes, list) and boxes and (not labels or any(map(is_blank, labels))):
         yield f"a box without a label, which --label-matching {label_matching} compares"
-
-
-def _with_numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the sizes that a CSV file has as texts."""
-    texts = {name: row[name] for name in SIZE_COLUMNS if isinstance(row.get(name), str)}
-    return {**row, **{name: _number(text) for name, text in texts.items()}} if texts else row
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
 
 
 def _rows_by_id(log: Log) -> dict[str, list[int]] | None:

@@ -199,16 +199,28 @@ def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) 
         yield from broken
         return
     yield from label_count_problems(row)
+    yield from box_problems(row)
+    if reward is not None:
+        yield from _format_problems(row, reward)
+        if reward.compares_labels:
+            yield from _label_problems(row)
+
+
+def box_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Boxes that cannot be reference boxes of their film, one sentence each; where no size is known, of any film.
+
+    Args:
+        row: its columns of boxes are lists, see :func:`list_problems`.
+
+    >>> list(box_problems({"boxes": [[5, 5, 50, 9]], "width": 40, "height": 60}))
+    ['box 0 is [5, 5, 50, 9], outside the film of 40 x 60']
+    """
     drawings = [("", row["boxes"]), ("ignore_boxes: ", row.get("ignore_boxes") or ())]
     drawings += [(f"reader {index}: ", boxes) for index, boxes in enumerate(row.get("reader_boxes") or ())]
     for prefix, boxes in drawings:
         for index, box in enumerate(boxes):
             if problem := _box_problem(box, row.get("width"), row.get("height")):
                 yield f"{prefix}box {index} {problem}"
-    if reward is not None:
-        yield from _format_problems(row, reward)
-        if reward.compares_labels:
-            yield from _label_problems(row)
 
 
 def list_problems(row: Mapping[str, Any]) -> Iterator[str]:

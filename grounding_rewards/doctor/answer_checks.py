@@ -8,12 +8,12 @@ from functools import lru_cache
 from typing import Any
 
 from grounding_rewards.data.checks import gold_problems
+from grounding_rewards.data.prompt_claims import prompt_contradictions, told_box
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
 from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Problem
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS
-from grounding_rewards.doctor.prompt_claims import prompt_contradictions, told_box
 from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward

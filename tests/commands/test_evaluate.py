@@ -219,6 +219,29 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
     assert figures(tmp_path / "out")["systems"]["readers' agreement"]["f1_50"]["value"] == 0.45
 
 
+def test_figures_by_source_of_a_mixed_dataset(tmp_path: Path, films: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where the log alone knows the source."""
+    from datasets import DatasetDict
+
+    sources = ["clinic", "clinic", "<b>abroad", "<b>abroad"]
+    DatasetDict({"test": films.add_column("source", sources)}).save_to_disk(str(tmp_path / "data"))
+    log = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4)
+    options = ["--dataset", tmp_path / "data", "--train-split", "none", "--out", tmp_path / "out"]
+    assert evaluate("--completions", log, *options) == 0
+    printed = capsys.readouterr().out
+    assert "By source" in printed
+    assert "clinic (" in printed
+    assert list(figures(tmp_path / "out")["per_source"]) == ["<b>abroad", "clinic"]
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "By label, size and source" in page
+    assert "Sources as a table" in page
+    assert "<b>abroad" not in page
+    row = {"completion": "[]", "boxes": [[0, 0, 9, 9]], "labels": ["mass"], "width": 99, "height": 99}
+    log = log_of(tmp_path / "own.jsonl", [{**row, "id": name, "source": name} for name in ("a", "b")])
+    assert evaluate("--completions", log, "--box-format", "qwen3-vl", "--out", tmp_path / "own") == 0
+    assert list(figures(tmp_path / "own")["per_source"]) == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

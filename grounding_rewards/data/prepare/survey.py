@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from grounding_rewards.data.carried_columns import CarriedColumns
 from grounding_rewards.data.held_out import SHARES, TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
@@ -16,9 +17,22 @@ from grounding_rewards.data.prepare.copied_films import CopiedFilms
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.spacing import may_have_spacing
 from grounding_rewards.data.prepare.splits import PatientSplits
-from grounding_rewards.data.prepare.tasks import Plan, finding_row, is_present
+from grounding_rewards.data.prepare.tasks import Plan, finding_row, is_present, without_small_boxes
 from grounding_rewards.data.prompts import prompt_order
 from grounding_rewards.data.readers.base import FilmRecord
+
+
+class SmallBoxes(NamedTuple):
+    """What `smallest_box` leaves out of the findings of interest.
+
+    boxes: Boxes that are smaller.
+    films: Films that have such a box.
+    without_other: Films of which it is every box.
+    """
+
+    boxes: int = 0
+    films: int = 0
+    without_other: int = 0
 
 
 @dataclass(frozen=True)
@@ -28,7 +42,8 @@ class Survey:
     Attributes:
         films: Number of films.
         digest: Hash of all records, so that a continued run notices other films.
-        boxes: Boxes of each label, before policies for readers.
+        boxes: Boxes of each label that are not too small, before policies for readers.
+        small: The boxes that are.
         patient_splits: The dataset's own split of each patient, if any.
         rule: Whether the dataset's own splits hold, and the shares in which other films are drawn.
         without_patient: Films whose patient is not known.
@@ -40,6 +55,8 @@ class Survey:
         carried: The columns that are not the package's own.
         plan: For `tasks.task_rows`.
         own_splits: Names of the dataset's own splits.
+        negatives_left_out: Films without findings that `negatives` leaves out of each split; empty until `pipeline` has
+            counted them.
         unreadable: What the reader passed over, an error each.
         copied: Copies among the films; empty until `pipeline` has compared them.
     """
@@ -47,6 +64,7 @@ class Survey:
     films: int
     digest: str
     boxes: dict[str, int]
+    small: SmallBoxes
     patient_splits: dict[str, str]
     rule: SplitRule
     without_patient: int
@@ -59,12 +77,25 @@ class Survey:
     plan: Plan
     own_splits: frozenset[str]
     copied: CopiedFilms = field(default_factory=CopiedFilms)
+    negatives_left_out: Mapping[str, int] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
 
     @property
     def films_drawn(self) -> int:
         """Films without a split of the dataset's own."""
         return self.without_split if self.rule.own else self.films
+
+    @property
+    def is_drawn(self) -> bool:
+        """Whether these films are drawn; else all are in one split, or where their patient is."""
+        return sum(share > 0 for share in self.rule.shares.values()) > 1
+
+    @property
+    def films_drawn_alone(self) -> int:
+        """Films that are drawn by themselves, because their patient is not known."""
+        if not self.is_drawn:
+            return 0
+        return self.without_both if self.rule.own else self.without_patient
 
 
 def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Survey:
@@ -80,6 +111,7 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
     # Films with a finding, and other films that are no negatives for it. Films with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
     without_patient = without_split = without_both = films = ignored = 0
+    small = SmallBoxes()
     has_phrases = has_spacing = has_several_readers = False
     for record in records:
         films += 1
@@ -90,7 +122,9 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         splits.add(record)
         if record.split is not None:
             names.add(record.split)
-        boxes.update(record.labels)
+        large = without_small_boxes(record, settings)
+        boxes.update(large.labels)
+        small = _with_small(small, record, large, settings.labels)
         carried.add(record.extra)
         if settings.task == "finding":
             for label in set(record.labels):
@@ -121,11 +155,15 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         said = drawn_sentence(settings.dataset, rule.shares, films, without_patient)
         warnings.warn(f"{said} --split-shares draws others{_undrawn(names)}.", stacklevel=3)
     vocabulary = _vocabulary(boxes, settings.labels)
-    keep = {label: _keep(present[label], films - ignored - unclear[label], settings.negatives) for label in vocabulary}
+    keep = {}
+    if settings.task == "finding":
+        (share,) = settings.negative_shares.values()
+        keep = {label: _keep(present[label], films - ignored - unclear[label], share) for label in vocabulary}
     return Survey(
         films=films,
         digest=digest.hexdigest(),
         boxes=dict(sorted(boxes.items())),
+        small=small,
         patient_splits=splits.known if rule.own else {},
         rule=rule,
         without_patient=without_patient,
@@ -156,6 +194,16 @@ def _rule(names: set[str], patients: int, settings: PrepareSettings) -> SplitRul
 def _undrawn(names: set[str]) -> str:
     """How nothing is drawn: only a dataset that names the split can be asked for it."""
     return f", --split {TRAIN} draws none" if names else ""
+
+
+def _with_small(small: SmallBoxes, record: FilmRecord, large: FilmRecord, labels: tuple[str, ...] | None) -> SmallBoxes:
+    """The count with one film more, given with all its boxes and with the large ones."""
+    if large is record:
+        return small
+    here, left = (sum(labels is None or label in labels for label in film.labels) for film in (record, large))
+    return SmallBoxes(
+        small.boxes + here - left, small.films + (left < here), small.without_other + (left == 0 and here > 0)
+    )
 
 
 def _keep(present: int, absent: int, negatives: float) -> float:
