@@ -142,11 +142,11 @@ def _split_sentence(manifest: Mapping[str, Any]) -> str:
     films, drawn = manifest["films"]["count"], manifest["films_without_own_split"]
     without, alone = manifest["films_without_patient"], manifest["films_drawn_by_film"]
     words = [f"Of {films} films {films - drawn} have the dataset's own split."]
-    if drawn and len(manifest["drawn_into"]) == 1:
-        words.append(f"{drawn} are in {manifest['drawn_into'][0]}, or where their patient is; none was drawn.")
-    elif by_patient := drawn - alone:
+    if together := manifest["films_not_drawn"]:
+        words.append(f"{together} without one are where their patient is, else all in one split: none was drawn.")
+    if by_patient := drawn - together - alone:
         words.append(f"{by_patient} were drawn by a seeded hash of the patient, or stand where the patient does.")
-    if alone and len(manifest["drawn_into"]) > 1:
+    if alone:
         words.append(f"{alone} were drawn by a seeded hash of the film, because the patient is not known.")
     if copies := manifest["films_with_copies"]:
         words.append(

@@ -123,7 +123,12 @@ def mix_folders(parts: Sequence[Part], out: str | Path, *, seed: int = 0, skip_c
             "films_with_copies": copied.films,
             **{
                 name: sum(manifest[name] for manifest in manifests)
-                for name in ("films_without_patient", "films_without_own_split", "films_drawn_by_film")
+                for name in (
+                    "films_without_patient",
+                    "films_without_own_split",
+                    "films_not_drawn",
+                    "films_drawn_by_film",
+                )
             },
             "agreement": None,
             "unreadable": [],

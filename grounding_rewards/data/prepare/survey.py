@@ -85,6 +85,18 @@ class Survey:
         """Films without a split of the dataset's own."""
         return self.without_split if self.rule.own else self.films
 
+    @property
+    def is_drawn(self) -> bool:
+        """Whether these films are drawn; else all are in one split, or where their patient is."""
+        return sum(share > 0 for share in self.rule.shares.values()) > 1
+
+    @property
+    def films_drawn_alone(self) -> int:
+        """Films that are drawn by themselves, because their patient is not known."""
+        if not self.is_drawn:
+            return 0
+        return self.without_both if self.rule.own else self.without_patient
+
 
 def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Survey:
     """Collect the facts of all films in one pass. Memory grows by one number per film and one entry per patient.

@@ -130,7 +130,9 @@ def test_films_without_patient_are_drawn_only_without_a_split(make_films, tmp_pa
     card = (tmp_path / "out/README.md").read_text()
     assert f"The patient of {films} films is not known, so nobody can say whether a patient is in two splits." in card
     assert (f"{drawn} were drawn by a seeded hash of the film, because" in card) == (drawn > 0)
-    assert ("3 are in train, or where their patient is; none was drawn." in card) == (split is None and not drawn)
+    assert ("3 without one are where their patient is, else all in one split: none was drawn." in card) == (
+        split is None and not drawn
+    )
     assert drawn or list(splits) == ["train"]
     assert "hash of the patient" not in card
 
