@@ -230,7 +230,7 @@ def test_mistakes_are_named_in_one_line(
         (["--train-split", "x"], "`none` does without"),
         (
             ["--dataset", "{off the film}"],
-            "row 1 of the dataset (id b): box 0 is [0, 0, 5, 11], outside the film",
+            "row 1 (id b): box 0 is [0, 0, 5, 11], outside the film",
         ),
         (["--dataset", "{two of one name}"], "Expected a name of its own for every film, got `id` 'a' 2 times"),
         (["--out", "{taken}"], "Expected a folder without another evaluation for --out"),
