@@ -28,7 +28,10 @@ def script(name: str) -> ModuleType:
 
 @pytest.mark.parametrize(
     "name",
-    ["compare_rewards.py", "fuzz_parsing.py", "judge_sentences.py", "measure_answer_tokens.py", "write_formats.py"],
+    [
+        *("compare_rewards.py", "fuzz_parsing.py", "judge_sentences.py", "measure_answer_tokens.py"),
+        *("take_pictures.py", "write_formats.py"),
+    ],
 )
 def test_help_teaches(name: str) -> None:
     done = subprocess.run([sys.executable, SCRIPTS / name, "--help"], capture_output=True, text=True, check=True)
@@ -212,3 +215,27 @@ def test_baselines_that_all_rewards_score_alike_share_a_line(tmp_path: Path) -> 
         finish(folder, 0.5)
     lines = script("compare_rewards").comparison_table(runs).splitlines()
     assert lines[-1].startswith("| R1, R2 | nothing found | 0.500 |")
+
+
+def test_pictures_of_a_page_are_taken(tmp_path: Path) -> None:
+    pytest.importorskip("playwright", reason="needs playwright, which is in the dev extra")
+    pytest.importorskip("matplotlib", reason="needs the train extra")
+    pictures = script("take_pictures")
+    with pytest.raises(ValueError, match="Expected the page of an evaluation"):
+        pictures.take_pictures(tmp_path / "report.html", tmp_path)
+    if pictures.find_browser() is None:
+        pytest.skip("needs Chromium, as in `apt-get install chromium`")
+    from PIL import Image
+
+    from grounding_rewards.report.evaluation_page import render_evaluation_page
+    from tests.report.evaluations import page
+
+    (tmp_path / "report.html").write_text(render_evaluation_page(page()), encoding="utf-8")
+    taken = pictures.take_pictures(tmp_path / "report.html", tmp_path / "pictures")
+    assert [path.name for path in taken] == ["evaluation.png", "evaluation_films.png"]
+    committed = REPOSITORY / "docs" / "pictures"
+    for path in taken:
+        with Image.open(path) as picture, Image.open(committed / path.name) as known:
+            assert picture.size == known.size
+            # something is drawn
+            assert len(picture.convert("RGB").getcolors(1 << 20)) > 20
