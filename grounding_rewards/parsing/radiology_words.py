@@ -41,9 +41,10 @@ PHRASES = {
         | \beven(?=\ (?:in|with|on)\b) | \bwould(?=\ not\ (?:draw|mark|box|outline|report|annotate)\b)
         | \bit\ seems(?:\ that)?\b
         | \b(?:beneath|throughout|within|around|behind|inside|below|above)(?:\ (?:it|them))?(?=\ ?(?:$|[.,;\n]))
-        | ,?\ ?\bas\ far\ as\ (?:i|we|it|is|can)\ [^.,;\n]{1,50} | \b(?:to\ be|able\ to)\b
-        | \bat\ (?:this\ time|present|all)\b | \bin\ (?:turn|my\ opinion|conclusion|summary|short)\b
-        | \bto\ (?:my\ eye|me)\b | \bof\ (?:good|diagnostic|adequate)\ quality\b
+        | ,?\ ?\bas\ far\ as\ (?:(?:i|we)\ can\ (?:tell|see|judge)\b|can\ be\ [^.,;\n]{1,50})
+        | \b(?:to\ be|able\ to)\b | \bat\ (?:this\ time|present|all)\b
+        | \bin\ (?:turn|my\ opinion|conclusion|summary|short)\b | \bto\ (?:my\ eye|me)\b
+        | \bof\ (?:good|diagnostic|adequate)\ quality\b
         | \bcould(?=\ (?:not|be\ (?:seen|found|identified|detected|visuali[sz]ed|locali[sz]ed|demonstrated
             |confirmed))\b) | \([a-z\ ,/]{1,40}\)(?=\ (?:is|are|was|were)\ not\b)
         | \bfindings\ are(?=\ (?:all\ )?(?:normal|unremarkable|within\ normal|negative)\b)""",

@@ -69,7 +69,6 @@ NEGATIVES = [
     "IMPRESSION: 1. No acute process",
     "Impression: Normal.",
     "### Findings\n- No effusion\n### Impression\nNormal",
-    "EXAM: Chest X-ray. COMPARISON: None. FINDINGS: Lungs are clear.",
     # a finding behind "no": listed, by its ending, or unknown but in CheXagent-2's form
     "No consolidation detected.",
     "No pneumothorax",
@@ -208,7 +207,6 @@ NEGATIVES = [
     "Nothing suggests tuberculosis.",
     "Absent: pneumothorax, effusion.",
     "As there is no consolidation, I cannot provide coordinates.",
-    "The child was referred for suspected aspiration; however, there is no air trapping.",
     # parts of the body that are denied what a lesion may have
     "The stifle shows no fracture.",
     "The aorta shows no calcification.",
@@ -217,6 +215,8 @@ NEGATIVES = [
 ]
 #: What was known before the film may be anything, also a finding.
 WITH_HISTORY = [
+    "EXAM: Chest X-ray. COMPARISON: None. FINDINGS: Lungs are clear.",
+    "The child was referred for suspected aspiration; however, there is no air trapping.",
     "Indication: cough. No pneumonia.",
     "Clinical: known mass. Comparison: CT. The lungs are clear.",
     "Although pneumonia was suspected clinically, the lungs are clear.",
