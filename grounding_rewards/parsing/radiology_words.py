@@ -31,7 +31,7 @@ PHRASES = {
             |rotated|rotation|quality|positioning|inspiration|projection|motion|exposure)\b[^,.;\n]{0,40},""",
     "mark": r"""\bto\ (?:draw|place|put)\ (?:an?\ |any\ )?(?:bounding\ )?box(?:es)?(?:\ (?:around|for|on))?\b
         | \bthat\ (?:would|could|can|should|needs?|requires?|i|we)\b[^.,;\n]{0,30}\b(?:outlined?|mark(?:ed)?
-            |box(?:e[sd])?|drawn?|report(?:ed)?|locali[sz]ed?|annotat(?:ed|ion)|highlight(?:ed)?
+            |box(?:e[sd])?|drawn?|report(?:ed)?|locali[sz]ed?|annotat(?:ed|ion)|locali[sz]ation|highlight(?:ed)?
             |labell?(?:ed)?)\b
         | \b(?:that\ needs?\ )?to\ (?:be\ )?(?:mark|report|annotate|locali[sz]e|box|draw|see|show|note|label
             |highlight|return|output|give|outline)(?:ed|d|n)?\b | \bof\ (?:note|concern|significance)\b""",
@@ -48,7 +48,8 @@ PHRASES = {
         | \bcould(?=\ (?:not|be\ (?:seen|found|identified|detected|visuali[sz]ed|locali[sz]ed|demonstrated
             |confirmed))\b) | \([a-z\ ,/]{1,40}\)(?=\ (?:is|are|was|were)\ not\b)
         | \bfindings\ are(?=\ (?:all\ )?(?:normal|unremarkable|within\ normal|negative)\b)""",
-    "none": r"""\bno\ (?:reason|need|grounds?|cause)\ to\ (?:mark|draw|outline|box|annotate|highlight|report
+    "none": r"""\bempty\ (?:list|array|answer)\b
+        | \bno\ (?:reason|need|grounds?|cause)\ to\ (?:mark|draw|outline|box|annotate|highlight|report
             |locali[sz]e)(?:\ \w{1,12}){0,3} | \bthere\ (?:is|are|was|were)\ (?:not(?:\ any)?|none)(?=[.;\n])
         | \bn/a\b | \bnil\ (?:acute|focal|significant|abnormal|of\ note)\b(?=\s?(?:$|[.;,\n]))
         | (?<=:\ )0(?=\s?(?:$|[.;,\n])) | \ban?\ empty\ (?:list|array|answer)\b
@@ -154,7 +155,7 @@ WORDS = {
         inspection evaluation careful thorough close detailed assessment assessed studied inspected checked scrutinised
         scrutinized searched evaluated reviewed""",
     "in": """in on at within from throughout along below above beneath under near around over regarding by to toward
-        between among inside outside amid across via""",
+        between among inside outside amid across via through""",
     "image": """image film picture photo radiograph study exam examination scan cxr xray radiography view projection
         imaging ct mri mr mra cta ctpa us ultrasound sonogram sonography mammogram mammography tomogram tomography
         echocardiogram angiogram angiography panoramic opg orthopantomogram slice frame photograph fundoscopy endoscopy
@@ -205,7 +206,7 @@ WORDS = {
     # is normal of an organ, while a lesion may be it as well
     "form": """smooth round rounded regular sharp homogeneous homogenous uniform concentric continuous straight
         compressible symmetric symmetrical aligned maintained good excellent cleared midline complete open congruent
-        congruous slim perfused""",
+        congruous slim perfused slender spherical""",
     "normal": """normal unremarkable intact healthy negative patent wnl preserved appropriate satisfactory
         physiological anatomical nad nbi clear unbroken united fused uninterrupted undisplaced undistorted unaffected
         uninvolved unobstructed unenlarged undilated sound spared pristine spotless unharmed uninjured unscathed
