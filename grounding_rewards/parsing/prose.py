@@ -108,7 +108,7 @@ _NEXT = "comma but and with > start, that > since, there > there, no > scope"
 _SAID = """be > part_be, have show > shown, colon > part_colon, normal > normal, not > part_not, find kind abn >
     finding, nothing > nothing"""
 #: What may come behind a finding that a negation denies.
-_FOUND = f"""{_NEXT}, or like > scope, comma > comma, in look > place, of > place_of, be have > found_be, seen mark
+_FOUND = f"""{_NEXT}, comma > comma, or like > scope, in look > place, of > place_of, be have > found_be, seen mark
     past > tail, colon > start"""
 #: What may come behind what is called normal.
 _NORMAL = "colon > start, show have > shown, or and > normal_and, in of > normal_in, comma > normal_comma"
@@ -126,13 +126,16 @@ _MOVES = {
     "part_and": f"{_SAID}, anat mod seen past num image > part, word > thing, no > scope",
     "part_comma": f"{_SAID}, none > nothing, and > part_and, anat mod seen num > part_list, past > thing_of",
     "part_list": "anat mod seen num or in of > part_list, and > part_and, comma > part_comma, colon > part_colon",
-    "part_colon": f"{_CLAUSE}, comma > part_colon, form > normal",
+    "part_colon": f"{_CLAUSE}, form > normal, comma > part_colon",
     "part_be": """and be seen in of have mod that anat > part_be, num > measured, look > reviewed, seek > seek,
-        normal > normal, no > scope, not > part_not""",
+        normal > normal, no > part_no, not > part_not""",
+    "part_no": """find kind > found, word > odd, past abn > part_denied, mod seen num of or like > scope, anat >
+        organ, image > organ_in, anything nothing > nothing""",
+    "part_denied": f"{_NEXT}, or > part_no, past abn > part_denied, anat word find kind evid > odd, in > normal_in",
     "measured": "num mod > measured, comma and that with > start, in > part_be",
-    "reviewed": f"""{_NEXT}, see seen > saw, in of image mod anat and or word num look > reviewed, comma >
-        reviewed_on, seek > seek, none > none, nothing > nothing, who > who""",
-    "reviewed_on": f"{_CLAUSE}, anat mod word num > reviewed, and > start",
+    "reviewed": f"""{_NEXT}, comma > reviewed_on, and in of image mod anat or word num look > reviewed, see seen >
+        saw, seek > seek, none > none, nothing > nothing, who > who""",
+    "reviewed_on": f"{_CLAUSE}, anat mod num word > reviewed, and > start",
     "part_not": "be > part_not, draw > drawn_not, abn past > normal, show have see > scope",
     "thing": """be > thing_be, have show > thing_shown, colon > thing_colon, normal > normal, not > thing_not, absent
         > tail, word mod seen past num or > thing, anat > part, image > image, in of > thing_of, and > thing_and, find
@@ -154,8 +157,8 @@ _MOVES = {
     "finding_not": "be > finding_not, seen > tail",
     "finding_colon": "comma > finding_colon, no none absent nothing normal excluded > tail, not > finding_not",
     # the picture and how it was read
-    "image": f"""{_SAID}, image anat mod word past in of or look seen num > image, be > image_be, not > image_not, no
-        > scope, with > part_with, colon comma and > start, none > nothing, that > since""",
+    "image": f"""{_SAID}, be > image_be, colon comma and > start, not > image_not, image anat mod word past in of or
+        look seen num > image, no > scope, with > part_with, none > nothing, that > since""",
     "image_be": f"""{_NEXT}, seek > seek, be mod image word past seen in of num anat look > image_be, normal >
         normal, not > image_not, show > shown, none > none, nothing > nothing""",
     "image_not": "be > image_not, show have see > scope, mod word past > image_be",
@@ -169,11 +172,12 @@ _MOVES = {
     "framed": """be > this_is, image mod word seen past look num in of and or > framed, anat > located, comma colon >
         start, no > scope, none > none, nothing > nothing, there > there, who > who, show > shown, seek > seek""",
     "located": """mod word seen past look num in of and or image anat > located, comma colon > start, no > scope,
-        none > none, nothing > nothing, there > there, who > who, have show > shown, be > part_be, normal > normal,
-        not > part_not, seek > seek""",
+        none > none, nothing > nothing, there > there, who > who, have show > shown, be > part_be,
+        normal > normal, not >
+        part_not, seek > seek""",
     "seek": """find kind abn anat image mod word past normal in of or look > seek, comma and that but > seek_on,
         colon > finding_colon, see seen > saw, no > scope, none > none, nothing > nothing, who > who, there > there""",
-    "seek_on": f"{_CLAUSE}, find kind abn word mod past > seek, and comma but > seek_on, seen > saw",
+    "seek_on": f"{_CLAUSE}, find kind abn mod past word > seek, seen > saw, and comma but > seek_on",
     # who answers
     "who": """image see seen > saw, have be > who_be, seek > seek, draw > drawn, look word past > reviewed, not >
         who_not, show > shown""",
@@ -195,12 +199,12 @@ _MOVES = {
     "scope": """comma > scope_on, find kind > found, word > odd, past abn > odd_part, mod seen num of or like and >
         scope, anat > organ, image > organ_in, anything nothing > nothing, mark > tail""",
     "scope_on": "mod num or and > scope, abn past > odd_part, comma > scope_on",
-    "odd_part": """in of > place, abn past mod or and > odd_part, anat image word find kind evid > odd, seen mark >
-        tail""",
+    "odd_part": """of > place, in > place, abn past mod or and > odd_part, anat image word find kind evid > odd, seen
+        mark > tail""",
     "odd": f"{_FOUND}, ing > odd_ing, word find kind mod anat image abn num > odd",
     "odd_ing": f"{_FOUND}, the > place, word find kind mod anat image abn num > odd",
-    "organ": """anat mod or and > organ, word find kind evid > odd, past abn > odd_part, be > organ_be, show have >
-        scope, in of > organ_in""",
+    "organ": """like show have > scope, anat mod or and > organ, word find kind evid > odd, past abn > odd_part, be >
+        organ_be, in of > organ_in""",
     "organ_in": "anat mod image in of seen > organ_in, find kind > odd, be > organ_be, show have > scope",
     "organ_be": "be have > organ_be, abn past > normal",
     # behind what is denied: the scope goes on over "or", and over a list that ends with "or" or "and"
@@ -210,13 +214,13 @@ _MOVES = {
     "place": "in of > place, mod word look seen past num anat image > placed, one > place_of",
     "place_of": """the > place, in of one > place_of, mod word look seen past num anat image > placed, find kind abn
         > odd""",
-    "placed": f"""{_NEXT}, anat image mod word seen past num in of > placed, or > any_or, be have > found_be, mark >
-        tail, like > scope, comma > comma, and > place_and""",
-    "place_and": f"{_CLAUSE}, anat image mod > placed_and",
+    "placed": f"""{_NEXT}, comma > comma, and > place_and, anat image mod word seen past num in of > placed, or >
+        any_or, be have > found_be, mark > tail, like > scope""",
+    "place_and": f"{_CLAUSE}, anat mod image > placed_and",
     "placed_and": f"{_SAID}, anat image mod > placed_and, in of > place, comma but with > start",
     "any_or": "mod > any_or, anat image word > placed, find kind abn past > scope",
-    "comma": f"""{_CLAUSE}, {_NEXT}, or > scope, the one that > start, find kind > listed, mod word past > item, abn
-        > big, anat > item_part, no > no""",
+    "comma": f"""{_CLAUSE}, {_NEXT}, no > no, find kind > listed, abn > big, anat > item_part, mod past word > item,
+        that the one > start, or > scope""",
     "big": "mod anat abn word past > big, find kind > big_listed",
     "big_listed": "kind anat mod word > big_listed, comma > big_list, or > scope",
     "big_list": "find kind mod anat abn word past > big_listed, or > scope",
@@ -246,14 +250,16 @@ _MOVES = {
     "seen_not": "colon > listed_only, in of > place, comma and but > start",
     "absent": "mod > absent, colon > listed_only, find kind > tail",
     # something is called normal
-    "normal": f"{_NEXT}, {_NORMAL}, the > start, normal anat image mod word past seen num be > normal",
-    "normal_in": f"{_NEXT}, {_NORMAL}, word mod anat image num seen past normal and or > normal_in, be > part_be",
-    "normal_comma": f"{_CLAUSE}, {_NEXT}, no > no, word > normal_thing, that > start, anat mod num > normal_item",
+    "normal": f"""{_NORMAL}, but the > start, with > normal_with, that > since, there > there, no > scope, normal
+        anat image mod word past seen num be > normal""",
+    "normal_with": f"{_CLAUSE}, the > normal_in",
+    "normal_in": f"{_NEXT}, {_NORMAL}, and or word mod anat image num seen past normal > normal_in, be > part_be",
+    "normal_comma": f"{_CLAUSE}, {_NEXT}, no > no, anat mod num > normal_item, word > normal_thing, that > start",
     "normal_thing": """be > thing_be, colon > thing_colon, normal > normal, not > thing_not, word mod anat >
         normal_thing, or > normal_in, and > normal_and""",
     "normal_item": f"""{_SAID}, anat mod seen past num > normal_item, word > normal_thing, and > normal_and, or >
         normal_in, comma > normal_comma, in of > part_of, no > scope, image > image""",
-    "normal_and": f"{_CLAUSE}, anat > normal_part, mod > normal_and, image form > normal, of be > part_be",
+    "normal_and": f"{_CLAUSE}, form image > normal, anat > normal_part, mod > normal_and, of be > part_be",
     "normal_part": f"""{_NORMAL}, anat mod > normal_part, word > thing, be > part_be, normal > normal, not >
         part_not, no > scope, with but > start, find kind abn > finding""",
 }
@@ -270,6 +276,7 @@ _STATED = frozenset(
         "nothing_does",
         "odd",
         "odd_ing",
+        "part_denied",
         "placed",
         "placed_and",
         "seen_not",
@@ -278,7 +285,9 @@ _STATED = frozenset(
 )
 _FRAMING = frozenset(["drawn_not", "framed", "image", "image_be", "reviewed", "seek"])
 #: States in which no article may follow: one in the middle of a noun phrase stands behind a verb.
-_STRICT = frozenset(["finding_not", "found", "image_not", "last", "normal", "nothing_does", "odd", "odd_ing"])
+_STRICT = frozenset(
+    ["finding_not", "found", "image_not", "last", "normal", "not_first", "nothing_does", "odd", "odd_ing"]
+)
 #: States in which no adverb may follow: what is "not fully seen" is seen.
 _EXACT = frozenset(["finding_not", "thing_not"])
 #: What a lesion may be, have or lack, so that it tells nothing of something unknown.

@@ -9,7 +9,8 @@ and class `bad`, where a negation with it denies nothing.
 PHRASES = {
     "colon": r": | \?(?=\ ?(?:no|none|nil|negative|absent|not)\b)",
     # the quality of the picture, or of the answer
-    "bad": r"""\b(?:all|anything|everything|nothing|none)\ but\b | \btop\ normal\b | \bno\ matter\b
+    "bad": r"""\b(?:all|anything|everything|nothing|none)\ but\b | \btop\ normal\b
+        | \b(?:image|film|file|scan|picture)s?\ (?:was|is|were)\ attached\b | \bno\ matter\b
         | \b(?:the\ )?(?:image|picture|photo|film|answer|question)\ (?:is|looks|appears)\ clear\b(?!\ of)""",
     # a sentence ends or a label stands before one: "Impression:", "the answer is"; what was asked, and known before
     "stop": r"""(?:^|\n)\ ?(?:findings?|impression|conclusion)\ ?(?=\n) | [.;!\n)。•–—-]
@@ -30,7 +31,7 @@ PHRASES = {
             |rotated|rotation|quality|positioning|inspiration|projection|motion|exposure)\b[^,.;\n]{0,40},""",
     "mark": r"""\bto\ (?:draw|place|put)\ (?:an?\ |any\ )?(?:bounding\ )?box(?:es)?(?:\ (?:around|for|on))?\b
         | \bthat\ (?:would|could|can|should|needs?|requires?|i|we)\b[^.,;\n]{0,30}\b(?:outlined?|mark(?:ed)?
-            |box(?:e[sd])?|drawn?|report(?:ed)?|locali[sz]ed?|annotat(?:ed|ion)|highlight(?:ed)?
+            |box(?:e[sd])?|drawn?|report(?:ed)?|locali[sz]ed?|annotat(?:ed|ion)|locali[sz]ation|highlight(?:ed)?
             |labell?(?:ed)?)\b
         | \b(?:that\ needs?\ )?to\ (?:be\ )?(?:mark|report|annotate|locali[sz]e|box|draw|see|show|note|label
             |highlight|return|output|give|outline)(?:ed|d|n)?\b | \bof\ (?:note|concern|significance)\b""",
@@ -40,27 +41,33 @@ PHRASES = {
         | \beven(?=\ (?:in|with|on)\b) | \bwould(?=\ not\ (?:draw|mark|box|outline|report|annotate)\b)
         | \bit\ seems(?:\ that)?\b
         | \b(?:beneath|throughout|within|around|behind|inside|below|above)(?:\ (?:it|them))?(?=\ ?(?:$|[.,;\n]))
-        | ,?\ ?\bas\ far\ as\ (?:i|we|it|is|can)\ [^.,;\n]{1,50} | \b(?:to\ be|able\ to)\b
-        | \bat\ (?:this\ time|present|all)\b | \bin\ (?:turn|my\ opinion|conclusion|summary|short)\b
-        | \bto\ (?:my\ eye|me)\b | \bof\ (?:good|diagnostic|adequate)\ quality\b
+        | ,?\ ?\bas\ far\ as\ (?:(?:i|we)\ can\ (?:tell|see|judge)\b|can\ be\ [^.,;\n]{1,50})
+        | \b(?:to\ be|able\ to)\b | \bat\ (?:this\ time|present|all)\b
+        | \bin\ (?:turn|my\ opinion|conclusion|summary|short)\b | \bto\ (?:my\ eye|me)\b
+        | \bof\ (?:good|diagnostic|adequate)\ quality\b
         | \bcould(?=\ (?:not|be\ (?:seen|found|identified|detected|visuali[sz]ed|locali[sz]ed|demonstrated
             |confirmed))\b) | \([a-z\ ,/]{1,40}\)(?=\ (?:is|are|was|were)\ not\b)
         | \bfindings\ are(?=\ (?:all\ )?(?:normal|unremarkable|within\ normal|negative)\b)""",
-    "none": r"""\bno\ (?:reason|need|grounds?|cause)\ to\ (?:mark|draw|outline|box|annotate|highlight|report
+    "none": r"""\bempty\ (?:list|array|answer)\b
+        | \bno\ (?:reason|need|grounds?|cause)\ to\ (?:mark|draw|outline|box|annotate|highlight|report
             |locali[sz]e)(?:\ \w{1,12}){0,3} | \bthere\ (?:is|are|was|were)\ (?:not(?:\ any)?|none)(?=[.;\n])
         | \bn/a\b | \bnil\ (?:acute|focal|significant|abnormal|of\ note)\b(?=\s?(?:$|[.;,\n]))
         | (?<=:\ )0(?=\s?(?:$|[.;,\n])) | \ban?\ empty\ (?:list|array|answer)\b
         | \bnone\ of\ (?:them|these|those)(?=\ (?:is|are|was|were|can|could|seen|detected|found|present
             |identified)\b)""",
-    "no": r"""\bw/o\b | \bnot\ (?:a\ single|one|any)\b
+    "no": r"""\bno\ suspicion\ (?:of|for)\b | \bw/o\b | \bnot\ (?:a\ single|one|any)\b
         | \bnone\ of\ the(?:se)?(?=\ (?:\w{1,30}\ ){0,2}(?:findings|abnormalities|lesions|pathologies|conditions
             |diseases|targets|classes|categories)\b)
         | \b(?:(?:free|clear|devoid|absence|lack)\ of|negative\ for|0(?=\ [a-z]))\b
         | \bnil(?=\ [a-z])(?!\ (?:seen|detected|found|identified))
         | \bnor\ (?:was|were|is|are|has|have)(?:\ there)?\b""",
+    "seen": r"\bmade\ out\b",
+    "see": r"\bmake\ out\b",
+    "draw": r"\b(?:draw|mark)(?:ing)?\ (?:anything|any\ box(?:es)?)\b",
     "or": r"/ | \band/or\b | \bor\ (?:any\ )?other\b",
     "not": r"\b(?:unable|fail(?:s|ed)?)\ to\b",
-    "normal": r"""(?<!\bnot\ )\b[a-z]{3,12}\ (?:normally|symmetrically|homogeneously|uniformly)(?=\ ?(?:$|[.,;\n])
+    "normal": r"""\bnormal\ findings\b
+        | (?<!\bnot\ )\b[a-z]{3,12}\ (?:normally|symmetrically|homogeneously|uniformly)(?=\ ?(?:$|[.,;\n])
             |\ (?:and|in|with|on)\b)
         | \b(?:keep|retain|maintain|hold)s?\ (?:its|their|a|the)\ (?:normal\ |usual\ )?(?:height|shape|contour
             |alignment|signal|outline|form|position|width|size)s?\b
@@ -92,7 +99,8 @@ PHRASES = {
         | \bquery(?=\ [a-z]) | \ba\ search\ for\b
         | \b(?:look|search|check|examin|assess|evaluat|screen|inspect|review|scrutini[sz])(?:ed|ing)?\ (?:(?:at
             |the|this|image|film|x\ ray|radiograph|scan|carefully|closely)\ ){0,4}for\b""",
-    "find": r"""\bpleural\ lines?\b
+    "find": r"""\b(?:soft\ tissue|portal(?:\ venous)?|intravascular|subcutaneous)\ (?:gas|air)\b
+        | \b(?:patholog[a-z]{2,4}|abnormal)\ changes?\b | \bpleural\ lines?\b
         | \b(?:air|gas)(?=\ (?:(?:is|was)\ )?(?:\w{1,12}\ )?(?:under|beneath|below)\b)
         | \b(?!dramatic)[a-z]{2,20}(?:[rdl]ative|itic|otic|atic|lytic|osive|uctive)\ changes?\b
         | \b(?:mass|fracture|disease|consolidation|target)\ (?:lesion|process|pattern|deformity|line|object)s?\b
@@ -147,7 +155,7 @@ WORDS = {
         inspection evaluation careful thorough close detailed assessment assessed studied inspected checked scrutinised
         scrutinized searched evaluated reviewed""",
     "in": """in on at within from throughout along below above beneath under near around over regarding by to toward
-        between among inside outside amid across via""",
+        between among inside outside amid across via through""",
     "image": """image film picture photo radiograph study exam examination scan cxr xray radiography view projection
         imaging ct mri mr mra cta ctpa us ultrasound sonogram sonography mammogram mammography tomogram tomography
         echocardiogram angiogram angiography panoramic opg orthopantomogram slice frame photograph fundoscopy endoscopy
@@ -198,27 +206,27 @@ WORDS = {
     # is normal of an organ, while a lesion may be it as well
     "form": """smooth round rounded regular sharp homogeneous homogenous uniform concentric continuous straight
         compressible symmetric symmetrical aligned maintained good excellent cleared midline complete open congruent
-        congruous slim perfused""",
+        congruous slim perfused slender spherical""",
     "normal": """normal unremarkable intact healthy negative patent wnl preserved appropriate satisfactory
         physiological anatomical nad nbi clear unbroken united fused uninterrupted undisplaced undistorted unaffected
         uninvolved unobstructed unenlarged undilated sound spared pristine spotless unharmed uninjured unscathed
         flawless faultless usual aerated inflated ventilated corticated enlocated distensible pneumatised pneumatized
         normocephalic normocellular isointense anechoic balanced proportionate nondilated nonenlarged ungapped
-        unrestricted fine""",
+        unrestricted fine filled attached dry""",
     # adjectives that claim a finding of what they describe
     # the same, but a lesion that is not so is still one
     "trait": """calcified displaced infarcted ruptured perforated comminuted angulated impacted depressed ulcerated
-        leaking healed healing loculated nodular multiple""",
+        leaking healed loculated nodular multiple""",
     "abn": """abnormal enlarged blunted widened dilated elevated deviated suspicious thickened tortuous prominent
         flattened collapsed wrong concerning worrisome unusual hyperinflated obscured shifted engorged congested
         remarkable fractured broken swollen narrowed torn herniated dislocated compressed stenosed effaced distended
         obstructed inflamed ischaemic ischemic protruding fissured subluxed opacified hypertrophied atrophied unhealed
         occluded thrombosed oedematous edematous malaligned cancerous malignant reduced pathological pathologic slipped
-        loosened opaque small large tiny mild moderate severe minimal trace subtle big huge massive scattered diffuse
-        patchy extensive linear thin thick high low short shaped long full carious""",
+        loosened opaque small large tiny mild moderate severe minimal subtle big huge massive scattered diffuse patchy
+        extensive linear thin thick high low short shaped long full carious""",
     # attributes and nouns that claim nothing by themselves
     "evid": """evidence sign indication suggestion area region focus foci feature form presence pattern class
-        category kind instance hint""",
+        category kind instance hint trace amount""",
     "mod": """acute focal pleural pulmonary cardiac cardiopulmonary cardiothoracic cardiomediastinal mediastinal
         hilar perihilar osseous bony skeletal thoracic intrathoracic interstitial alveolar airspace lymph active
         significant obvious definite overt frank gross discrete convincing radiographic radiological radiologic clinical
@@ -299,9 +307,9 @@ WORDS = {
         underexposed overexposed degraded comment comments cat idea problem thanks way smoking conclusion determination
         persists persist spares beyond unlike despite excluding barring besides alongside superimposed idle access pulse
         question assuming ideally hypothetically theoretically reportedly allegedly apparently presumably supposedly
-        formerly technically seemingly virtually practically effectively quality time mind aside unknown attached
-        uploaded supplied received sent borderline limit meaning verdict judgement judgment decision guarantee
-        information details luck clue certainty""",
+        formerly technically seemingly virtually practically effectively quality time mind aside unknown uploaded
+        supplied received sent borderline limit meaning verdict judgement judgment decision guarantee information
+        details luck clue certainty exception healing""",
     # behind "and" in a list it begins a new statement
     "one": "a an",
     "like": "matching resembling representing",
