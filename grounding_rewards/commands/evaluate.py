@@ -45,8 +45,8 @@ from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.answered_film import AnsweredFilm, write_answered
 from grounding_rewards.metrics.answers import confidence_notes, read_answers, read_references
 from grounding_rewards.metrics.baselines import REFERENCE, baseline_systems
-from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.evaluation import (
+    BAND_RESAMPLES,
     Evaluation,
     Measures,
     evaluate,
@@ -156,9 +156,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sizes of boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
     )
     measures.add_argument(
-        "--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap; default: %(default)s"
+        "--resamples",
+        type=int,
+        default=BAND_RESAMPLES,
+        metavar="N",
+        help="of the bands around curves; default: %(default)s",
     )
-    measures.add_argument("--seed", type=int, default=0, help="of bootstrap, samples and attacks; default: 0")
+    measures.add_argument("--seed", type=int, default=0, help="of intervals, samples and attacks; default: 0")
     generation = parser.add_argument_group("how a model is asked")
     generation.add_argument("--samples", type=int, default=0, metavar="K", help="sampled answers beside the greedy one")
     generation.add_argument("--temperature", type=float, default=_TEMPERATURE, help="of the samples; default: 1")
@@ -412,7 +416,6 @@ def _change_films(
             label_matching=options.label_matching,
             max_new_tokens=options.max_new_tokens,
             batch_size=options.batch_size,
-            resamples=options.resamples,
             on_progress=on_progress,
         )
     return points, f"the first {films.num_rows} films, {changes}"
