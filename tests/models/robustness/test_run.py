@@ -167,19 +167,6 @@ def test_the_generators_of_the_caller_are_left_alone(shipped: tuple[Any, Any, An
     assert np.random.get_state()[1].tolist() == drawn
 
 
-def test_the_seed_also_draws_the_films_of_the_intervals(shipped: tuple[Any, Any, Any]) -> None:
-    model, processor, films = shipped
-    few = films.select(range(12))
-    one, other = (
-        robustness(model, processor, few, get_reward("R3"), Changes(("pgd",), epsilons=(0.0,), seed=seed), **SETTINGS)[
-            0
-        ]
-        for seed in (0, 1)
-    )
-    assert one.mean_iou[0] == other.mean_iou[0]
-    assert one.mean_iou != other.mean_iou
-
-
 def test_a_model_that_vllm_runs_is_refused(shipped: tuple[Any, Any, Any]) -> None:
     model, processor, films = shipped
     with pytest.raises(ValueError, match="Expected a model that transformers runs for `model`, got one that vLLM runs"):
