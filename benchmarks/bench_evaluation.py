@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import resource
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -79,6 +80,7 @@ def main() -> None:
     a, b = (answer(rng, patients, Model(skill)) for skill in (0.8, 1.4))
     runs: dict[str, Callable[[], object]] = {
         "evaluate, one system": lambda: evaluate({"model": a}, Measures("R3")),
+        "evaluate, three systems": lambda: evaluate({"model": a, "other": b, "again": a}, Measures("R3")),
         "diff": lambda: compare_runs(a, b),
     }
     with contextlib.suppress(ImportError):
@@ -88,6 +90,8 @@ def main() -> None:
     took = {name: seconds(run) for name, run in runs.items()}
     for name, one in took.items():
         print(f"{name:24} {one:6.1f} s for {len(a)} films, {1e3 * one / len(a):.2f} ms a film")
+    # Linux counts kilobytes.
+    print(f"at most {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB in all")
     if "pycocotools, AP alone" in took:
         ratio = took["evaluate, one system"] / took["pycocotools, AP alone"]
         print(f"evaluate takes {ratio:.1f} times what pycocotools takes for AP alone")

@@ -15,14 +15,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import binomtest
 
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.areas import SEGMENTATION_FIGURES, segmentation_areas, segmentation_estimates
-from grounding_rewards.metrics.bootstrap import ratio_estimates, ratios, sum_by_group
-from grounding_rewards.metrics.counts import SHARES, film_figures, film_sums
+from grounding_rewards.metrics.average_precision import average_precision, jackknifed_mean_average_precision
+from grounding_rewards.metrics.bootstrap import ratios, sum_by_group
+from grounding_rewards.metrics.counts import BOUNDS, SHARES, film_figures, film_sums
 from grounding_rewards.metrics.estimates import Estimate, format_value
+from grounding_rewards.metrics.jackknife import ratio_estimates
+from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.metrics.ranking_figures import RankingFigures
 from grounding_rewards.metrics.swap_test import swap_p_values
 from grounding_rewards.report.tables import markdown_table
@@ -44,16 +48,16 @@ measured by the code of `evaluate` and `diff`. Made by
 
 ## Intervals that hold the true figure
 
-Of 95 % intervals, 95 of 100 should; one standard error of a share of 0.95 among {draws} is {error:.3f}. The last column
-is for a model that does nearly everything right, so that what it does wrong is rare.
+Of 95 % intervals, 95 of 100 should; one standard error of a share of 0.95 among {draws} is {error:.3f}. The last two
+columns are for a model that does nearly everything right, so that what it does wrong is rare.
 
 {coverage}
 
 ## Differences that are found
 
 Share of draws on which p is below 0.05, in the permutation test of `diff`, and in parentheses, for comparison, in a
-sign test over patients. Where the runs are alike, and where only the figure is the same (one run writes few boxes, the
-other many), it should be 0.05 or less; where B is better, as much as can be.
+sign test over patients, which average precision has none of. Where the runs are alike, and where only the figure is
+the same (one run writes few boxes, the other many), it should be 0.05 or less; where B is better, as much as can be.
 
 {tests}
 """
@@ -100,7 +104,7 @@ def _boxes(rng: np.random.Generator, count: int) -> Array:
 
 
 def _answered(rng: np.random.Generator, name: str, gt: Array, model: Model, hard: float) -> AnsweredFilm:
-    labels = [LABELS[int(box[0]) % len(LABELS)] for box in gt]
+    labels = tuple(LABELS[int(box[0]) % len(LABELS)] for box in gt)
     found = rng.random(len(gt)) < 1 / (1 + np.exp(hard - model.skill))
     placed = gt[found] + rng.normal(0, model.shift, (found.sum(), 4)) * np.tile(gt[found, 2:] - gt[found, :2], 2)
     invented = _boxes(rng, int(rng.poisson(model.junk * np.exp(hard / 2 - 1 / 8))))
@@ -115,8 +119,8 @@ def _answered(rng: np.random.Generator, name: str, gt: Array, model: Model, hard
         gt=gt,
         gt_labels=labels,
         pred=pred,
-        pred_labels=[label if rng.random() < 0.9 else LABELS[1] for label in named] if is_read else (),
-        pred_scores=confidences if is_read else (),
+        pred_labels=tuple(label if rng.random() < 0.9 else LABELS[1] for label in named) if is_read else (),
+        pred_scores=confidences if is_read else np.zeros(0),
         patient=name.partition("-")[0],
         status="boxes" if len(pred) else "empty" if is_read else "unparseable",
         rewards={"R3": float(rng.beta(2, 2))},
@@ -134,44 +138,45 @@ class Population:
         self.patient = np.array([int(film.patient or 0) for film in films])
         self.of_patient = np.split(np.arange(len(films)), np.flatnonzero(np.diff(self.patient)) + 1)
 
-    def estimates(self, rows: Array, groups: Sequence[int], resamples: int, seed: int) -> dict[str, Estimate]:
-        drawn = {"groups": groups, "resamples": resamples, "seed": seed}
+    def estimates(self, rows: NDArray[np.int64], groups: Sequence[int]) -> dict[str, Estimate]:
         ranked = self.by_rank.rank([self.films[row] for row in rows])
         return {
-            **ratio_estimates({key: sums[rows] for key, sums in self.sums.items()}, shares=SHARES, **drawn),
-            **segmentation_estimates(self.areas[rows], **drawn),
-            **{key: one.estimate for key, one in self.by_rank.resampled(ranked, **drawn).items()},
+            **ratio_estimates(
+                {key: sums[rows] for key, sums in self.sums.items()}, shares=SHARES, bounds=BOUNDS, groups=groups
+            ),
+            **segmentation_estimates(self.areas[rows], groups=groups),
+            **{key: one.estimate for key, one in self.by_rank.jackknifed(ranked, groups=groups).items()},
         }
 
-    def draw(self, rng: np.random.Generator, patients: int) -> tuple[Array, list[int]]:
+    def draw(self, rng: np.random.Generator, patients: int) -> tuple[NDArray[np.int64], list[int]]:
         """Films of so many patients, and whose each is; a patient that is drawn twice is two patients."""
         chosen = [self.of_patient[k] for k in rng.integers(0, len(self.of_patient), patients)]
         return np.concatenate(chosen), np.repeat(np.arange(patients), list(map(len, chosen))).tolist()
 
 
-def held(population: Population, patients: int, draws: int, resamples: int) -> dict[str, float]:
+def held(population: Population, patients: int, draws: int) -> dict[str, float]:
     """By figure the share of draws whose interval holds the true figure; of draws that have something to measure."""
     rng = np.random.default_rng(patients)
     everyone = np.arange(len(population.films))
-    true = population.estimates(everyone, everyone.tolist(), 1, 0)
+    true = population.estimates(everyone, [0] * len(everyone))
     found: dict[str, list[bool]] = {key: [] for key in true}
-    for seed in range(draws):
-        for key, one in population.estimates(*population.draw(rng, patients), resamples, seed).items():
+    for _ in range(draws):
+        for key, one in population.estimates(*population.draw(rng, patients)).items():
             if not math.isnan(one.low):
                 found[key].append(one.low - 1e-9 <= true[key].value <= one.high + 1e-9)
     return {key: float(np.mean(holds)) if holds else math.nan for key, holds in found.items()}
 
 
-def coverage_table(patients: Sequence[Patient], draws: int, resamples: int) -> str:
+def coverage_table(patients: Sequence[Patient], draws: int) -> str:
     rng = np.random.default_rng(1)
     usual, rare = (Population(answer(rng, patients, model)) for model in (Model(), RARE))
-    columns = [held(usual, n, draws, resamples) for n in SIZES[1:]] + [held(rare, SIZES[1], draws, resamples)]
+    columns = [held(which, n, draws) for which in (usual, rare) for n in SIZES[1:]]
     known = {**usual.by_rank.figures(), **film_figures(usual.films), **SEGMENTATION_FIGURES}
     rows = [
-        [figure.heading, "exact" if key in SHARES else "bootstrap", *(format_value(one[key]) for one in columns)]
+        [figure.heading, "exact" if key in SHARES else "jackknife", *(format_value(one[key]) for one in columns)]
         for key, figure in known.items()
     ]
-    header = ["figure", "interval", *(f"{n} patients" for n in SIZES[1:]), f"{SIZES[1]} patients, rare"]
+    header = ["figure", "interval", *(f"{n} patients{rarely}" for rarely in ("", ", rare") for n in SIZES[1:])]
     return markdown_table(header, rows)
 
 
@@ -208,6 +213,27 @@ def rejected(
     return [(permutation, sign) for permutation, sign in (count / draws).tolist()]
 
 
+def rejected_ap(
+    runs: Sequence[Sequence[AnsweredFilm]], of_patient: Sequence[int], patients: int, draws: int, *, are_alike: bool
+) -> float:
+    """The share of draws on which the permutation test of average precision has p below 0.05, as in `rejected`."""
+    rng = np.random.default_rng(patients)
+    starts = np.cumsum([0, *of_patient])
+    count = 0
+    for seed in range(draws):
+        films: tuple[list[AnsweredFilm], list[AnsweredFilm]] = ([], [])
+        groups: list[int] = []
+        for k, chosen in enumerate(rng.integers(0, len(of_patient), patients)):
+            changed = are_alike and rng.random() < 0.5
+            of = slice(starts[chosen], starts[chosen + 1])
+            for one, run in zip(films, runs[::-1] if changed else runs, strict=True):
+                one += run[of]
+            groups += [k] * of_patient[chosen]
+        a, b = (jackknifed_mean_average_precision(rank_boxes(one, (0.5,)), groups=groups).as_mean for one in films)
+        count += swap_p_values([a], [b], resamples=999, seed=seed)[0] < 0.05
+    return count / draws
+
+
 def test_table(patients: Sequence[Patient], draws: int) -> str:
     rng = np.random.default_rng(2)
     cases = {
@@ -216,6 +242,7 @@ def test_table(patients: Sequence[Patient], draws: int) -> str:
         "B is better": ((Model(), Model(skill=1.4)), _TESTED),
     }
     rows = []
+    of_patient = [len(patient.films) for patient in patients]
     for name, (models, figures) in cases.items():
         runs = [answer(rng, patients, model) for model in models]
         groups = [film.patient for film in runs[0]]
@@ -226,6 +253,11 @@ def test_table(patients: Sequence[Patient], draws: int) -> str:
             values = (format_value(float(ratios(run[key].sum(axis=0)))) for run in (a, b))
             shares = (f"{one[k][0]:.3f} ({one[k][1]:.3f})" for one in by_size)
             rows.append([name, film_figures(runs[0])[key].heading, *values, *shares])
+        if len(figures) > 1:
+            ranked = [rank_boxes(run, (0.5,)) for run in runs]
+            values = (format_value(average_precision(one)) for one in ranked)
+            shares = (f"{rejected_ap(runs, of_patient, n, draws, are_alike=name == 'alike'):.3f}" for n in SIZES)
+            rows.append([name, "AP at IoU 0.5", *values, *shares])
     header = ["runs", "figure", "A", "B", *(f"{n} patients: permutation (sign)" for n in SIZES)]
     return markdown_table(header, rows)
 
@@ -234,15 +266,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path("docs/simulated_figures.md"))
     parser.add_argument("--patients", type=int, default=4000, help="in the population; default: %(default)s")
-    parser.add_argument("--draws", type=int, default=400, help="default: %(default)s")
-    parser.add_argument("--resamples", type=int, default=300, help="of each bootstrap; default: %(default)s")
+    parser.add_argument("--draws", type=int, default=1000, help="default: %(default)s")
     options = parser.parse_args()
     patients = draw_patients(np.random.default_rng(0), options.patients)
     page = _PAGE.format(
         population=f"{options.patients:,}",
         draws=f"{options.draws:,}",
         error=math.sqrt(0.95 * 0.05 / options.draws),
-        coverage=coverage_table(patients, options.draws, options.resamples),
+        coverage=coverage_table(patients, options.draws),
         tests=test_table(patients, options.draws),
     )
     options.output.write_text(page, encoding="utf-8")

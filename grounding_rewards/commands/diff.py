@@ -1,8 +1,8 @@
 """Compare two runs of `grounding-rewards evaluate` on the films that both have: is B better than A, by how much, and on
 which labels and sizes of findings. Films are matched by id; runs with different reference boxes are refused.
 
-Every figure of both runs has a 95 % bootstrap interval, and so has their difference, B - A, with the same patients
-drawn for both (or the same films, where no patient is known). Beside it a permutation test says how often a difference
+Every figure of both runs has a 95 % interval, and so has their difference, B - A, over patients (or over films, where
+no patient is known), the same ones left out of both. Beside it a permutation test says how often a difference
 comes by chance that is as large, and Holm's p takes into account how many tests the table has. The verdict is about one
 figure: choose it before you look.
 
@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.commands.console import add_allow_outside, output_console, say, write_json
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
-from grounding_rewards.metrics.bootstrap import RESAMPLES
-from grounding_rewards.metrics.comparison import MAIN_FIGURE, RunDifference, compare_runs
+from grounding_rewards.metrics.comparison import DRAWS, MAIN_FIGURE, RunDifference, compare_runs
 from grounding_rewards.metrics.estimates import Figures
 from grounding_rewards.metrics.evaluation import StoredEvaluation, read_evaluation
 from grounding_rewards.metrics.sizes import SIZES
@@ -79,11 +78,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resamples",
         type=int,
-        default=RESAMPLES,
+        default=DRAWS,
         metavar="N",
-        help="of the bootstrap and the permutation test; default: %(default)s",
+        help="draws of the permutation test; default: %(default)s",
     )
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of both; default: %(default)s")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="of them, and of what intervals leave out; default: %(default)s",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the verdict and the tables as Markdown")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with figures, curves and films")

@@ -9,8 +9,7 @@ from typing import Any
 
 from grounding_rewards.commands.console import add_allow_outside, add_sizes
 from grounding_rewards.data.checks import BAD_ROWS
-from grounding_rewards.metrics.bootstrap import RESAMPLES
-from grounding_rewards.metrics.evaluation import Measures, evaluation_file, read_evaluation
+from grounding_rewards.metrics.evaluation import BAND_RESAMPLES, Measures, evaluation_file, read_evaluation
 from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS
 from grounding_rewards.metrics.sizes import SIZES
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS
@@ -88,9 +87,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sizes of boxes: parts of the film's area, or COCO's in pixels; default: %(default)s",
     )
     measures.add_argument(
-        "--resamples", type=int, default=RESAMPLES, metavar="N", help="of the bootstrap; default: %(default)s"
+        "--resamples",
+        type=int,
+        default=BAND_RESAMPLES,
+        metavar="N",
+        help="of the bands around curves; default: %(default)s",
     )
-    measures.add_argument("--seed", type=int, default=0, help="of bootstrap, samples and attacks; default: 0")
+    measures.add_argument("--seed", type=int, default=0, help="of bands, samples and attacks; default: 0")
     generation = parser.add_argument_group("how a model is asked")
     generation.add_argument("--samples", type=int, default=0, metavar="K", help="sampled answers beside the greedy one")
     generation.add_argument("--temperature", type=float, default=_TEMPERATURE, help="of the samples; default: 1")

@@ -138,7 +138,6 @@ def _change_films(
             label_matching=options.label_matching,
             max_new_tokens=options.max_new_tokens,
             batch_size=options.batch_size,
-            resamples=options.resamples,
             on_progress=on_progress,
         )
     return points, f"the first {films.num_rows} films, {changes}"

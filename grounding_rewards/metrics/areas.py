@@ -37,8 +37,9 @@ from numpy.typing import ArrayLike, NDArray
 from grounding_rewards.arithmetic import Array, ratio_or_nan
 from grounding_rewards.boxes import Boxes, as_box_array, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import RESAMPLES, Resampled, resampled_ratio, resampled_sums, sum_by_group
+from grounding_rewards.metrics.bootstrap import sum_by_group
 from grounding_rewards.metrics.estimates import Estimate, Figure
+from grounding_rewards.metrics.jackknife import Jackknifed, jackknifed_ratio
 
 
 def box_areas(
@@ -75,6 +76,8 @@ def box_areas(
         array([50. ,  2.5, 50. , 97.5])
     """
     inside = [_inside_film(boxes, name, width, height) for boxes, name in ((pred, "pred"), (gt, "gt"))]
+    if mask is None and not any(map(len, (*inside, ignore))):  # type: ignore[arg-type]
+        return np.array([0.0, 0.0, 0.0, width * height])
     p, g, void = *inside, _inside_film(ignore, "ignore", width, height)
     edges = np.concatenate([p, g, void, [[0.0, 0.0, width, height]]])
     xs, ys = np.unique(edges[:, ::2]), np.unique(edges[:, 1::2])
@@ -216,35 +219,31 @@ SEGMENTATION_FIGURES: dict[str, Figure] = {
 AREA_RATIOS: dict[str, Callable[[Array], tuple[Array, Array]]] = {"dice": _dice, "pixel_accuracy": _pixel_accuracy}
 
 
-def segmentation_estimates(
-    areas: Array, *, groups: Sequence[Any] | None = None, resamples: int = RESAMPLES, seed: int = 0
-) -> dict[str, Estimate]:
-    """Every figure over all films, with its 95 % bootstrap interval over films or groups of films.
+def segmentation_estimates(areas: Array, *, groups: Sequence[Any] | None = None) -> dict[str, Estimate]:
+    """Every figure over all films, with its 95 % interval over films or groups of films, see :mod:`.jackknife`.
 
     Args:
         areas: ``(films, 4)`` from :func:`segmentation_areas`.
-        groups: the patient of each film, where known; the films of one patient are then drawn together.
-        resamples: number of resamplings.
-        seed: of the resampling.
+        groups: the patient of each film, where known; the films of one patient are then left out together.
 
     Returns:
         By key of :data:`SEGMENTATION_FIGURES` the pooled figure, and by the key with `_per_film` the mean over films.
 
     Example:
         >>> areas = np.array([[50.0, 0.0, 50.0, 100.0], [100.0, 0.0, 0.0, 100.0], [0.0, 0.0, 0.0, 200.0]])
-        >>> found = segmentation_estimates(areas, resamples=200)
+        >>> found = segmentation_estimates(areas)
         >>> round(found["dice"].value, 4), round(found["dice_per_film"].value, 4)
         (0.8571, 0.8333)
     """
     per_film = {key: figure.of(areas) for key, figure in SEGMENTATION_FIGURES.items()}
     table = np.concatenate([areas, *(_value_and_count(values) for values in per_film.values())], axis=1)
     units = table if groups is None else sum_by_group(table, groups)
-    total, drawn = units.sum(axis=0), resampled_sums(units, resamples=resamples, seed=seed)
+    total = units.sum(axis=0)
+    left_out = total - units
     found = {}
     for k, (key, figure) in enumerate(SEGMENTATION_FIGURES.items()):
-        pooled, mean = slice(0, 4), (..., slice(4 + 2 * k, 6 + 2 * k))
-        found[key] = Resampled(float(figure.of(total[pooled])), figure.of(drawn[:, pooled]), len(units)).estimate
-        found[f"{key}_per_film"] = resampled_ratio(units[mean], drawn[mean]).estimate
+        found[key] = Jackknifed(float(figure.of(total[:4])), figure.of(left_out[:, :4]), len(units)).estimate
+        found[f"{key}_per_film"] = jackknifed_ratio(units[:, 4 + 2 * k : 6 + 2 * k]).estimate
     return found
 
 

@@ -5,18 +5,22 @@ Definitions:
 * Films are matched by id; those that only one run has play no part and are counted. Both runs must have the same
   reference boxes, labels and ignored regions on every film that they share.
 * The intervals of each run's figures are those of an evaluation.
-* The difference of a figure is B - A, each over all shared films. Its 95 % interval is a paired bootstrap
-  over patients, or over films where no patient is known: both runs are resampled together, so that what makes a film
-  hard for both cancels. A film without a patient among films with one counts as a patient of its own. Of a share that
-  is the same on all of n units it is the exact interval of 0 of n, to both sides.
+* The difference of a figure is B - A, each over all shared films. Its 95 % interval is a paired jackknife
+  over patients, or over films where no patient is known: units are left out of both runs together, so that what makes a
+  film hard for both cancels (:mod:`grounding_rewards.metrics.jackknife`). A film without a patient among films with one
+  counts as a patient of its own. Of a share that is the same on all of n units it is the exact interval of 0 of n, to
+  both sides.
 * p is of a permutation test over the same units: how often is the difference as large if the two runs change places on
   units drawn at random? See :mod:`grounding_rewards.metrics.swap_test`.
 * Beside it stands on how many units the figure is better, worse and the same in B. A unit on which either run has
   nothing to measure is none of the three: a normal film without a box has no F1, for instance. The test takes it in.
-* Average precision and sensitivities at fixed rates are figures of all films together: there is an interval, of at most
-  :data:`RANKED_RESAMPLES` resamples, and no p.
-* Several tests find something by chance more often than one. Holm's p is for the family of tests of one table: the
-  figures; every figure of every label; every figure of every size. The intervals are not adjusted.
+* Average precision and sensitivities at fixed rates are figures of all films together, and no film is better or worse.
+  Their test is that of a mean: what each unit says of the figure, by how much it changes without the unit, changes
+  places between the runs. Of many units it is so many parts of them as
+  :data:`grounding_rewards.metrics.jackknife.MOST_PARTS` says.
+* Several tests find something by chance more often than one. Holm's p is for a family of tests: the figures that are
+  ratios of sums; those of a ranking; every figure of every label; every figure of every size. The intervals are not
+  adjusted.
 * By label and by size the figures are those of the reference boxes alone: a false box belongs to no finding.
   Labels that differ in case and white space are one; under `synonyms` so are two words for one finding.
 * The sizes of reference boxes are those of :data:`grounding_rewards.metrics.sizes.SIZES`: unless another set is
@@ -26,7 +30,7 @@ The verdict is about one figure, which is chosen before looking. B is called bet
 out 0 and p is below 0.05. A label or size is named where the interval of its mean IoU leaves out 0 and Holm's p is
 below 0.05.
 
-Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §13; Holm, A Simple Sequentially Rejective
+Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §11; Holm, A Simple Sequentially Rejective
 Multiple Test Procedure, Scandinavian Journal of Statistics 1979.
 """
 
@@ -44,25 +48,20 @@ from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import box_area
 from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
-from grounding_rewards.metrics.bootstrap import (
-    RANKED_RESAMPLES,
-    RESAMPLES,
-    Resampled,
-    ratios,
-    resampled_difference,
-    resampled_ratio,
-    resampled_sums,
-    sum_by_group,
-)
+from grounding_rewards.metrics.bootstrap import ratios, sum_by_group
 from grounding_rewards.metrics.counts import BoxGroups, film_figures, film_sums, label_groups, reference_sums
 from grounding_rewards.metrics.estimates import Estimate, Figure, finite_or_none, format_interval, format_value
-from grounding_rewards.metrics.ranking_figures import RankingFigures
+from grounding_rewards.metrics.jackknife import Jackknifed, jackknifed_difference, jackknifed_ratio
+from grounding_rewards.metrics.ranking_figures import TIED_SHARE, RankingFigures
 from grounding_rewards.metrics.shares import share_estimate
 from grounding_rewards.metrics.sizes import SIZES
 from grounding_rewards.metrics.swap_test import swap_p_values
 
 #: What the verdict is about by default: it sees missed findings and false boxes alike.
 MAIN_FIGURE = "f1_50"
+
+#: Draws of the permutation test.
+DRAWS = 5_000
 
 _LEVEL = 0.05
 # The figures of a group of reference boxes.
@@ -147,8 +146,8 @@ class RunDifference:
         figures: by key, all films together.
         labels: by label, the one with most reference boxes first.
         sizes: by size of the reference boxes.
-        resamples: of the bootstrap and of the test.
-        seed: of both.
+        resamples: draws of the test.
+        seed: of them, and of what intervals leave out.
         label_matching: how labels were compared.
     """
 
@@ -201,7 +200,7 @@ def compare_runs(
     label_matching: str = "ignore",
     sizes: str = "film",
     main: str = MAIN_FIGURE,
-    resamples: int = RESAMPLES,
+    resamples: int = DRAWS,
     seed: int = 0,
 ) -> RunDifference:
     """Compare two runs on the films that both have; the top of this module has the definitions.
@@ -213,8 +212,8 @@ def compare_runs(
             label.
         sizes: of reference boxes: a key of :data:`grounding_rewards.metrics.sizes.SIZES`.
         main: key of the figure that the verdict is about, `mean_iou` or `reward_R4` for instance.
-        resamples: of the bootstrap and of the test.
-        seed: of both.
+        resamples: draws of the test.
+        seed: of them, and of what intervals leave out.
 
     Raises:
         ValueError: a run has two films of one id, no film is in both, the references of a film differ, there is no
@@ -230,7 +229,7 @@ def compare_runs(
         (Estimate(value=1.0, low=1.0, high=1.0), Units(better=8, worse=0, tied=0), 0.0078125)
     """
     if resamples < 1:
-        raise ValueError(f"Expected at least 1 for `resamples`, got {resamples}. {RESAMPLES} is usual.")
+        raise ValueError(f"Expected at least 1 for `resamples`, got {resamples}. {DRAWS} is usual.")
     if seed < 0:
         raise ValueError(f"Expected a whole number from 0 up for `seed`, got {seed}. 0 is usual.")
     check_word("sizes", sizes, SIZES)
@@ -250,18 +249,12 @@ def compare_runs(
     tables = [_Table(figures, *(film_sums(run, label_matching=label_matching) for run in (first, second)))]
     tables += [_group_table(first, second, groups, label_matching) for groups in (by_label, by_size) if groups]
     units, patients = _drawn_together(pairs)
-    by_rank = _ranked_changes(
-        first, second, label_matching, groups=units, resamples=min(resamples, RANKED_RESAMPLES), seed=seed
-    )
+    by_rank = _ranked_changes(first, second, label_matching, units, resamples=resamples, seed=seed)
     sums = [sum_by_group(table.columns(), units) for table in tables]
-    # One call for all tables, so that the films are drawn once.
-    drawn = resampled_sums(np.concatenate(sums, axis=1), resamples=resamples, seed=seed)
-    ends = np.cumsum([table.shape[1] for table in sums])[:-1]
-    # One call of the test too.
+    # One call for all tables, so that places are drawn once.
     p_values = iter(_p_values(tables, sums, resamples=resamples, seed=seed))
     overall, *of_groups = (
-        _changes(table, own, of_draws, [next(p_values) for _ in table.figures])
-        for table, own, of_draws in zip(tables, sums, np.split(drawn, ends, axis=1), strict=True)
+        _changes(table, own, [next(p_values) for _ in table.figures]) for table, own in zip(tables, sums, strict=True)
     )
     of_labels, of_sizes = of_groups or ({}, {})
     return RunDifference(
@@ -328,26 +321,41 @@ def _p_values(tables: Sequence[_Table], sums: Sequence[Array], **drawn: int) -> 
     return swap_p_values([a for a, _ in columns], [b for _, b in columns], **drawn)
 
 
-def _changes(table: _Table, sums: Array, drawn: Array, p_values: Sequence[float]) -> dict[Any, Change]:
+def _changes(table: _Table, sums: Array, p_values: Sequence[float]) -> dict[Any, Change]:
     found: dict[Any, Change] = {}
     for k, (key, figure) in enumerate(table.figures.items()):
         one, other = _of_figure(k)
-        a, b = (resampled_ratio(sums[:, part], drawn[:, part]) for part in (one, other))
+        a, b = (jackknifed_ratio(sums[:, part], figure.bounds) for part in (one, other))
         by_unit = ratios(sums[:, other]) - ratios(sums[:, one])
         change = _change(figure, a, b, _units_of(by_unit, bool(figure.lower_is_better)), p_values[k])
         found[key] = _of_share(change, sums[:, one], sums[:, other]) if figure.is_share else change
-    adjusted = holm(p_values)
-    return {key: change._replace(holm=p) for (key, change), p in zip(found.items(), adjusted, strict=True)}
+    return _with_holm(found)
 
 
 def _ranked_changes(
-    a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], label_matching: str, **drawn: Any
+    a: Sequence[AnsweredFilm], b: Sequence[AnsweredFilm], label_matching: str, groups: Sequence[Any], **drawn: int
 ) -> dict[str, Change]:
-    """Average precision and sensitivities, which a single film does not have: there is no test."""
+    """Average precision and sensitivities, which a single film does not have."""
     by_rank = RankingFigures.of([*a, *b], label_matching)
-    in_a, in_b = (by_rank.resampled(by_rank.rank(films), **drawn) for films in (a, b))
+    in_a, in_b = (by_rank.jackknifed(by_rank.rank(films), groups=groups, seed=drawn["seed"]) for films in (a, b))
+    figures = by_rank.figures()
+    # What films have in common is no figure of a unit.
+    tested = [key for key in figures if key != TIED_SHARE]
+    one, other = ([run[key].as_mean for key in tested] for run in (in_a, in_b))
+    p_values = dict(zip(tested, swap_p_values(one, other, **drawn), strict=True))
     nobody = Units(0, 0, 0)
-    return {key: _change(figure, in_a[key], in_b[key], nobody, math.nan) for key, figure in by_rank.figures().items()}
+    return _with_holm(
+        {
+            key: _change(figure, in_a[key], in_b[key], nobody, p_values.get(key, math.nan))
+            for key, figure in figures.items()
+        }
+    )
+
+
+def _with_holm(changes: dict[Any, Change]) -> dict[Any, Change]:
+    """Adjust p for the family of these tests."""
+    adjusted = holm([change.p for change in changes.values()])
+    return {key: change._replace(holm=p) for (key, change), p in zip(changes.items(), adjusted, strict=True)}
 
 
 def _units_of(differences: Array, lower_is_better: bool) -> Units:
@@ -357,9 +365,9 @@ def _units_of(differences: Array, lower_is_better: bool) -> Units:
     return Units(*((down, up) if lower_is_better else (up, down)), tied)
 
 
-def _change(figure: Figure, a: Resampled, b: Resampled, units: Units, p: float) -> Change:
+def _change(figure: Figure, a: Jackknifed, b: Jackknifed, units: Units, p: float) -> Change:
     """The change of a figure, Holm's p still to come."""
-    return Change(figure, a.estimate, b.estimate, resampled_difference(a, b).estimate, units, p, math.nan)
+    return Change(figure, a.estimate, b.estimate, jackknifed_difference(a, b).estimate, units, p, math.nan)
 
 
 def _of_share(change: Change, a: Array, b: Array) -> Change:
@@ -443,7 +451,7 @@ def _drawn_together(pairs: Sequence[tuple[AnsweredFilm, AnsweredFilm]]) -> tuple
 
 
 def _judged(main: Change, units: str, n: int) -> str:
-    if math.isnan(main.difference.low):
+    if math.isnan(main.difference.value):
         return f"Nothing can be said: {main.figure.heading} cannot be measured in both runs"
     figures = (
         f"{main.figure.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "

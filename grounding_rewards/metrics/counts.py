@@ -1,7 +1,7 @@
 """Figures that are ratios of sums over films: what heads an evaluation, and what two runs are compared by.
 
 The figure of a run is ``Σ numerator / Σ denominator`` over its films, which
-:mod:`grounding_rewards.metrics.bootstrap` resamples. Most count boxes; rewards, and the ratios of
+:mod:`grounding_rewards.metrics.jackknife` gives an interval. Most count boxes; rewards, and the ratios of
 :mod:`grounding_rewards.metrics.areas`, join them in :func:`film_figures`.
 
 Boxes are matched by the code that rewards are made of, :class:`grounding_rewards.rewards.BoxReward`, so that ignored
@@ -32,7 +32,7 @@ from grounding_rewards.box_batch import BoxBatch, pad
 from grounding_rewards.boxes import box_area
 from grounding_rewards.metrics.answered_film import AnsweredFilm, is_read
 from grounding_rewards.metrics.areas import AREA_RATIOS, SEGMENTATION_FIGURES, segmentation_areas
-from grounding_rewards.metrics.estimates import Figure
+from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Figure
 from grounding_rewards.metrics.query_ap import QUERY_AP, QUERY_FIGURES, query_ap_sums
 from grounding_rewards.metrics.ranking import Mask, label_name, with_broken_boxes
 from grounding_rewards.metrics.sizes import Area
@@ -254,7 +254,7 @@ def detection_sums(
         keys: of the figures; None takes all.
 
     Returns:
-        By key ``(films, 2)``, for :func:`grounding_rewards.metrics.bootstrap.ratio_estimates`.
+        By key ``(films, 2)``, for :func:`grounding_rewards.metrics.jackknife.ratio_estimates`.
 
     Raises:
         ValueError: a word is unknown, a label is chosen and none is compared, or a reference box has a blank label
@@ -390,18 +390,21 @@ DETECTION_FIGURES: dict[str, Figure] = {
         "predicted boxes that are not right at IoU 0.5, mean over all films",
         _at_50(lambda n, m, tp: (n - tp, np.ones(len(n)))),
         lower_is_better=True,
+        bounds=COUNT,
     ),
     "count_error": Figure(
         "error in the number of boxes",
         "difference between the numbers of predicted and reference boxes without its sign, mean over all films",
         _at_50(lambda n, m, tp: (np.abs(n - m), np.ones(len(n)))),
         lower_is_better=True,
+        bounds=COUNT,
     ),
     "count_bias": Figure(
         "surplus of boxes",
         "number of predicted minus number of reference boxes, mean over all films; below 0 where boxes are missing",
         _at_50(lambda n, m, tp: (n - m, np.ones(len(n)))),
         lower_is_better=None,
+        bounds=SIGNED,
     ),
     "label_accuracy": Figure(
         "right label",
@@ -435,8 +438,10 @@ _SAMPLED_FIGURES: dict[str, Figure] = {
     ),
 }
 
-#: Keys of the figures that are shares, by which :func:`grounding_rewards.metrics.bootstrap.ratio_estimates` knows them.
+#: Keys of the figures that are shares, by which :func:`grounding_rewards.metrics.jackknife.ratio_estimates` knows them.
 SHARES = frozenset(key for key, figure in {**DETECTION_FIGURES, **_SAMPLED_FIGURES}.items() if figure.is_share)
+#: The ends of the scale of those figures that do not end at 0 and 1, for the same.
+BOUNDS = {key: figure.bounds for key, figure in DETECTION_FIGURES.items() if figure.bounds != UNIT}
 
 # The figures that reference boxes have by themselves: what each earns, and which there are, both (films, boxes).
 _OF_REFERENCES: dict[str, Callable[[MatchedFilms], tuple[NDArray[Any], Mask]]] = {

@@ -10,6 +10,13 @@ from typing import Any, NamedTuple
 NOTHING = "–"
 
 
+#: The ends of a figure's scale; infinite without any.
+Bounds = tuple[float, float]
+UNIT: Bounds = (0.0, 1.0)
+COUNT: Bounds = (0.0, math.inf)
+SIGNED: Bounds = (-math.inf, math.inf)
+
+
 class Figure(NamedTuple):
     """A figure of an evaluation; tables, pages and `diff` take from here all that they show of it.
 
@@ -19,6 +26,7 @@ class Figure(NamedTuple):
     lower_is_better: None where 0 is best from both sides.
     is_share: how often something happens among things that are counted: its interval is that of
         :mod:`grounding_rewards.metrics.shares`.
+    bounds: the ends of its scale, which its interval does not cross: `UNIT`, `COUNT` or `SIGNED`.
     """
 
     heading: str
@@ -26,6 +34,7 @@ class Figure(NamedTuple):
     of: Any = None
     lower_is_better: bool | None = False
     is_share: bool = False
+    bounds: Bounds = UNIT
 
 
 class Estimate(NamedTuple):

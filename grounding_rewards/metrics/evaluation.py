@@ -1,8 +1,8 @@
 """An evaluation of answered films: figures with intervals, all together and by label and size, and curves.
 
 Every figure has a 95 % interval over patients, or over films where no patient is known: shares the exact one of
-:mod:`grounding_rewards.metrics.shares`, all others that of a percentile bootstrap, in which all systems and all figures
-see the same resamplings.
+:mod:`grounding_rewards.metrics.shares`, all others that of :mod:`grounding_rewards.metrics.jackknife`. The bands around
+curves are percentiles of a bootstrap, point by point.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, patie
 from grounding_rewards.metrics.areas import SEGMENTATION_FIGURES, segmentation_areas, segmentation_estimates
 from grounding_rewards.metrics.average_precision import (
     average_precision_by_label,
+    jackknifed_mean_average_precision,
     precision_recall_curve,
-    resampled_mean_average_precision,
 )
-from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, RESAMPLES, ratio_estimates
 from grounding_rewards.metrics.calibration import Calibration, calibration
 from grounding_rewards.metrics.confusion import Confusion, confusion
 from grounding_rewards.metrics.counts import (
+    BOUNDS,
     DETECTION_FIGURES,
     SHARES,
     detection_sums,
@@ -41,6 +41,7 @@ from grounding_rewards.metrics.counts import (
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Estimate, Figure, Figures, estimate_as_json, estimate_from_json
 from grounding_rewards.metrics.froc import froc_curve
+from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.metrics.ranking import RankedFilms, label_name, rank_boxes
 from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS, RankingFigures, compares_labels
 from grounding_rewards.metrics.robustness import RobustnessPoint
@@ -49,6 +50,9 @@ from grounding_rewards.whole_files import write_whole
 
 #: The row of the table that has the readers of the dataset.
 READER_AGREEMENT = "readers' agreement"
+
+#: Resamplings of the bands around curves, whose last digits nobody can see.
+BAND_RESAMPLES = 500
 
 _FILE = "evaluation.json"
 # Beginning of the keys of rewards.
@@ -59,8 +63,6 @@ _CURVE_THRESHOLDS = (0.3, 0.5, 0.75)
 _BY_BOX = ("mean_iou", "f1_50", "precision_50", "recall_50", "recall_75")
 _MOST_LABELS = 40
 _NO_SOURCE = "not known"
-# Resamplings of the band around a curve, whose last digits nobody can see.
-_BAND = 500
 # The figures that come first in the table, after the reward.
 _QUOTED = ("mean_iou", "f1_50", "hallucination_rate", "map_50", "ap_50")
 
@@ -76,8 +78,8 @@ class Measures:
         interpolation: of average precision: `101`, `all` or `11`.
         iou_thresholds: of average precision, beside the mean over 0.5 to 0.95.
         sizes: of boxes: a key of :data:`grounding_rewards.metrics.sizes.SIZES`.
-        resamples: of the bootstrap; of figures that go by a ranking at most :data:`RANKED_RESAMPLES`.
-        seed: of the bootstrap.
+        resamples: of the bootstrap of the bands around curves.
+        seed: of that, and of what intervals leave out.
     """
 
     reward: str
@@ -85,7 +87,7 @@ class Measures:
     interpolation: str = "101"
     iou_thresholds: tuple[float, ...] = AP_THRESHOLDS
     sizes: str = "film"
-    resamples: int = RESAMPLES
+    resamples: int = BAND_RESAMPLES
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -94,7 +96,7 @@ class Measures:
             if not 0 < iou <= 1:
                 raise ValueError(f"Expected numbers in (0, 1] for `iou_thresholds`, got {iou:g}. 0.5 is usual.")
         if self.resamples < 1:
-            raise ValueError(f"Expected at least 1 for `resamples`, got {self.resamples}. {RESAMPLES} is usual.")
+            raise ValueError(f"Expected at least 1 for `resamples`, got {self.resamples}. {BAND_RESAMPLES} is usual.")
 
 
 class Group(NamedTuple):
@@ -330,20 +332,13 @@ def _estimates(
     ranked: Mapping[str, RankedFilms],
     groups: Sequence[Any] | None,
 ) -> dict[str, Estimate]:
-    drawn, drawn_ranked = _resampling(measures, groups)
     areas = segmentation_areas(films)
     sums = film_sums(films, label_matching=measures.label_matching, areas=areas)
-    found = ratio_estimates(sums, shares=SHARES, **drawn)
-    resampled = by_rank.resampled(ranked, interpolation=measures.interpolation, **drawn_ranked)
-    found |= {key: one.estimate for key, one in resampled.items()}
-    segmentation = segmentation_estimates(areas, **drawn)
+    found = ratio_estimates(sums, shares=SHARES, bounds=BOUNDS, groups=groups)
+    of_ranking = by_rank.jackknifed(ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed)
+    found |= {key: one.estimate for key, one in of_ranking.items()}
+    segmentation = segmentation_estimates(areas, groups=groups)
     return {**found, **{key: segmentation[key] for key in SEGMENTATION_FIGURES}}
-
-
-def _resampling(measures: Measures, groups: Sequence[Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
-    """How ratios of sums are resampled, and how figures of a ranking, which take longer."""
-    drawn = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
-    return drawn, {**drawn, "resamples": min(measures.resamples, RANKED_RESAMPLES)}
 
 
 def _known_figures(films: Sequence[AnsweredFilm], by_rank: RankingFigures, reward: str) -> dict[str, Figure]:
@@ -365,7 +360,6 @@ def _by_label(
     films: Sequence[AnsweredFilm], measures: Measures, ranked: RankedFilms | None, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
     """The most frequent labels of the references; false boxes have a label only where answers state any."""
-    drawn, drawn_ranked = _resampling(measures, groups)
     compared = "exact" if ranked is None else ranked.label_matching
     boxes = dict(islice(label_groups(films, compared).items(), _MOST_LABELS))
     if not boxes:
@@ -376,10 +370,12 @@ def _by_label(
     else:
         by_label = {name: detection_sums(films, label_matching=compared, label=name, keys=_BY_BOX) for name in boxes}
         sums = {(name, key): by_label[name][key] for name in boxes for key in _BY_BOX}
-        precisions = average_precision_by_label(ranked, (0.5,), interpolation=measures.interpolation, **drawn_ranked)
+        precisions = average_precision_by_label(
+            ranked, (0.5,), interpolation=measures.interpolation, groups=groups, seed=measures.seed
+        )
     found: dict[str, Figures] = defaultdict(dict)
     shares = [(name, key) for name, key in sums if key in SHARES]
-    for (name, key), estimate in ratio_estimates(sums, shares=shares, **drawn).items():
+    for (name, key), estimate in ratio_estimates(sums, shares=shares, groups=groups).items():
         found[name][key] = estimate
     for name, members in boxes.items():
         precision = precisions.get(label_name(name, compared))
@@ -390,17 +386,18 @@ def _by_label(
 def _by_size(
     films: Sequence[AnsweredFilm], measures: Measures, ranking: str, groups: Sequence[Any] | None
 ) -> Iterator[Group]:
-    drawn, drawn_ranked = _resampling(measures, groups)
     for name, area in SIZES[measures.sizes].items():
         sums = detection_sums(films, label_matching=measures.label_matching, area=area, keys=_BY_BOX)
         boxes = int(sums["recall_50"][:, 1].sum())
         if boxes:
-            found = ratio_estimates(sums, shares=SHARES, **drawn)
+            found = ratio_estimates(sums, shares=SHARES, groups=groups)
             # COCO's rule for sizes, as in every AP by area.
             ranked = rank_boxes(
                 films, (0.5,), ranking=ranking, label_matching=measures.label_matching, together=True, area=area
             )
-            ap = resampled_mean_average_precision(ranked, interpolation=measures.interpolation, **drawn_ranked)
+            ap = jackknifed_mean_average_precision(
+                ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed
+            )
             yield Group(name, boxes, {**found, "ap_50": ap.estimate})
 
 
@@ -423,7 +420,7 @@ def _curves(
     Where answers state no confidences the first has an operating point for each threshold, and the second goes by the
     order in which an answer names its boxes.
     """
-    drawn: dict[str, Any] = {"groups": groups, "resamples": min(measures.resamples, _BAND), "seed": measures.seed}
+    drawn: dict[str, Any] = {"groups": groups, "resamples": measures.resamples, "seed": measures.seed}
     in_order, order = ranked, ""
     if ranked.ranking == "tied":
         rule = measures.label_matching
@@ -447,8 +444,8 @@ def _facts(films: Sequence[AnsweredFilm], measures: Measures) -> dict[str, Any]:
         "reference boxes": sum(len(film.gt) for film in films),
         "label matching": measures.label_matching,
         "interpolation of average precision": measures.interpolation,
-        "intervals": f"95 %, over {'patients' if patients else 'films'}: of shares exact, of others percentile "
-        f"bootstrap, {measures.resamples} resamples, seed {measures.seed}",
+        "intervals": f"95 %, over {'patients' if patients else 'films'}: of shares exact, of others by "
+        f"the jackknife, seed {measures.seed}",
     }
 
 

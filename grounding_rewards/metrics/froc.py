@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from grounding_rewards.arithmetic import Array, ratio
-from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, Resampled, blocks, drawn_groups, percentile_interval
+from grounding_rewards.metrics.bootstrap import blocks, drawn_groups, percentile_interval
 from grounding_rewards.metrics.curves import Curve, cumulated, curve_points, totals
+from grounding_rewards.metrics.jackknife import Jackknifed, Parts
 from grounding_rewards.metrics.ranking import Indices, RankedBoxes, RankedFilms
 
 #: False boxes per film at which sensitivity is read; the mean of the seven is the FROC score.
@@ -33,8 +34,8 @@ class Sensitivities(NamedTuple):
     """Sensitivity at fixed numbers of false boxes per film, and the mean over them, the FROC score."""
 
     rates: tuple[float, ...]
-    at_rates: tuple[Resampled, ...]
-    mean: Resampled
+    at_rates: tuple[Jackknifed, ...]
+    mean: Jackknifed
 
 
 def sensitivity_at_false_positives(
@@ -44,7 +45,6 @@ def sensitivity_at_false_positives(
     iou_threshold: float = 0.5,
     label: str | None = None,
     groups: Sequence[Any] | None = None,
-    resamples: int = RANKED_RESAMPLES,
     seed: int = 0,
 ) -> Sensitivities:
     """The best sensitivity with at most so many false boxes per film.
@@ -54,9 +54,8 @@ def sensitivity_at_false_positives(
         rates: false boxes per film.
         iou_threshold: from which a box is right, one of ``ranked.iou_thresholds``.
         label: of the finding; None where labels were not compared.
-        groups: the patient of each film, where known; the films of one patient are then drawn together.
-        resamples: number of bootstrap resamples.
-        seed: of the resampling.
+        groups: the patient of each film, where known; the films of one patient are then left out together.
+        seed: of what is left out.
 
     Returns:
         Figures in [0, 1]; NaN without a reference box.
@@ -72,7 +71,7 @@ def sensitivity_at_false_positives(
         >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10], [50, 50, 60, 60]], gt_labels=["mass"] * 2,
         ...                     pred=[[0, 0, 10, 9], [20, 20, 30, 30], [50, 50, 60, 60]], pred_scores=[0.9, 0.8, 0.7])
         >>> ranked = rank_boxes([film, AnsweredFilm("b", 100, 100)])
-        >>> found = sensitivity_at_false_positives(ranked, [0.25, 0.5], resamples=100)
+        >>> found = sensitivity_at_false_positives(ranked, [0.25, 0.5])
         >>> [one.value for one in found.at_rates], found.mean.value
         ([0.5, 1.0], 0.75)
 
@@ -89,14 +88,14 @@ def sensitivity_at_false_positives(
             f"Expected numbers from 0 up for `rates`, got {list(rates)!r}. The usual ones are {FROC_RATES}."
         )
     boxes, t, n = ranked.of_label(label), ranked.threshold_index(iou_threshold), ranked.films
-    units, weights = drawn_groups(groups, n, resamples, seed)
-    value = _sensitivities(boxes, t, np.ones(n, dtype=np.int64), np.ones((1, n)), np.asarray(rates))[0]
-    resampled = _sensitivities(boxes.by_group(units), t, np.bincount(units), weights, np.asarray(rates))
-    return Sensitivities(
-        tuple(rates),
-        tuple(Resampled(float(value[i]), resampled[:, i], weights.shape[1]) for i in range(len(rates))),
-        Resampled(float(value.mean()), resampled.mean(axis=1), weights.shape[1]),
+    parts = Parts.of(groups, n, seed)
+    weights = np.concatenate([np.ones((1, parts.parts)), parts.without_each])
+    of_part = np.bincount(parts.of_film, minlength=parts.parts)
+    found = _sensitivities(boxes.by_group(parts.of_film), t, of_part, weights, np.asarray(rates))
+    *at_rates, mean = (
+        Jackknifed(float(column[0]), column[1:], parts.units) for column in (*found.T, found.mean(axis=1))
     )
+    return Sensitivities(tuple(rates), tuple(at_rates), mean)
 
 
 def froc_curve(
@@ -185,7 +184,7 @@ def _sensitivities(ranked: RankedBoxes, t: int, films: Indices, weights: Array, 
     row = 0
     for block in blocks(weights, int(points.ends[-1])) if len(points.ends) else ():
         hits, boxes = cumulated(points, block)
-        for false, found in zip((boxes - hits) / (block @ films)[:, None], hits, strict=True):
+        for false, found in zip(ratio(boxes - hits, (block @ films)[:, None]), hits, strict=True):
             best[row] = np.append(0.0, found)[np.searchsorted(false, rates, side="right")]
             row += 1
     references = (weights @ ranked.references)[:, None]

@@ -43,7 +43,7 @@ def query_ap_sums(films: Sequence[AnsweredFilm], *, label_matching: str = "ignor
             ``"ignore"`` names agree up to case and white space.
 
     Returns:
-        ``(films, 2)``, for :func:`grounding_rewards.metrics.bootstrap.ratio_estimates`.
+        ``(films, 2)``, for :func:`grounding_rewards.metrics.jackknife.ratio_estimates`.
 
     Example:
         Two queries: of the mass the second box is right, of the nodule none is written.

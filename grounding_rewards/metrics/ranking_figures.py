@@ -6,17 +6,16 @@ order that boxes could be ranked by: all are tied, and the heading says so.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
-from grounding_rewards.metrics.average_precision import resampled_mean_average_precision
-from grounding_rewards.metrics.bootstrap import RANKED_RESAMPLES, Resampled
-from grounding_rewards.metrics.estimates import Figure
+from grounding_rewards.metrics.average_precision import jackknifed_mean_average_precision
+from grounding_rewards.metrics.estimates import SIGNED, Figure
 from grounding_rewards.metrics.froc import FROC_RATES, sensitivity_at_false_positives
+from grounding_rewards.metrics.jackknife import Jackknifed
 from grounding_rewards.metrics.ranking import (
     COCO_THRESHOLDS,
     RankedFilms,
@@ -164,23 +163,21 @@ class RankingFigures(NamedTuple):
             for prefix, label_matching in self.average_precisions
         }
 
-    def resampled(
+    def jackknifed(
         self,
         ranked: Mapping[str, RankedFilms],
         *,
         interpolation: str = "101",
         groups: Sequence[Any] | None = None,
-        resamples: int = RANKED_RESAMPLES,
         seed: int = 0,
-    ) -> dict[str, Resampled]:
-        """Every figure on the films and on resamplings of them, by key.
+    ) -> dict[str, Jackknifed]:
+        """Every figure of the films, and without each patient, by key.
 
         Args:
             ranked: of :meth:`rank`.
             interpolation: of average precision.
-            groups: the patient of each film, where known; the films of one patient are then drawn together.
-            resamples: number of bootstrap resamples.
-            seed: of the resampling.
+            groups: the patient of each film, where known; the films of one patient are then left out together.
+            seed: of what is left out.
 
         Raises:
             ValueError: a word is unknown.
@@ -188,25 +185,25 @@ class RankingFigures(NamedTuple):
         Example:
             >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 5, 5]], gt_labels=["x"], pred=[[0, 0, 5, 5], [6, 6, 9, 9]])
             >>> figures = RankingFigures.of([film])
-            >>> figures.resampled(figures.rank([film]), resamples=10)["ap_50"].value
+            >>> figures.jackknifed(figures.rank([film]))["ap_50"].value
             0.5
         """
-        drawn: dict[str, Any] = {"groups": groups, "resamples": resamples, "seed": seed}
+        parts: dict[str, Any] = {"groups": groups, "seed": seed}
         found = {
-            f"{prefix}_{key}": resampled_mean_average_precision(boxes, several, interpolation=interpolation, **drawn)
+            f"{prefix}_{key}": jackknifed_mean_average_precision(boxes, several, interpolation=interpolation, **parts)
             for prefix, boxes in ranked.items()
             for key, several in self.thresholds.items()
         }
         if self.has_ties:
             iou = self._tied_threshold
             for prefix, boxes in ranked.items():
-                found[f"{prefix}_{100 * iou:g}_ties"] = resampled_mean_average_precision(
-                    boxes, (iou,), interpolation=interpolation, ties_together=True, **drawn
+                found[f"{prefix}_{100 * iou:g}_ties"] = jackknifed_mean_average_precision(
+                    boxes, (iou,), interpolation=interpolation, ties_together=True, **parts
                 )
             # What two films have in common is no figure of a film: there is no interval.
-            found[TIED_SHARE] = Resampled(ranked["ap"].tied_share, np.full(resamples, math.nan))
+            found[TIED_SHARE] = Jackknifed(ranked["ap"].tied_share, np.zeros(0), 0, bounds=SIGNED)
         if self.ranking == "score":
-            sensitivities = sensitivity_at_false_positives(ranked["ap"], **drawn)
+            sensitivities = sensitivity_at_false_positives(ranked["ap"], **parts)
             found["froc"] = sensitivities.mean
             for rate, one in zip(sensitivities.rates, sensitivities.at_rates, strict=True):
                 found[f"sensitivity_{rate:g}"] = one

@@ -35,9 +35,9 @@ import numpy as np
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import RESAMPLES, ratio_estimates
 from grounding_rewards.metrics.counts import MatchedFilms
 from grounding_rewards.metrics.estimates import Estimate
+from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Every figure of a :class:`RobustnessPoint` and its heading in tables.
@@ -154,7 +154,7 @@ def robustness_sums(
         label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.counts`.
 
     Returns:
-        For each key a ``(films, 2)`` array, for :mod:`grounding_rewards.metrics.bootstrap`.
+        For each key a ``(films, 2)`` array, for :mod:`grounding_rewards.metrics.jackknife`.
     """
     ious, there = MatchedFilms([pair.after for pair in pairs], label_matching).best_ious
     films = [_one_film(pair, reward) for pair in pairs]
@@ -177,8 +177,6 @@ def robustness_estimates(
     *,
     label_matching: str = "ignore",
     groups: Sequence[Any] | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> dict[str, Estimate]:
     """Every figure of :data:`ROBUSTNESS_FIGURES` with its 95 % interval, of shares an exact one.
 
@@ -187,8 +185,6 @@ def robustness_estimates(
         reward: whose threshold, matcher and comparison of labels decide.
         label_matching: as for :func:`robustness_sums`.
         groups: the patient of each film, where known; the films of one patient are then drawn together.
-        resamples: number of bootstrap resamples.
-        seed: of the resampling.
 
     Example:
         >>> from grounding_rewards import get_reward
@@ -200,7 +196,7 @@ def robustness_estimates(
         {'accuracy': 0.5, 'attack_success_rate': 0.5, 'broken_share': 0.5, 'mean_iou': 0.5}
     """
     sums = robustness_sums(pairs, reward, label_matching=label_matching)
-    return ratio_estimates(sums, shares=sums.keys() - {"mean_iou"}, groups=groups, resamples=resamples, seed=seed)
+    return ratio_estimates(sums, shares=sums.keys() - {"mean_iou"}, groups=groups)
 
 
 def _labels(film: AnsweredFilm, chosen: np.ndarray) -> list[str]:

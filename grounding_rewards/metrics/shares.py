@@ -51,10 +51,10 @@ def share_estimate(units: Array) -> Estimate:
         return Estimate(math.nan, math.nan, math.nan)
     happened, n = (float(one) for one in counted.sum(axis=0))
     share = happened / n
-    never, always = _interval(0.0, m), _interval(1.0, m)
+    never, always = binomial_interval(0.0, m), binomial_interval(1.0, m)
     if not 0 < share < 1:
         return Estimate(share, *(never if share == 0 else always))
-    low, high = _interval(share, _independent(counted, share, n))
+    low, high = binomial_interval(share, _independent(counted, share, n))
     return Estimate(share, min(low, always[0]), max(high, never[1]))
 
 
@@ -71,11 +71,27 @@ def _independent(counted: Array, share: float, n: float) -> float:
     return min(n, n / max(1.0, between / within) * float(few) ** 2)
 
 
-def _interval(share: float, n: float) -> tuple[float, float]:
-    """Clopper and Pearson's interval; ``share * n`` and ``n`` need not be whole."""
+def binomial_interval(share: float, n: float) -> tuple[float, float]:
+    """Clopper and Pearson's interval; ``share * n`` and ``n`` need not be whole.
+
+    Example:
+        >>> low, high = binomial_interval(0.0, 25)
+        >>> low, round(high, 3)
+        (0.0, 0.137)
+    """
     from scipy.special import betaincinv
 
     x = share * n
     low = 0.0 if x == 0 else float(betaincinv(x, n - x + 1, _TAIL))
     high = 1.0 if x == n else float(betaincinv(x + 1, n - x, 1 - _TAIL))
     return low, high
+
+
+def never_seen(units: int) -> float:
+    """The largest share of all units that something may befall which befell none of so many: 0.025 = (1 - u)^units.
+
+    Example:
+        >>> round(never_seen(25), 3)
+        0.137
+    """
+    return 1.0 - _TAIL ** (1 / units)

@@ -24,7 +24,7 @@ _LETTERS = ("A", "B")
 _HEADER = ("", "A", "B", "B − A", "better / worse / same", "p", "Holm")
 _CAPTION = (
     "Intervals: 95 %, not adjusted for the number of figures. p: two-sided, of a permutation test in which the runs "
-    "change places on {units}. Holm: p adjusted for all tests of its table, shown or not."
+    "change places on {units}. Holm: p adjusted for all tests of its kind, shown or not."
 )
 
 
@@ -66,7 +66,7 @@ class Comparison:
         return [
             *(f"{letter} = {path}" for letter, path in zip(_LETTERS, self.paths, strict=True)),
             f"{found.films} films{drawn} in both; {alone}",
-            f"{found.resamples} resamplings of {found.units}, seed {found.seed}",
+            f"{found.resamples} draws of {found.units}, seed {found.seed}",
             f"labels of boxes: {found.label_matching} (--label-matching)",
             *(f"{name}: A has {one}, B has {other}" for name, (one, other) in self.settings.items()),
         ]

@@ -24,7 +24,8 @@ from grounding_rewards.metrics.areas import (
     segmentation_areas,
     segmentation_estimates,
 )
-from grounding_rewards.metrics.bootstrap import corrected_interval, resampling_counts, sum_by_group
+from grounding_rewards.metrics.bootstrap import sum_by_group
+from grounding_rewards.metrics.jackknife import Jackknifed
 from tests.conftest import box_lists, valid_box_lists
 
 # Pieces that a side of a pixel is cut into, so that quarters of pixels can be counted.
@@ -168,7 +169,7 @@ def test_in_an_ignored_region_only_the_reference_counts() -> None:
 
 def test_no_films_are_no_areas() -> None:
     assert segmentation_areas([]).shape == (0, 4)
-    assert all(math.isnan(one.value) for one in segmentation_estimates(np.zeros((0, 4)), resamples=3).values())
+    assert all(math.isnan(one.value) for one in segmentation_estimates(np.zeros((0, 4))).values())
 
 
 @pytest.mark.parametrize(
@@ -189,13 +190,13 @@ def test_estimates_pool_areas_and_average_films() -> None:
     areas = rng.uniform(0, 100, (12, 4))
     areas[3, :3] = 0  # a normal film without a box
     groups = list("aabbccddeeff")
-    found = segmentation_estimates(areas, groups=groups, resamples=50, seed=7)
+    found = segmentation_estimates(areas, groups=groups)
     assert list(found)[:2] == ["pixel_accuracy", "pixel_accuracy_per_film"]
-    counts = resampling_counts(6, resamples=50, seed=7)
-    pooled = counts @ sum_by_group(areas, groups)
+    units = sum_by_group(areas, groups)
+    others = units.sum(axis=0) - units
     for key, figure in SEGMENTATION_FIGURES.items():
         assert found[key].value == pytest.approx(float(figure.of(areas.sum(axis=0))))
-        assert found[key][1:] == pytest.approx(corrected_interval(found[key].value, figure.of(pooled), 6))
+        assert found[key] == pytest.approx(Jackknifed(found[key].value, figure.of(others), 6).estimate)
         assert found[f"{key}_per_film"].value == pytest.approx(np.nanmean(figure.of(areas)))
 
 

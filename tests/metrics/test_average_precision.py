@@ -20,12 +20,12 @@ from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.average_precision import (
     average_precision,
     average_precision_by_label,
+    jackknifed_mean_average_precision,
     mean_average_precision,
     precision_recall_curve,
-    resampled_mean_average_precision,
 )
-from grounding_rewards.metrics.bootstrap import resampled_difference, resampling_counts
 from grounding_rewards.metrics.evaluation import Measures, evaluate
+from grounding_rewards.metrics.jackknife import jackknifed_difference
 from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedFilms, rank_boxes, tied_share
 from grounding_rewards.metrics.sizes import COCO_AREAS, FILM_AREAS
 from grounding_rewards.overlap import pairwise_iou
@@ -275,13 +275,13 @@ def test_synonyms_match_unless_their_sides_contradict() -> None:
     assert mean_average_precision(rank_boxes([film], [0.5], label_matching="exact")) == 0.0
     contradicted = replace(film, pred_labels=("right effusion", "enlarged heart"))
     ranked = rank_boxes([contradicted], [0.5], label_matching="synonyms")
-    found = average_precision_by_label(ranked, resamples=2)
+    found = average_precision_by_label(ranked)
     assert {name: one.value for name, one in found.items()} == {"cardiomegaly": 1.0, "pleural effusion": 0.0}
 
 
 @pytest.mark.parametrize("ranking", ["score", "emission", "tied"])
 @pytest.mark.parametrize("interpolation", ["101", "all", "11"])
-def test_a_film_that_is_drawn_twice_is_there_twice(ranking: str, interpolation: str) -> None:
+def test_leaving_out_a_patient_is_taking_the_figure_of_the_others(ranking: str, interpolation: str) -> None:
     films = random_films(3, 8)
     if ranking == "score":
         # Of equal confidences COCO takes one film's after another's, so that two copies of a film don't come together.
@@ -289,31 +289,27 @@ def test_a_film_that_is_drawn_twice_is_there_twice(ranking: str, interpolation: 
         films = [replace(film, pred_scores=[next(places) for _ in film.pred]) for film in films]
     else:
         films = without_confidences(films)
-    found = resampled_mean_average_precision(
+    found = jackknifed_mean_average_precision(
         by_label(films, [0.3, 0.5], ranking=ranking),
         interpolation=interpolation,
         groups=[film.patient for film in films],
-        resamples=20,
     )
-    counts = resampling_counts(4, resamples=20)
-    for value, drawn in zip(found.resamples, counts.astype(int), strict=True):
-        again = [film for i, film in enumerate(films) for _ in range(drawn[i // 2])]
-        expected = mean_average_precision(by_label(again, [0.3, 0.5], ranking=ranking), interpolation=interpolation)
+    for k, value in enumerate(found.left_out):
+        others = [film for i, film in enumerate(films) if i // 2 != k]
+        expected = mean_average_precision(by_label(others, [0.3, 0.5], ranking=ranking), interpolation=interpolation)
         assert value == pytest.approx(expected, abs=1e-12, nan_ok=True)
 
 
-def test_two_runs_are_compared_resampling_by_resampling() -> None:
+def test_two_runs_are_compared_patient_by_patient() -> None:
     before = random_films(5, 30)
     after = [
         replace(film, pred=film.gt, pred_labels=film.gt_labels, pred_scores=np.ones(len(film.gt))) for film in before
     ]
-    a, b = (resampled_mean_average_precision(by_label(films, [0.5]), resamples=200) for films in (before, after))
-    change = resampled_difference(a, b).estimate
+    a, b = (jackknifed_mean_average_precision(by_label(films, [0.5])) for films in (before, after))
+    change = jackknifed_difference(a, b).estimate
     assert b.value == 1.0
     assert change.value == 1 - a.value
     assert 0 < change.low < change.value < change.high < 1
-    with pytest.raises(ValueError, match="Expected as many resamples for `after` as for `before`, got 100 and 200"):
-        resampled_difference(a, resampled_mean_average_precision(by_label(after, [0.5]), resamples=100))
 
 
 def test_the_mean_of_the_curve_is_the_average_precision() -> None:
@@ -350,8 +346,8 @@ def test_without_a_reference_box_there_is_no_figure(films: list[AnsweredFilm]) -
     assert math.isnan(average_precision(rank_boxes(films)))
     assert math.isnan(mean_average_precision(by_label(films)))
     assert math.isnan(coco_mean_average_precision(films))
-    assert all(map(math.isnan, resampled_mean_average_precision(by_label(films), resamples=5).estimate))
-    assert average_precision_by_label(by_label(films), resamples=5) == {}
+    assert all(map(math.isnan, jackknifed_mean_average_precision(by_label(films)).estimate))
+    assert average_precision_by_label(by_label(films)) == {}
     assert len(precision_recall_curve(rank_boxes(films)).x) == 0
 
 
@@ -450,17 +446,19 @@ def _chestx_det(folder: Path) -> dict[str, tuple[list[list[float]], list[str]]]:
 @pytest.mark.parametrize("label_matching", ["exact", "ignore"])
 def test_several_sets_of_thresholds_of_one_ranking(label_matching: str) -> None:
     films = random_films(4)
-    drawn: dict[str, Any] = {"groups": [film.patient for film in films], "resamples": 30}
+    groups = [film.patient for film in films]
     ranked = rank_boxes(films, sorted({0.3, *COCO_THRESHOLDS}), label_matching=label_matching)
     for thresholds in ((0.3,), (0.5,), COCO_THRESHOLDS):
-        found = resampled_mean_average_precision(ranked, thresholds, **drawn)
-        alone = resampled_mean_average_precision(rank_boxes(films, thresholds, label_matching=label_matching), **drawn)
+        found = jackknifed_mean_average_precision(ranked, thresholds, groups=groups)
+        alone = jackknifed_mean_average_precision(
+            rank_boxes(films, thresholds, label_matching=label_matching), groups=groups
+        )
         assert found.value == pytest.approx(alone.value, abs=1e-12)
-        assert found.resamples == pytest.approx(alone.resamples, abs=1e-12, nan_ok=True)
+        assert found.left_out == pytest.approx(alone.left_out, abs=1e-12, nan_ok=True)
 
 
 def test_many_labels_of_one_film_each() -> None:
-    """The mean over labels is that of the labels one by one, in every resampling those that it has drawn."""
+    """The mean over labels is that of the labels one by one, without a film those of the others."""
     films = [
         replace(film, gt_labels=tuple(f"{k} {one}" for one in film.gt_labels), pred_labels=film.gt_labels[:0])
         for k, film in enumerate(random_films(8, 12))
@@ -471,13 +469,12 @@ def test_many_labels_of_one_film_each() -> None:
         else replace(film, pred=[], pred_labels=(), pred_scores=[])
         for k, film in enumerate(films)
     ]
-    found = resampled_mean_average_precision(by_label(films, [0.5]), resamples=40)
-    weights = resampling_counts(len(films), resamples=40)
+    found = jackknifed_mean_average_precision(by_label(films, [0.5]))
     number = np.array([len(set(film.gt_labels)) for film in films])
     right = number * (np.arange(len(films)) % 2)
-    drawn = weights > 0
+    others = 1 - np.eye(len(films))
     assert found.value == pytest.approx(right.sum() / number.sum())
-    assert found.resamples == pytest.approx((drawn @ right) / (drawn @ number))
+    assert found.left_out == pytest.approx((others @ right) / (others @ number))
 
 
 def tied_films(hits: Sequence[bool], confidence: float = 0.5) -> list[AnsweredFilm]:
@@ -522,8 +519,7 @@ def test_with_ties_together_the_order_of_the_films_decides_nothing(seed: int, la
     together = [mean_average_precision(one, ties_together=True) for one in ranked]
     assert together == pytest.approx([together[0]] * 3, abs=1e-12)
     assert len({round(mean_average_precision(one), 9) for one in ranked}) > 1
-    resampled = resampled_mean_average_precision(ranked[0], ties_together=True, resamples=5)
-    assert resampled.value == together[0]
+    assert jackknifed_mean_average_precision(ranked[0], ties_together=True).value == together[0]
 
 
 def test_boxes_that_share_their_confidence_with_another_film() -> None:

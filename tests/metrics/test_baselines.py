@@ -10,8 +10,8 @@ import pytest
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.baselines import baseline_systems, constant_answer, mean_boxes
-from grounding_rewards.metrics.bootstrap import ratio_estimates
 from grounding_rewards.metrics.counts import film_sums, reference_ious
+from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.rewards.grounding import get_reward
 
 

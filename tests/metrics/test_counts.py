@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import ratio_estimates
 from grounding_rewards.metrics.calibration import calibration
 from grounding_rewards.metrics.confusion import confusion
 from grounding_rewards.metrics.counts import (
@@ -26,6 +25,8 @@ from grounding_rewards.metrics.counts import (
     reference_ious,
     reference_sums,
 )
+from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT
+from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.metrics.sizes import FILM_AREAS
 from grounding_rewards.overlap import pairwise_iou
@@ -40,7 +41,7 @@ HIT, HALF, JUNK = [0, 0, 50, 50], [0, 0, 50, 25], [80, 0, 90, 10]
 
 
 def values(films: list[AnsweredFilm], **arguments: Any) -> dict[str, float]:
-    found = ratio_estimates(detection_sums(films, **arguments), resamples=2)
+    found = ratio_estimates(detection_sums(films, **arguments))
     return {key: estimate.value for key, estimate in found.items()}
 
 
@@ -237,12 +238,13 @@ def test_no_films_and_every_key() -> None:
     sums = detection_sums([])
     assert list(sums) == list(DETECTION_FIGURES)
     assert all(one.shape == (0, 2) for one in sums.values())
-    for heading, definition, of, lower_is_better, is_share in DETECTION_FIGURES.values():
+    for heading, definition, of, lower_is_better, is_share, bounds in DETECTION_FIGURES.values():
         assert heading
         assert definition
         assert callable(of)
         assert lower_is_better in (True, False, None)
         assert is_share in (True, False)
+        assert bounds in (UNIT, COUNT, SIGNED)
 
 
 @pytest.mark.parametrize(
@@ -321,7 +323,7 @@ def test_sampled_answers_that_cannot_be_read() -> None:
         AnsweredFilm("3", 9, 9, sampled_read=(False,)),
     ]
     # first the share on each film, then the mean over films: (1/2 + 0 + 1) / 3, not 3 of 7
-    assert ratio_estimates(film_sums(films), resamples=2)["sampled_unparseable_share"].value == 0.5
+    assert ratio_estimates(film_sums(films))["sampled_unparseable_share"].value == 0.5
     figure = film_figures(films)["sampled_unparseable_share"]
     assert (figure.heading, figure.lower_is_better) == ("unparseable sampled answers", True)
     assert "sampled_unparseable_share" not in film_sums([*films, AnsweredFilm("4", 9, 9)])

@@ -9,9 +9,9 @@ import pytest
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.bootstrap import ratio_estimates
 from grounding_rewards.metrics.comparison import compare_runs
 from grounding_rewards.metrics.counts import film_sums
+from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.rewards.grounding import get_reward
 
 REWARD = get_reward("R3")
@@ -96,8 +96,8 @@ def test_patients_widen_the_interval_of_films_that_agree(films: Any) -> None:
     sums = sums_of(answers(films, [HALF, "[]", "[]", "[]"]))
     grouped = ratio_estimates(sums, groups=["a", "a", "b", "c"])
     assert grouped["mean_iou"].value == ratio_estimates(sums)["mean_iou"].value
-    # Both films with findings are one patient's, so that all resamples with a finding agree.
-    assert grouped["mean_iou"].low == grouped["mean_iou"].high
+    # Both films with findings are one patient's, which says nothing about others.
+    assert grouped["mean_iou"][1:] == (0.0, 1.0)
 
 
 def test_ignored_regions_count_as_in_the_rewards(films: Any) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import resampling_counts
 from grounding_rewards.metrics.froc import FROC_RATES, froc_curve, sensitivity_at_false_positives
 from grounding_rewards.metrics.ranking import rank_boxes
 from tests.metrics.random_films import random_films, without_confidences
@@ -33,7 +32,7 @@ def by_thresholds(films: list[AnsweredFilm], rate: float) -> float:
 @pytest.mark.parametrize("seed", range(5))
 def test_sensitivity_is_the_best_of_all_thresholds(seed: int) -> None:
     films = random_films(seed)
-    found = sensitivity_at_false_positives(rank_boxes(films), resamples=20)
+    found = sensitivity_at_false_positives(rank_boxes(films))
     for rate, one in zip(FROC_RATES, found.at_rates, strict=True):
         assert one.value == pytest.approx(by_thresholds(films, rate))
     assert found.mean.value == pytest.approx(np.mean([one.value for one in found.at_rates]))
@@ -55,7 +54,7 @@ def films_by_hand() -> list[AnsweredFilm]:
 
 def test_by_hand() -> None:
     films = rank_boxes(films_by_hand())
-    found = sensitivity_at_false_positives(films, [0, 0.2, 0.25, 8], resamples=5)
+    found = sensitivity_at_false_positives(films, [0, 0.2, 0.25, 8])
     # at no false box the first finding; from one on four films, 0.25, the second one
     assert [one.value for one in found.at_rates] == pytest.approx([1 / 3, 1 / 3, 2 / 3, 2 / 3])
     curve = froc_curve(films)
@@ -66,7 +65,7 @@ def test_by_hand() -> None:
 def test_equal_confidences_come_together_whatever_the_order_of_films() -> None:
     films = [replace(film, pred_scores=np.full(len(film.pred), 0.5)) for film in films_by_hand()]
     for order in (films, films[::-1]):
-        assert sensitivity_at_false_positives(rank_boxes(order), [0.25], resamples=5).mean.value == 0.0
+        assert sensitivity_at_false_positives(rank_boxes(order), [0.25]).mean.value == 0.0
         assert froc_curve(rank_boxes(order)).x.tolist() == [0.5, 0.5]
 
 
@@ -80,18 +79,6 @@ def test_answers_without_confidences_have_an_operating_point_and_an_order() -> N
     emission = froc_curve(rank_boxes(films, ranking="emission"))
     assert emission.x.tolist() == [0.25, 0.5]
     assert emission.y.tolist() == pytest.approx([2 / 3, 2 / 3])
-
-
-@pytest.mark.parametrize("ranking", ["score", "emission"])
-def test_a_film_that_is_drawn_twice_is_there_twice(ranking: str) -> None:
-    films = random_films(2, 8)
-    groups = [film.patient for film in films]
-    found = sensitivity_at_false_positives(rank_boxes(films, ranking=ranking), [0.5, 1], groups=groups, resamples=20)
-    for i, drawn in enumerate(resampling_counts(4, resamples=20).astype(int)):
-        again = [film for k, film in enumerate(films) for _ in range(drawn[k // 2])]
-        expected = sensitivity_at_false_positives(rank_boxes(again, ranking=ranking), [0.5, 1], resamples=1)
-        for one, other in zip(found.at_rates, expected.at_rates, strict=True):
-            assert one.resamples[i] == pytest.approx(other.value, nan_ok=True)
 
 
 def test_the_band_holds_the_curve_and_long_curves_are_thinned() -> None:
@@ -108,7 +95,7 @@ def test_the_band_holds_the_curve_and_long_curves_are_thinned() -> None:
 
 def test_without_a_reference_box_there_is_no_figure() -> None:
     for films in ([], [AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]])]):
-        found = sensitivity_at_false_positives(rank_boxes(films), resamples=5)
+        found = sensitivity_at_false_positives(rank_boxes(films))
         assert all(math.isnan(one.value) for one in found.at_rates)
         assert len(froc_curve(rank_boxes(films), resamples=5).x) == 0
 
@@ -124,4 +111,4 @@ def test_without_a_reference_box_there_is_no_figure() -> None:
 )
 def test_wrong_arguments_are_refused(ranking: str, arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        sensitivity_at_false_positives(rank_boxes(films_by_hand(), ranking=ranking), **{"resamples": 2, **arguments})
+        sensitivity_at_false_positives(rank_boxes(films_by_hand(), ranking=ranking), **arguments)

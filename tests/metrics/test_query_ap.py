@@ -10,9 +10,9 @@ import pytest
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.average_precision import average_precision
-from grounding_rewards.metrics.bootstrap import ratio_estimates
 from grounding_rewards.metrics.counts import film_figures, film_sums
 from grounding_rewards.metrics.evaluation import Measures, evaluate
+from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.metrics.query_ap import query_ap_sums
 from grounding_rewards.metrics.ranking import rank_boxes
 from tests.metrics.random_films import random_films
@@ -98,11 +98,11 @@ def test_it_is_among_the_figures_of_an_evaluation_and_of_two_runs() -> None:
         film([(A, "mass"), (B, "nodule")], [(FAR, "mass"), (A, "mass")], rewards={"R4": 0.5}),
         replace(film([], [(C, "mass")], rewards={"R4": 0.0}), id="b"),
     ]
-    assert ratio_estimates(film_sums(films), resamples=2)["query_ap_50"].value == 0.25
+    assert ratio_estimates(film_sums(films))["query_ap_50"].value == 0.25
     assert film_figures(films)["query_ap_50"].heading == "per-query AP@0.5 in writing order"
     found = evaluate({"model": films}, Measures("R4", resamples=5))
     assert found.systems["model"]["query_ap_50"].value == 0.25
     assert "arXiv 2512.10691" in found.figures["query_ap_50"].definition
     normal = evaluate({"model": films[1:]}, Measures("R4", resamples=5))
     assert "query_ap_50" not in normal.figures
-    assert math.isnan(ratio_estimates(film_sums(films[1:]), resamples=2)["query_ap_50"].value)
+    assert math.isnan(ratio_estimates(film_sums(films[1:]))["query_ap_50"].value)

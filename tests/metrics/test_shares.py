@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binomtest, t
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.bootstrap import ratio_estimates
 from grounding_rewards.metrics.comparison import compare_runs
 from grounding_rewards.metrics.counts import DETECTION_FIGURES, SHARES
 from grounding_rewards.metrics.evaluation import Measures, evaluate
+from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.metrics.shares import share_estimate
 
 

@@ -13,7 +13,6 @@ from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm, patients_of
 from grounding_rewards.metrics.answers import read_answers
-from grounding_rewards.metrics.bootstrap import RESAMPLES
 from grounding_rewards.metrics.robustness import AnswerPair, RobustnessPoint, robustness_estimates
 from grounding_rewards.models.robustness.corruptions import CORRUPTIONS, STRENGTHS, corrupt, corrupt_boxes
 from grounding_rewards.models.robustness.pgd import PGD, AttackingProcessor
@@ -37,7 +36,7 @@ class Changes:
         epsilons: largest changes of an intensity, as parts of their range.
         steps: of the attack.
         step_size: of the attack, as a part of the range of intensities; ``2.5 · ε / steps`` without it.
-        seed: of corruptions, attacks and the bootstrap.
+        seed: of corruptions and attacks.
 
     Raises:
         ValueError: an unknown family or corruption, or a number out of range.
@@ -90,7 +89,6 @@ def robustness(
     label_matching: str = "ignore",
     max_new_tokens: int = 256,
     batch_size: int = 16,
-    resamples: int = RESAMPLES,
     on_progress: Callable[[str, int, int], None] | None = None,
 ) -> list[RobustnessPoint]:
     """Robust accuracy, attack success rate and mean IoU of greedy answers to changed films.
@@ -108,7 +106,6 @@ def robustness(
         label_matching: of mean IoU, as in :mod:`grounding_rewards.metrics.counts`.
         max_new_tokens: where an answer is cut off.
         batch_size: films answered, and attacked, at the same time.
-        resamples: number of bootstrap resamples.
         on_progress: called with the change, the films answered under it, and of how many.
 
     Returns:
@@ -141,8 +138,7 @@ def robustness(
         return read_answers(rows, generate(model, of, shown, greedy, batch_size=batch_size, on_progress=count), reward)
 
     def point(family: str, name: str, strength: float, pairs: Sequence[AnswerPair]) -> RobustnessPoint:
-        drawn: dict[str, Any] = {"groups": groups, "resamples": resamples, "seed": changes.seed}
-        figures = robustness_estimates(pairs, reward, label_matching=label_matching, **drawn)
+        figures = robustness_estimates(pairs, reward, label_matching=label_matching, groups=groups)
         return RobustnessPoint(family, name, strength, **figures)
 
     before = ask(dataset, processor, "films as they are")

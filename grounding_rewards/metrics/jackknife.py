@@ -1,0 +1,290 @@
+"""Intervals of figures that are no shares: from how much each patient, left out, changes them.
+
+A figure ``v`` is taken again without each of the ``g`` units, patients or films, which gives ``v_(1) … v_(g)``. Where
+there are more than :data:`MOST_PARTS` units and taking it again is work, units are put at random into that many parts,
+and parts are left out. Then
+
+    se² = (g - 1)/g Σ_k (v_(k) - mean)²
+
+is how uncertain it is, and the interval is one that knows the ends of the scale, as that of shares does:
+
+* in [0, 1], Clopper and Pearson's for as many observations as would be equally uncertain,
+  ``n* = v (1 - v) / se² · (z / t)²``; z and t are 97.5th percentiles, of the normal distribution and of Student's with
+  ``g - 1`` degrees of freedom;
+* from 0 up, numbers of boxes for instance, Fay and Feuer's for weighted counts, of variance ``(se t / z)²``, where an
+  event that was not seen weighs ``1/m``: with none among m units the upper end is ``3.69/m``, as it is for a Poisson
+  number;
+* a figure without ends, or a difference, ``v ± t se``.
+
+What was never seen may still befall others: of m units, a share of at most ``u = 1 - 0.025^(1/m)``. So in [0, 1] the
+interval reaches down to ``v (1 - u)`` at least, and up to ``v + (1 - v) u``: a model that is right about all patients
+of a test set need not be so about the next one. Fewer than two units say nothing about others: the interval is the
+whole scale.
+
+Average precision reads the best precision at each recall or a larger one, and the best of fewer boxes is better by
+chance, so that it is too high: as other monotone hulls, by about ``c m^-2/3``. On halves of the units, each with its
+counterpart, it is so by ``2^2/3`` times that, which says how much it is; the interval stands around the figure less
+that. The figure itself is not changed.
+
+docs/simulated_figures.md says how often the intervals hold the true figure; shares have intervals of their own,
+:mod:`grounding_rewards.metrics.shares`. Two runs on the same units, with the same seed, leave out the same ones, so
+that their figures can be subtracted one by one.
+
+Sources: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, §11; Korn and Graubard, Survey Methodology 1998;
+Fay and Feuer, Confidence Intervals for Directly Standardized Rates, Statistics in Medicine 1997.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from grounding_rewards.arithmetic import Array
+from grounding_rewards.metrics.bootstrap import group_numbers, ratios, sum_by_group
+from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Bounds, Estimate
+from grounding_rewards.metrics.shares import binomial_interval, never_seen, share_estimate
+
+_Key = TypeVar("_Key")
+
+#: Parts of the units at most that are left out, one at a time, of a figure that is computed again without each.
+MOST_PARTS = 100
+# Pairs of halves that the bias is read from.
+_SPLITS = 20
+# Rounding alone makes figures that do not change differ by less.
+_ROUNDING = 1e-12
+
+
+class Jackknifed(NamedTuple):
+    """A figure on all units, and ``(g,)`` without each part of them; NaN where there is nothing to measure.
+
+    units: how many patients or films there are, of those that have something to measure.
+    bias: by how much the figure is too high.
+    bounds: the ends of its scale.
+    """
+
+    value: float
+    left_out: Array
+    units: int
+    bias: float = 0.0
+    bounds: Bounds = UNIT
+
+    @property
+    def standard_error(self) -> float:
+        """See the top of this module; infinite where fewer than two units have something to measure.
+
+        Example:
+            >>> round(Jackknifed(0.5, np.array([0.25, 0.5, 0.75]), 3).standard_error, 4)
+            0.2887
+        """
+        measured = self._measured
+        if self.units < 2 or len(measured) < 2:
+            return math.inf
+        spread = float(np.sqrt((len(measured) - 1) * measured.var()))
+        return 0.0 if spread < _ROUNDING * max(1.0, abs(self.value)) * len(measured) else spread
+
+    @property
+    def estimate(self) -> Estimate:
+        """The figure with its 95 % interval; NaN for an end that nothing bounds.
+
+        Example:
+            >>> Jackknifed(0.5, np.array([0.5, 0.5]), 1).estimate
+            Estimate(value=0.5, low=0.0, high=1.0)
+        """
+        if math.isnan(self.value):
+            return Estimate(math.nan, math.nan, math.nan)
+        error = self.standard_error
+        if math.isinf(error):
+            return Estimate(self.value, *(end if math.isfinite(end) else math.nan for end in self.bounds))
+        within = self.bounds[0] <= self.value <= self.bounds[1]
+        ends = _ENDS.get(self.bounds, _symmetric) if within else _symmetric
+        return Estimate(self.value, *ends(self, error * _few(min(self.units, len(self._measured)))))
+
+    @property
+    def as_mean(self) -> Array:
+        """The figure as the mean of what each part says of it, ``v + (g - 1) (mean - v_(k))``, for a test of means.
+
+        Returns:
+            ``(g, 2)`` numerators and denominators; 0 / 0 where there is nothing to measure without some part.
+
+        Example:
+            >>> Jackknifed(2.0, np.array([1.5, 2.5]), 2).as_mean
+            array([[2.5, 1. ],
+                   [1.5, 1. ]])
+        """
+        if np.isnan(self.left_out).any():
+            return np.zeros((len(self.left_out), 2))
+        said = self.value + (len(self.left_out) - 1) * (self.left_out.mean() - self.left_out)
+        return np.column_stack([said, np.ones(len(said))])
+
+    @property
+    def _measured(self) -> Array:
+        return self.left_out[~np.isnan(self.left_out)]
+
+
+def _few(parts: int) -> float:
+    """How much wider Student's distribution is than the normal one, t / z."""
+    from scipy.special import ndtri, stdtrit
+
+    return float(stdtrit(parts - 1, 0.975) / ndtri(0.975))
+
+
+def _in_unit(found: Jackknifed, error: float) -> tuple[float, float]:
+    centre = min(max(found.value - found.bias, 0.0), 1.0)
+    low = high = centre
+    if error > 0 and 0 < centre < 1:
+        low, high = binomial_interval(centre, centre * (1 - centre) / error**2)
+    unseen = never_seen(found.units)
+    return min(low, found.value * (1 - unseen)), max(high, found.value + (1 - found.value) * unseen)
+
+
+def _from_zero(found: Jackknifed, error: float) -> tuple[float, float]:
+    from scipy.special import gammaincinv
+
+    # x events of weight w have the sum x w and the variance x w²; one more, that was not seen, weighs 1/m.
+    one, variance, mean = 1 / found.units, error**2, found.value
+    more, and_variance = mean + one, variance + one**2
+    low = 0.0 if mean == 0 else mean
+    if mean > 0 and variance > 0:
+        low = float(gammaincinv(mean**2 / variance, 0.025)) * variance / mean
+    return low, float(gammaincinv(more**2 / and_variance, 0.975)) * and_variance / more
+
+
+def _symmetric(found: Jackknifed, error: float) -> tuple[float, float]:
+    from scipy.special import ndtri
+
+    reach = float(ndtri(0.975)) * error
+    low, high = found.value - found.bias - reach, found.value - found.bias + reach
+    if error == 0:
+        return found.value, found.value
+    return max(low, found.bounds[0]), min(high, found.bounds[1])
+
+
+_ENDS = {UNIT: _in_unit, COUNT: _from_zero}
+
+
+def jackknifed_ratio(units: Array, bounds: Bounds = UNIT) -> Jackknifed:
+    """A ratio of sums over units.
+
+    Args:
+        units: ``(units, 2)`` numerators and denominators.
+        bounds: the ends of its scale.
+
+    Example:
+        >>> found = jackknifed_ratio(np.array([[1.0, 2.0], [1.0, 2.0], [0.0, 0.0]]))
+        >>> found.value, found.left_out, found.units
+        (0.5, array([0.5, 0.5, 0.5]), 2)
+    """
+    total = units.sum(axis=0)
+    return Jackknifed(ratios(total), ratios(total - units), int((units[:, 1] != 0).sum()), bounds=bounds)
+
+
+def jackknifed_difference(before: Jackknifed, after: Jackknifed) -> Jackknifed:
+    """After minus before, on the same films.
+
+    Args:
+        before: a figure of one run.
+        after: of another run on the same films in the same order, with the same groups and seed.
+
+    Raises:
+        ValueError: not the same parts were left out.
+
+    Example:
+        >>> change = jackknifed_difference(Jackknifed(0.5, np.array([0.4, 0.6]), 2),
+        ...                                Jackknifed(0.75, np.array([0.65, 0.85]), 2))
+        >>> change.estimate
+        Estimate(value=0.25, low=0.25, high=0.25)
+    """
+    if before.left_out.shape != after.left_out.shape:
+        raise ValueError(
+            f"Expected as many parts left out of `after` as of `before`, got {len(after.left_out)} and "
+            f"{len(before.left_out)}. Take both with the same films, groups and seed."
+        )
+    reach = after.bounds[1] - after.bounds[0]
+    return Jackknifed(
+        after.value - before.value,
+        after.left_out - before.left_out,
+        min(before.units, after.units),
+        after.bias - before.bias,
+        SIGNED if math.isinf(reach) else (-reach, reach),
+    )
+
+
+class Parts(NamedTuple):
+    """Films in parts that are left out together: the part of each film ``(films,)``, of how many, of how many units."""
+
+    of_film: NDArray[np.int64]
+    parts: int
+    units: int
+
+    @classmethod
+    def of(cls, groups: Sequence[Any] | None, films: int, seed: int) -> Parts:
+        """One part for each unit, or :data:`MOST_PARTS` of about equally many units.
+
+        Args:
+            groups: the patient of each film, where known; without them every film is a unit.
+            films: how many there are.
+            seed: of putting units into parts, and of :attr:`halves`.
+
+        Example:
+            >>> Parts.of(["b", "a", "b"], 3, seed=0)
+            Parts(of_film=array([0, 1, 0]), parts=2, units=2)
+        """
+        number = group_numbers(groups, films)
+        units = int(number.max(initial=-1)) + 1
+        if units <= MOST_PARTS:
+            return cls(number, units, units)
+        part = np.random.default_rng(seed).permutation(np.arange(units) % MOST_PARTS)
+        return cls(part[number], MOST_PARTS, units)
+
+    @property
+    def without_each(self) -> Array:
+        """Weights of the parts, ``(parts, parts)``: each row leaves one out.
+
+        Example:
+            >>> Parts.of(None, 2, seed=0).without_each
+            array([[0., 1.],
+                   [1., 0.]])
+        """
+        return 1.0 - np.eye(self.parts)
+
+    def halves(self, seed: int) -> Array:
+        """Weights of the parts, two rows for each split into halves, one after the other.
+
+        Example:
+            >>> Parts.of(None, 4, seed=0).halves(seed=0).sum(axis=0)
+            array([20., 20., 20., 20.])
+        """
+        rng = np.random.default_rng(seed)
+        first = np.array([rng.permutation(self.parts) < self.parts // 2 for _ in range(_SPLITS)])
+        return np.concatenate([first, ~first]).astype(np.float64)
+
+
+def ratio_estimates(
+    sums: Mapping[_Key, Array],
+    *,
+    shares: Container[_Key] = (),
+    bounds: Mapping[_Key, Bounds] | None = None,
+    groups: Sequence[Any] | None = None,
+) -> dict[_Key, Estimate]:
+    """``Σ numerator / Σ denominator`` of every figure, with 95 % intervals.
+
+    Args:
+        sums: by key ``(films, 2)`` numerators and denominators.
+        shares: keys of the figures that are shares, see :mod:`grounding_rewards.metrics.shares`.
+        bounds: by key the ends of the scale of the others, where they are not 0 and 1.
+        groups: the patient of each film, where known; the films of one patient are then left out together.
+
+    Example:
+        >>> found = ratio_estimates({"iou": np.column_stack([[0.9, 0.5, 0.7, 0.7], np.ones(4)])})["iou"]
+        >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
+        (0.7, 0.278, 0.92)
+    """
+    units = sums if groups is None else {key: sum_by_group(one, groups) for key, one in sums.items()}
+    return {
+        key: share_estimate(one) if key in shares else jackknifed_ratio(one, (bounds or {}).get(key, UNIT)).estimate
+        for key, one in units.items()
+    }

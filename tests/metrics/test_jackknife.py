@@ -1,0 +1,206 @@
+"""Intervals by leaving out patients: closed forms, the ends of scales, and how often they hold the truth."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import beta, chi2, t
+
+from grounding_rewards.metrics import jackknife
+from grounding_rewards.metrics.average_precision import jackknifed_mean_average_precision
+from grounding_rewards.metrics.bootstrap import sum_by_group
+from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT, Estimate
+from grounding_rewards.metrics.froc import sensitivity_at_false_positives
+from grounding_rewards.metrics.jackknife import (
+    Jackknifed,
+    Parts,
+    jackknifed_difference,
+    jackknifed_ratio,
+    ratio_estimates,
+)
+from grounding_rewards.metrics.ranking import rank_boxes
+from tests.metrics.random_films import random_films
+
+
+def means(values: Any) -> np.ndarray:
+    return np.column_stack([values, np.ones(len(values))])
+
+
+def ratio(sums: np.ndarray, **options: Any) -> Estimate:
+    return ratio_estimates({"ratio": sums}, **options)["ratio"]
+
+
+def difference(before: np.ndarray, after: np.ndarray) -> Estimate:
+    return jackknifed_difference(jackknifed_ratio(before), jackknifed_ratio(after)).estimate
+
+
+def test_the_interval_of_a_mean_without_ends_is_students() -> None:
+    values = np.random.default_rng(0).normal(3, 2, 12)
+    found = ratio(means(values), bounds={"ratio": SIGNED})
+    assert found == pytest.approx((values.mean(), *t.interval(0.95, 11, values.mean(), values.std(ddof=1) / 12**0.5)))
+
+
+def test_in_the_unit_interval_it_is_clopper_and_pearsons_of_as_many_as_are_as_uncertain() -> None:
+    values = np.random.default_rng(0).uniform(0.2, 0.6, 200)
+    mean, variance = values.mean(), values.var(ddof=1) / 200
+    n = mean * (1 - mean) / variance * (1.959964 / t.ppf(0.975, 199)) ** 2
+    x = mean * n
+    expected = beta.ppf(0.025, x, n - x + 1), beta.ppf(0.975, x + 1, n - x)
+    assert ratio(means(values))[1:] == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("units", [2, 25, 80])
+def test_what_was_never_seen_may_still_be(units: int) -> None:
+    # A Poisson number that was 0 is 3.69 at most: χ²(0.975) of two degrees of freedom, halved.
+    none = ratio(means(np.zeros(units)), bounds={"ratio": COUNT})
+    assert none == pytest.approx((0, 0, chi2.ppf(0.975, 2) / 2 / units))
+    # The exact interval of none of n, for a mean of what lies in [0, 1].
+    u = 1 - 0.025 ** (1 / units)
+    assert ratio(means(np.zeros(units))) == pytest.approx((0, 0, u))
+    assert ratio(means(np.ones(units))) == pytest.approx((1, 1 - u, 1))
+    assert ratio(means(np.full(units, 0.8))) == pytest.approx((0.8, 0.8 * (1 - u), 0.8 + 0.2 * u))
+
+
+def test_counts_of_independent_events_have_the_poisson_interval() -> None:
+    # 7 films of 1,000 have one false box: Garwood's interval of 7 events.
+    found = ratio(means(np.repeat([1.0, 0.0], [7, 993])), bounds={"ratio": COUNT})
+    assert found.low == pytest.approx(chi2.ppf(0.025, 14) / 2000, rel=0.02)
+    assert found.high == pytest.approx(chi2.ppf(0.975, 16) / 2000, rel=0.02)
+
+
+@pytest.mark.parametrize(("bounds", "ends"), [(UNIT, (0, 1)), (COUNT, (0, math.nan)), (SIGNED, (math.nan, math.nan))])
+def test_one_unit_says_nothing_about_others(bounds: Any, ends: Any) -> None:
+    sums = np.array([[1.0, 2.0], [0.0, 0.0], [0.0, 0.0]])
+    assert jackknifed_ratio(sums, bounds).estimate == pytest.approx((0.5, *ends), nan_ok=True)
+
+
+@pytest.mark.parametrize("sums", [np.zeros((0, 2)), np.zeros((3, 2))])
+def test_nothing_to_measure_is_nan(sums: np.ndarray) -> None:
+    assert all(map(math.isnan, ratio(sums)))
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.sampled_from([UNIT, COUNT, SIGNED]))
+def test_the_interval_holds_the_figure_within_its_scale(values: list[float], bounds: Any) -> None:
+    found = ratio(means(values), bounds={"ratio": bounds})
+    if len(values) > 1:
+        assert bounds[0] <= found.low <= found.value + 1e-9
+        assert found.value - 1e-9 <= found.high <= bounds[1]
+
+
+def test_ratio_weighs_units_by_their_denominator() -> None:
+    # by hand: (1 + 0) / (1 + 3), not the mean of 1 and 0
+    assert ratio(np.array([[1.0, 1.0], [0.0, 3.0]])).value == 0.25
+
+
+def test_films_of_a_patient_are_left_out_together() -> None:
+    # Ten patients with ten equal films each: as if there were ten films, not a hundred.
+    values = np.tile([0.4, 0.6], 5)
+    films, patients = means(np.repeat(values, 10)), np.repeat(np.arange(10), 10).tolist()
+    assert sum_by_group(films, patients) == pytest.approx(10 * means(values))
+    assert ratio(films, groups=patients) == pytest.approx(ratio(means(values)))
+    assert ratio(films).low > ratio(films, groups=patients).low + 0.01
+
+
+def test_paired_difference_is_narrower_than_two_separate_intervals() -> None:
+    rng = np.random.default_rng(0)
+    before = rng.uniform(0, 0.9, 100)
+    after = before + rng.normal(0.05, 0.02, 100)
+    change = difference(means(before), means(after))
+    assert 0 < change.low < change.value < change.high
+    single = ratio(means(after))
+    assert change.high - change.low < 0.2 * (single.high - single.low)
+
+
+def test_difference_changes_sign_with_its_order() -> None:
+    a, b = means([0.1, 0.4, 0.9]), means([0.2, 0.3, 0.5])
+    up, down = difference(a, b), difference(b, a)
+    assert (up.value, up.low, up.high) == pytest.approx((-down.value, -down.high, -down.low))
+
+
+def test_runs_of_other_parts_have_no_difference() -> None:
+    with pytest.raises(ValueError, match="Expected as many parts left out of `after` as of `before`, got 3 and 2"):
+        jackknifed_difference(Jackknifed(0.5, np.ones(2), 2), Jackknifed(0.5, np.ones(3), 3))
+
+
+def test_many_units_are_left_out_in_parts_of_like_size() -> None:
+    films = jackknife.MOST_PARTS * 3 + 7
+    parts, other = (Parts.of(None, films, seed) for seed in (0, 1))
+    assert (parts.parts, parts.units) == (jackknife.MOST_PARTS, films)
+    assert set(np.bincount(parts.of_film).tolist()) == {3, 4}
+    assert not np.array_equal(parts.of_film, other.of_film)
+    halves = parts.halves(0)
+    assert (halves[: len(halves) // 2] + halves[len(halves) // 2 :] == 1).all()
+
+
+def test_the_standard_error_of_parts_is_that_of_units() -> None:
+    """All-point AP of one sure right box a film is recall: the interval in parts against all films one by one."""
+    films = [film for film in random_films(0, 900) if len(film.gt)]
+    films = [
+        type(film)(str(k), 400, 400, gt=film.gt, gt_labels=film.gt_labels, pred=film.gt[:1], pred_scores=[0.9])
+        for k, film in enumerate(films)
+    ]
+    assert len(films) > 3 * jackknife.MOST_PARTS
+    found = jackknifed_mean_average_precision(rank_boxes(films, [0.5]), interpolation="all")
+    recall = jackknifed_ratio(np.array([[1.0, len(film.gt)] for film in films]))
+    assert found.value == pytest.approx(recall.value)
+    assert abs(found.bias) < 0.2 * found.standard_error
+    # A standard deviation of 100 parts is known to about 1 in 14.
+    assert found.standard_error == pytest.approx(recall.standard_error, rel=0.25)
+
+
+def test_leaving_out_is_taking_the_figure_of_the_others() -> None:
+    films = random_films(2, 12)
+    ranked = rank_boxes(films, [0.5])
+    found = jackknifed_mean_average_precision(ranked), sensitivity_at_false_positives(ranked, [0.5]).mean
+    for k in range(12):
+        others = rank_boxes(films[:k] + films[k + 1 :], [0.5])
+        alone = jackknifed_mean_average_precision(others), sensitivity_at_false_positives(others, [0.5]).mean
+        for one, other in zip(found, alone, strict=True):
+            assert one.left_out[k] == pytest.approx(other.value, abs=1e-12, nan_ok=True)
+
+
+def test_figures_as_means_are_themselves() -> None:
+    found = jackknifed_ratio(np.random.default_rng(0).uniform(0.1, 1, (30, 2)))
+    as_mean = jackknifed_ratio(found.as_mean)
+    assert as_mean.value == pytest.approx(found.value)
+    assert as_mean.standard_error == pytest.approx(found.standard_error)
+    assert not Jackknifed(0.5, np.array([0.5, math.nan]), 2).as_mean.any()
+
+
+def covers(groups: bool, rng: np.random.Generator) -> bool:
+    """Whether the interval of the difference of two runs holds the true one: 60 patients of 1 to 4 films each.
+
+    Half of the variance of a film's difference is its patient's; the true difference is 0.1.
+    """
+    patients = np.repeat(np.arange(60), rng.integers(1, 5, 60))
+    patient = rng.normal(0, 0.1, 60)
+    before = rng.uniform(0, 1, len(patients))
+    after = before + 0.1 + patient[patients] + rng.normal(0, 0.1, len(patients))
+    runs = (means(before), means(after))
+    _, low, high = difference(*((sum_by_group(run, patients.tolist()) for run in runs) if groups else runs))
+    return low <= 0.1 <= high
+
+
+def test_intervals_over_patients_hold_the_truth_as_often_as_they_say() -> None:
+    rng = np.random.default_rng(0)
+    over_patients = np.mean([covers(True, rng) for _ in range(400)])
+    over_films = np.mean([covers(False, rng) for _ in range(400)])
+    # Three standard errors of a share of 0.95 among 400 are 0.033.
+    assert 0.917 <= over_patients <= 0.983
+    # Taking films of one patient for independent makes the intervals too narrow.
+    assert over_films < over_patients - 0.05
+
+
+@pytest.mark.parametrize(("mean", "bounds"), [(0.02, COUNT), (0.3, COUNT), (0.02, UNIT), (0.97, UNIT), (0.5, UNIT)])
+def test_rare_events_are_within_the_interval(mean: float, bounds: Any) -> None:
+    """Numbers of false boxes on two films of each of 40 patients, or qualities of which some are 0 and others 1."""
+    rng = np.random.default_rng(1)
+    draw = rng.poisson if bounds == COUNT else lambda p, size: rng.binomial(1, p, size)
+    drawn = (draw(mean, (40, 2)).sum(axis=1) for _ in range(300))
+    found = [ratio(np.column_stack([sums, np.full(40, 2)]), bounds={"ratio": bounds}) for sums in drawn]
+    assert np.mean([one.low <= mean <= one.high for one in found]) >= 0.93
