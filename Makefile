@@ -66,6 +66,7 @@ test-all: $(VENV)/.installed $(VENV)/.lmms-eval
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_rewards.py
 	$(BIN)/python benchmarks/bench_scoring.py
+	$(BIN)/python benchmarks/bench_doctor.py
 
 clean:
 	rm -rf $(VENV) $(CORE) build runs .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

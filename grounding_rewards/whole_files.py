@@ -36,6 +36,17 @@ def publish(unfinished: Path, path: Path) -> None:
 
 
 @contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Name the file in an error of the disk, which says of a full one no more than that it is full."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Write a file elsewhere and give it its name at the end; after an error, what was there before stays.
 
@@ -46,7 +57,7 @@ def whole_file(path: Path) -> Iterator[Path]:
         Where to write it.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: the file cannot be written; it is named.
 
     Example:
         >>> import tempfile
@@ -64,8 +75,9 @@ def whole_file(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = unfinished_name(path)
     try:
-        yield unfinished
-        publish(unfinished, path)
+        with _named(path):
+            yield unfinished
+            publish(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -99,7 +111,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         A folder to write into, inside it: both are on one disk.
 
     Raises:
-        OSError: a file cannot be written.
+        OSError: a file cannot be written; it is named, or the folder.
 
     Example:
         >>> import tempfile
@@ -115,19 +127,20 @@ def whole_folder(folder: Path) -> Iterator[Path]:
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     try:
-        yield unfinished
-        written = sorted(unfinished.rglob("*"))
-        # All bytes are on the disk before the first name changes.
-        for path in filter(Path.is_file, written):
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        for path in written:
-            place = folder / path.relative_to(unfinished)
-            if path.is_dir():
-                place.mkdir(exist_ok=True)
-            else:
-                os.replace(path, place)
-        made = []
+        with _named(folder):
+            yield unfinished
+            written = sorted(unfinished.rglob("*"))
+            # All bytes are on the disk before the first name changes.
+            for path in filter(Path.is_file, written):
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+            for path in written:
+                place = folder / path.relative_to(unfinished)
+                if path.is_dir():
+                    place.mkdir(exist_ok=True)
+                else:
+                    os.replace(path, place)
+            made = []
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
         for parent in made:

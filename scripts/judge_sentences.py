@@ -1,11 +1,12 @@
 """How lists of labelled sentences are judged: the table of docs/negatives.md.
 
-python scripts/judge_sentences.py                   write it, from tests/parsing/sentences/*.tsv
+python scripts/judge_sentences.py                   write it, from tests/parsing/sentences/*/*.tsv
 python scripts/judge_sentences.py --check           only say whether it is up to date; exit code 1 if not
 python scripts/judge_sentences.py list.tsv ...      print the table of these lists, and every sentence judged wrongly
 
 A list has a sentence on each line, LABEL<TAB>REGION<TAB>TEXT, where the label is `negative` (it states that there is
-nothing to mark) or `finding` (anything else). `\\n` in a text is a line break.
+nothing to mark) or `finding` (anything else). `\\n` in a text is a line break. Lists in the folder `development` were
+seen while the rules were written; those in `unseen` were not, so only they tell how often the rules are wrong.
 """
 
 from __future__ import annotations
@@ -52,10 +53,15 @@ def judge(path: Path) -> list[Sentence]:
     return sentences
 
 
-def table(lists: dict[str, list[Sentence]]) -> str:
+def table(paths: list[Path]) -> str:
     """Counts of missed negatives and passing findings, for each list and region."""
-    rows = ["| list | region | negatives | missed | findings | passing |", "|---|---|---|---|---|---|"]
-    for name, sentences in lists.items():
+    rows = [
+        "| list | seen in development | region | negatives | missed | findings | passing |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for path in paths:
+        sentences = judge(path)
+        seen = "yes" if path.parent.name == "development" else "no"
         regions = sorted({sentence.region for sentence in sentences})
         for region in [*regions, "all"] if len(regions) > 1 else regions:
             mine = [one for one in sentences if region in (one.region, "all")]
@@ -63,7 +69,7 @@ def table(lists: dict[str, list[Sentence]]) -> str:
             for label in LABELS:
                 wrong = [one.wrong for one in mine if one.label == label]
                 cells += [str(len(wrong)), _share(sum(wrong), len(wrong))]
-            rows.append(f"| {name} | {region} | {' | '.join(cells)} |")
+            rows.append(f"| {path.stem} | {seen} | {region} | {' | '.join(cells)} |")
     return "\n".join(rows) + "\n"
 
 
@@ -76,7 +82,7 @@ def page() -> str:
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(START)
     _, _, after = rest.partition(END)
-    return f"{before}{START}{table({path.stem: judge(path) for path in sorted(LISTS.glob('*.tsv'))})}{END}{after}"
+    return f"{before}{START}{table(sorted(LISTS.glob('*/*.tsv')))}{END}{after}"
 
 
 def main() -> int:
@@ -86,12 +92,11 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="only compare")
     options = parser.parse_args()
     if options.lists:
-        judged = {path.stem: judge(path) for path in options.lists}
-        print(table(judged))
-        for name, sentences in judged.items():
-            for one in sentences:
+        print(table(options.lists))
+        for path in options.lists:
+            for one in judge(path):
                 if one.wrong:
-                    print(f"{name}: {one.label}, {one.region}: {one.text}")
+                    print(f"{path.stem}: {one.label}, {one.region}: {one.text}")
         return 0
     written = page()
     if options.check:

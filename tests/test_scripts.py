@@ -58,8 +58,8 @@ def test_a_list_of_sentences_of_ones_own(tmp_path: Path) -> None:
     )
     command = [sys.executable, SCRIPTS / "judge_sentences.py", path]
     printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "| mine | wrist | 2 | 1 (50.0%) | 0 | – |" in printed
-    assert "| mine | all | 2 | 1 (50.0%) | 1 | 0 (0.0%) |" in printed
+    assert "| mine | no | wrist | 2 | 1 (50.0%) | 0 | – |" in printed
+    assert "| mine | no | all | 2 | 1 (50.0%) | 1 | 0 (0.0%) |" in printed
     assert "mine: negative, wrist: Hm." in printed
     path.write_text("no fracture\n", encoding="utf-8")
     done = subprocess.run(command, capture_output=True, text=True)

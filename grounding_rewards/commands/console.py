@@ -193,7 +193,7 @@ def add_reader_option(parser: argparse._ActionsContainer) -> None:
         action="append",
         default=[],
         metavar="NAME=VALUE",
-        help="an option of the reader, may be repeated; a wrong name lists the right ones",
+        help="an option of the reader, may be repeated: %(metavar)s; `grounding-rewards prepare --help` lists them",
     )
 
 

@@ -240,10 +240,12 @@ def _image_loader(
     """
     from grounding_rewards.data.film_paths import is_below
     from grounding_rewards.data.images import open_film
-    from grounding_rewards.data.load import load_dataset_image, load_split
+    from grounding_rewards.data.load import SYNTHETIC, load_dataset_image, load_split
 
     files = {film.id: film.image for film in films if film.image is not None and Path(film.image).is_file()}
-    folders = [run if run.is_dir() else run.parent, *map(Path, filter(None, [str(facts.get("dataset", ""))]))]
+    # The films of a log have no dataset: its place says so in words.
+    named = Path(str(facts.get("dataset", "")))
+    folders = [run if run.is_dir() else run.parent, *([named] if facts.get("dataset") and named.is_dir() else [])]
     outside = [name for name, file in files.items() if not (allow_outside or is_below(folders, file))]
     if outside:
         say(
@@ -256,8 +258,10 @@ def _image_loader(
     places: dict[str, int] = {}
     if len(files) < len(films) and facts.get("dataset") and facts.get("split"):
         try:
-            count = facts["films"] if isinstance(facts.get("films"), int) else None
-            dataset = load_split(str(facts["dataset"]), str(facts["split"]), films=count, allow_outside=allow_outside)
+            name = str(facts["dataset"])
+            # The films of the run need not be the first ones; drawn films have no end.
+            count = facts.get("films") if name.partition(":")[0] == SYNTHETIC else None
+            dataset = load_split(name, str(facts["split"]), films=count, allow_outside=allow_outside, bad_rows="drop")
             places = {name: k for k, name in enumerate(map(str, dataset["id"]))}
         except (ValueError, KeyError, OSError, ImportError) as error:
             say(f"grounding-rewards: films are drawn without their images: {error}", error=True)

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from grounding_rewards.commands.console import add_sizes, output_console, printable, track, write_json
 from grounding_rewards.data.completion_logs import read_completions
+from grounding_rewards.data.log_doubts import LogDoubts
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.inspection import Inspection, inspect_completions
 from grounding_rewards.parsing import box_format_from_option
@@ -66,14 +68,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Inspect a log; returns 1 with `--strict` if it is suspect."""
     log = read_completions(options.log, text_column=options.text_column)
+    sizes = {side: getattr(options, side) for side in _SIZES}
     inspection = inspect_completions(
         log.completions,
         log.rows,
         box_format_from_option(options.box_format),
-        sizes={side: getattr(options, side) for side in _SIZES},
+        sizes=sizes,
         prompt_opens_thinking=options.prompt_opens_thinking,
         track=partial(track, "inspecting"),
     )
+    doubts = LogDoubts()
+    doubts.look(zip(log.places, ({**sizes, **row} for row in log.rows), strict=True))
+    inspection = replace(inspection, notes=(*inspection.notes, *doubts.sentences()))
     if options.json is not None:
         write_json(options.json, inspection.as_json())
     print_inspection(inspection, output_console(120), examples=options.examples)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import functools
+import textwrap
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,16 @@ from typing import Any
 from grounding_rewards.commands.console import add_allow_outside, add_reader_option, say, stage_progress
 from grounding_rewards.data.held_out import SHARES
 from grounding_rewards.data.policies import POLICIES
+from grounding_rewards.data.prepare.card import left_out_sentences
+from grounding_rewards.data.prepare.hub import push_private
 from grounding_rewards.data.prepare.manifest import verify_films
-from grounding_rewards.data.prepare.pipeline import prepare_films
+from grounding_rewards.data.prepare.mix import Part, mix_folders
+from grounding_rewards.data.prepare.pipeline import prepare_films, survey_only
 from grounding_rewards.data.prepare.settings import BAD_FILMS, IMAGE_FORMATS, SPLITS_FROM, PrepareSettings
 from grounding_rewards.data.prompts import TASKS
 from grounding_rewards.data.readers import get_reader, list_datasets
-from grounding_rewards.data.readers.options import reader_options
+from grounding_rewards.data.readers.options import describe_options, reader_options
+from grounding_rewards.data.texts import read_text
 from grounding_rewards.parsing.formats import box_format_from_option
 
 EXAMPLES = """\
@@ -43,6 +49,17 @@ examples:
     grounding-rewards prepare coco --root export --out data/coco --box-format qwen3-vl \\
       --option annotations={split}/_annotations.coco.json
 
+  tables alone, before the films are there: what would be in it?
+    grounding-rewards prepare vindr-cxr --root annotations --box-format qwen3-vl --readers majority --dry-run
+
+  one film in four of those to train on without findings, no specks, prompts of your own
+  (prompt.txt: Which of these does the radiograph show: {labels}? {format}):
+    grounding-rewards prepare siim-acr --root siim --out data/siim --box-format qwen3-vl --negatives 0.25 \\
+      --smallest-box 10 --prompt-file prompt.txt
+
+  two datasets in one folder; two thirds of the rows to train on are of the first:
+    grounding-rewards prepare --mix data/vindr=2 data/det=1 --out data/mixed
+
   is every file still as it was written?
     grounding-rewards prepare --verify --out data/vindr
 
@@ -50,12 +67,45 @@ then:
   grounding-rewards train --dataset data/vindr ...
 """
 
+# Options that do without a reader, and the arguments that they take.
+_ALONE = {
+    "verify": ("out",),
+    "mix": ("out", "seed", "bad_films", "push_to_hub", "licence_allows_upload"),
+    "push_to_hub": ("out", "licence_allows_upload"),
+}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `prepare` to a parser of its own."""
     parser.add_argument("dataset", nargs="?", metavar="DATASET", help=f"one of: {', '.join(list_datasets())}")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where to write, or to go on")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="where to write, or to go on")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only count, from the tables alone: films, rows, boxes by split and finding; images need not be there, "
+        "copies among them are not looked for, and nothing is written",
+    )
     parser.add_argument("--verify", action="store_true", help="only check the files of --out; 1 if one is wrong")
+
+    parser.add_argument(
+        "--mix",
+        nargs="+",
+        metavar="FOLDER[=WEIGHT]",
+        help="write prepared folders as one, with a column source that evaluate has figures for. Weights are shares of "
+        "the rows of train, which are left out by a hash to fit; other splits keep all",
+    )
+    parser.add_argument(
+        "--push-to-hub",
+        metavar="NAME",
+        help="then, or for a finished --out alone, upload it to the Hugging Face hub, as a private dataset only; "
+        "without this option nothing leaves the machine",
+    )
+    parser.add_argument(
+        "--licence-allows-upload",
+        action="store_true",
+        help="for --push-to-hub: you have the right to upload films whose licence is not known or forbids to pass them "
+        "on",
+    )
 
     films = parser.add_argument_group("which films")
     films.add_argument("--root", type=Path, metavar="FOLDER", help="the dataset as it was downloaded")
@@ -76,6 +126,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="stop",
         help="at a film that cannot be used: stop and name it (default), or skip it and list it in the card",
     )
+    films.add_argument(
+        "--smallest-box",
+        type=float,
+        metavar="PIXELS",
+        help="leave out boxes with a side below this, in pixels of the film that they were drawn on; a film without "
+        "another box is left out too, as it is no negative",
+    )
     films.add_argument("--licence", metavar="WORDS", help="of films in a general format such as jsonl, for the card")
     films.add_argument("--source", metavar="WORDS", help="address or name of where such films are from, for the card")
 
@@ -92,10 +149,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     asked.add_argument("--labels", nargs="+", metavar="FINDING", help="findings of interest (default: all)")
     asked.add_argument(
         "--negatives",
-        type=float,
-        default=0.5,
         metavar="SHARE",
-        help="of the rows of each finding, for --task finding: share that asks where it is absent (default: 0.5)",
+        help="share of rows without boxes. For --task detection: of the split train, which loses films without "
+        "findings; other splits keep all, unless train=0.3,validation=0.5 names them (default: all films stay). For "
+        "--task finding: of the rows of each finding in every split, those that ask where it is absent (default: 0.5)",
+    )
+    asked.add_argument(
+        "--prompt-file",
+        type=Path,
+        metavar="FILE",
+        help="prompts in your own words: a text in which {labels} (--task detection), {finding} or {phrase} stands for "
+        "what is looked for, and {format} for the sentences that state the box format",
     )
     asked.add_argument("--one-wording", action="store_true", help="ask every time in the same words")
 
@@ -135,24 +199,72 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     images.add_argument(
         "--shard-megabytes", type=float, default=256.0, metavar="MB", help="size of a file (default: 256)"
     )
+    parser.add_argument_group("options of readers, for --option", textwrap.indent(describe_options(), "  "))
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Prepare or verify; 0 if all is well, 1 if a checksum is wrong.
+    """Prepare, count or verify; 0 if all is well, 1 if a checksum is wrong.
 
     Raises:
         ValueError: An argument is missing or wrong, or the films are; see `prepare_films`.
     """
-    if arguments.verify:
-        return _verify(arguments.out)
-    for name in ("dataset", "root", "box_format"):
+    mode = next((name for name in _ALONE if getattr(arguments, name)), None)
+    push_alone = mode == "push_to_hub" and arguments.dataset is None
+    without_reader = push_alone or mode in ("verify", "mix")
+    if mode is not None and without_reader:
+        _refuse_others(arguments, mode)
+    elif arguments.dry_run and arguments.push_to_hub:
+        raise ValueError(
+            "Expected --dry-run without --push-to-hub, got both. Nothing is written that could be uploaded."
+        )
+    needed = ("out",) if without_reader else ("dataset", "root", "box_format", "out")
+    for name in needed[:-1] if arguments.dry_run else needed:
         if getattr(arguments, name) is None:
             option = name if name == "dataset" else f"--{name.replace('_', '-')}"
             raise ValueError(f"Expected {option}, got none. See grounding-rewards prepare --help for examples.")
+    if arguments.verify:
+        return _verify(arguments.out)
+    if arguments.mix:
+        parts = [_part(text) for text in arguments.mix]
+        skip = arguments.bad_films == "skip"
+        _print_summary(arguments.out, mix_folders(parts, arguments.out, seed=arguments.seed, skip_copies=skip))
+    elif not push_alone:
+        _prepare(arguments)
+    if arguments.push_to_hub:
+        push_private(arguments.out, arguments.push_to_hub, licence_allows=arguments.licence_allows_upload)
+        say(f"uploaded to {arguments.push_to_hub}, a private dataset on the hub")
+    return 0
+
+
+def _refuse_others(arguments: argparse.Namespace, mode: str) -> None:
+    """Refuse arguments that would have no effect beside the option of this mode."""
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    for name, value in vars(arguments).items():
+        if name not in (mode, *_ALONE[mode]) and value != parser.get_default(name):
+            option = "dataset" if name == "dataset" else f"--{name.replace('_', '-')}"
+            raise ValueError(
+                f"Expected --{mode.replace('_', '-')} without {option}, got {value!r} for it. It has no effect there: "
+                "leave it out, or give it where the films are prepared."
+            )
+
+
+def _prepare(arguments: argparse.Namespace) -> None:
     settings = _settings(arguments)
     reader = get_reader(settings.dataset)
     options = reader_options(reader, arguments.option)
     read = functools.partial(reader, str(arguments.root), split=arguments.split, **options)
+    if arguments.dry_run:
+        with stage_progress() as progress:
+            counted = survey_only(read, settings, on_progress=progress)
+        _print_counts(counted)
+        _print_findings(counted)
+        if faults := counted["unreadable"]:
+            print(f"{len(faults)} films cannot be read and would be left out")
+        if note := counted["source"]["note"]:
+            say(f"note: {note}")
+        print("Nothing was written. Copies among the films are looked for when they are prepared.")
+        return
     with stage_progress() as progress:
         manifest = prepare_films(
             read,
@@ -164,13 +276,26 @@ def run(arguments: argparse.Namespace) -> int:
             on_progress=progress,
         )
     _print_summary(arguments.out, manifest)
-    return 0
+
+
+def _part(text: str) -> Part:
+    folder, equals, weight = text.rpartition("=")
+    if not equals or Path(text).is_dir():
+        return Part(Path(text))
+    try:
+        return Part(Path(folder), float(weight))
+    except ValueError:
+        raise ValueError(
+            f"Expected FOLDER or FOLDER=WEIGHT for --mix, got {text!r}. Write data/vindr=2, for example."
+        ) from None
 
 
 def _settings(arguments: argparse.Namespace) -> PrepareSettings:
     given: dict[str, Any] = {field.name: getattr(arguments, field.name, None) for field in fields(PrepareSettings)}
     given |= {
         "box_format": box_format_from_option(arguments.box_format),
+        "negatives": _negatives(arguments.negatives),
+        "template": None if arguments.prompt_file is None else read_text(arguments.prompt_file).strip(),
         "labels": None if arguments.labels is None else tuple(arguments.labels),
         "shares": _shares(arguments.split_shares),
         "window": _window(arguments.window),
@@ -178,14 +303,23 @@ def _settings(arguments: argparse.Namespace) -> PrepareSettings:
     return PrepareSettings(**given)
 
 
-def _shares(text: str) -> tuple[tuple[str, float], ...]:
+def _shares(text: str, option: str = "--split-shares") -> tuple[tuple[str, float], ...]:
     try:
         pairs = [part.split("=") for part in text.split(",")]
         return tuple((name.strip(), float(share)) for name, share in pairs)
     except ValueError:
         raise ValueError(
-            f"Expected NAME=SHARE,… for --split-shares, got {text!r}. Write train=0.8,validation=0.1,test=0.1."
+            f"Expected NAME=SHARE,… for {option}, got {text!r}. Write train=0.8,validation=0.1,test=0.1."
         ) from None
+
+
+def _negatives(text: str | None) -> float | tuple[tuple[str, float], ...] | None:
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return _shares(text, "--negatives")
 
 
 def _window(text: str | None) -> tuple[float, float] | None:
@@ -207,11 +341,7 @@ def _verify(out: Path) -> int:
 
 
 def _print_summary(out: Path, manifest: dict[str, Any]) -> None:
-    for split, counts in manifest["splits"].items():
-        print(
-            f"{split}: {counts['films_with_rows']} films, {counts['rows']} rows, {counts['negatives']} without boxes, "
-            f"{len(counts['shards'])} shards"
-        )
+    _print_counts(manifest)
     if left_out := len(manifest["skipped"]) + len(manifest["unreadable"]):
         print(f"{left_out} films left out; the card lists them")
     if copies := manifest["films_with_copies"]:
@@ -219,3 +349,28 @@ def _print_summary(out: Path, manifest: dict[str, Any]) -> None:
     if note := manifest["source"]["note"]:
         say(f"note: {note}")
     say(f"card: {out / 'README.md'}")
+
+
+def _print_counts(counted: Mapping[str, Any]) -> None:
+    for split, counts in counted["splits"].items():
+        shards = f", {len(counts['shards'])} shards" if "shards" in counts else ""
+        print(
+            f"{split}: {counts['films_with_rows']} films, {counts['rows']} rows, {counts['negatives']} without boxes"
+            f" ({counts['negatives'] / max(counts['rows'], 1):.1%}), {sum(counts['boxes'].values())} boxes{shards}"
+        )
+    for sentence in left_out_sentences(counted):
+        say(sentence)
+
+
+def _print_findings(counted: Mapping[str, Any]) -> None:
+    """Rows with each finding, and boxes of it, a column for each split."""
+    splits = counted["splits"].values()
+    head = ["finding", *(f"{split}: rows, boxes" for split in counted["splits"])]
+    cells = [
+        [label, *(f"{one['rows_with'].get(label, 0)}, {one['boxes'].get(label, 0)}" for one in splits)]
+        for label in counted["vocabulary"]
+    ]
+    widths = [max(map(len, column)) for column in zip(head, *cells, strict=True)]
+    for first, *others in (head, *cells):
+        right = (f"{cell:>{width}}" for cell, width in zip(others, widths[1:], strict=True))
+        say("  ".join([f"{first:<{widths[0]}}", *right]))

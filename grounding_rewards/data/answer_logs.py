@@ -13,7 +13,7 @@ import numpy as np
 
 from grounding_rewards.columns import SIZE_COLUMNS, patient_of
 from grounding_rewards.data.checks import is_blank, row_problems, said_dropped
-from grounding_rewards.data.completion_logs import Log, first_of, read_completions
+from grounding_rewards.data.completion_logs import Log, first_of, read_completions, with_numbers
 from grounding_rewards.data.film_paths import is_below
 from grounding_rewards.data.images import open_film
 from grounding_rewards.data.load import light_rows, load_dataset_image
@@ -96,7 +96,7 @@ def read_log(
     if unknown:
         raise ValueError(f"Expected {', '.join(SIZE_COLUMNS)} for `sizes`, got {unknown[0]!r}. Name one of them.")
     log = read_completions(paths, text_column=text_column)
-    log = log._replace(rows=list(map(_with_numbers, log.rows)))
+    log = log._replace(rows=list(map(with_numbers, log.rows)))
     by_id = _rows_by_id(log)
     members = [[k] for k in range(len(log.rows))] if by_id is None else list(by_id.values())
     for places in members:
@@ -119,7 +119,7 @@ def read_log(
         [[log.completions[k] for k in several] for several in members],
         partial(load_dataset_image, dataset),
         dataset_places(dataset),
-        tuple(_notes_of_samples(members)),
+        (*_notes_of_order(by_id), *_notes_of_samples(members)),
     )
 
 
@@ -211,19 +211,6 @@ def _unnamed_boxes(row: Mapping[str, Any], label_matching: str) -> Iterator[str]
         yield f"a box without a label, which --label-matching {label_matching} compares"
 
 
-def _with_numbers(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with the sizes that a CSV file has as texts."""
-    texts = {name: row[name] for name in SIZE_COLUMNS if isinstance(row.get(name), str)}
-    return {**row, **{name: _number(text) for name, text in texts.items()}} if texts else row
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text
-
-
 def _rows_by_id(log: Log) -> dict[str, list[int]] | None:
     """The rows of each film, the one that is judged first; None where no row has an id."""
     without = [k for k, row in enumerate(log.rows) if row.get("id") in (None, "")]
@@ -263,6 +250,14 @@ def _listed(log: Log, films: Mapping[str, Sequence[int]]) -> str:
     return first_of(
         [f"{name!r} ({first_of([log.places[k] for k in rows])})" for name, rows in films.items()],
     )
+
+
+def _notes_of_order(by_id: Mapping[str, Any] | None) -> Iterator[str]:
+    if by_id is None:
+        yield (
+            "No row of the log has an `id`: its answers are taken to be in the order of the films. In another order "
+            "all figures are wrong: add the film's `id` to every row."
+        )
 
 
 def _notes_of_samples(members: Sequence[Sequence[int]]) -> Iterator[str]:

@@ -87,8 +87,8 @@ def check_dataset(
     problems = {number: found for number, row in enumerate(rows) if (found := list(row_problems(row, reward)))}
     gold = [one for number, row in enumerate(rows) if number not in problems for one in _references(number, row)]
     scored = _score_gold([one.row for one in gold], reward)
-    for one, result in zip(gold, scored, strict=True):
-        if found := [one.reader + problem for problem in _gold_problems(one.row, result, reward)]:
+    for one, lost in zip(gold, _lost_in_writing([one.row for one in gold], scored, reward), strict=True):
+        if found := [one.reader + problem for problem in lost]:
             problems.setdefault(one.number, []).extend(found)
     expected = f"ground truth that earns the full reward {reward.__name__}"
     kept = without_bad_rows(dataset, problems, expected, name, bad_rows)
@@ -199,16 +199,28 @@ def row_problems(row: Mapping[str, Any], reward: GroundingReward | None = None) 
         yield from broken
         return
     yield from label_count_problems(row)
+    yield from box_problems(row)
+    if reward is not None:
+        yield from _format_problems(row, reward)
+        if reward.compares_labels:
+            yield from _label_problems(row)
+
+
+def box_problems(row: Mapping[str, Any]) -> Iterator[str]:
+    """Boxes that cannot be reference boxes of their film, one sentence each; where no size is known, of any film.
+
+    Args:
+        row: its columns of boxes are lists, see :func:`list_problems`.
+
+    >>> list(box_problems({"boxes": [[5, 5, 50, 9]], "width": 40, "height": 60}))
+    ['box 0 is [5, 5, 50, 9], outside the film of 40 x 60']
+    """
     drawings = [("", row["boxes"]), ("ignore_boxes: ", row.get("ignore_boxes") or ())]
     drawings += [(f"reader {index}: ", boxes) for index, boxes in enumerate(row.get("reader_boxes") or ())]
     for prefix, boxes in drawings:
         for index, box in enumerate(boxes):
             if problem := _box_problem(box, row.get("width"), row.get("height")):
                 yield f"{prefix}box {index} {problem}"
-    if reward is not None:
-        yield from _format_problems(row, reward)
-        if reward.compares_labels:
-            yield from _label_problems(row)
 
 
 def list_problems(row: Mapping[str, Any]) -> Iterator[str]:
@@ -357,8 +369,7 @@ def gold_problems(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) ->
         >>> gold_problems([film], gr.get_reward("R4", box_format="qwen3-vl"))[0][0]
         'box 0 (0.1 x 40 pixels) does not survive the rounding of qwen3-vl, IoU 0.25 with itself'
     """
-    scored = _score_gold(rows, reward)
-    return [list(_gold_problems(row, one, reward)) for row, one in zip(rows, scored, strict=True)]
+    return _lost_in_writing(rows, _score_gold(rows, reward), reward)
 
 
 def _all_rows(dataset: Dataset, name: str) -> list[dict[str, Any]]:
@@ -483,8 +494,19 @@ def _score_gold(rows: Sequence[Mapping[str, Any]], reward: GroundingReward) -> l
     return reader.details(completions=[gold_answer(row, _box_format(row, reward)) for row in rows], **columns)
 
 
-def _gold_problems(row: Mapping[str, Any], scored: ScoredCompletion, reward: GroundingReward) -> Iterator[str]:
-    """What a row's ground truth loses when it is written in the box format."""
+def _lost_in_writing(
+    rows: Sequence[Mapping[str, Any]], scored: Sequence[ScoredCompletion], reward: GroundingReward
+) -> list[list[str]]:
+    """What each row's ground truth loses when it is written in the box format."""
+    full = _rewards([row["boxes"] for row in rows], [row.get("labels") for row in rows], rows, reward)
+    # As the boxes are after the rounding of their coordinates.
+    rounded = _rewards([one.parsed.boxes for one in scored], [one.parsed.labels for one in scored], rows, reward)
+    return [list(_gold_problems(*one, reward)) for one in zip(rows, scored, full, rounded, strict=True)]
+
+
+def _gold_problems(
+    row: Mapping[str, Any], scored: ScoredCompletion, full: float, rounded: float, reward: GroundingReward
+) -> Iterator[str]:
     box_format = _box_format(row, reward)
     gt, read = as_box_array(row["boxes"]), as_box_array(scored.parsed.boxes)
     if len(read) != len(gt):
@@ -492,7 +514,6 @@ def _gold_problems(row: Mapping[str, Any], scored: ScoredCompletion, reward: Gro
         return
     if len(gt) and scored.reward >= 1.0 - _TOLERANCE:
         return
-    full = _full_reward(row, reward)
     earned = f"its own boxes written in {box_format.name} earn {scored.reward:.2g} of {full:.2g}"
     if scored.explanation.fn:
         for index in sorted(set(range(len(gt))) - {match[1] for match in scored.explanation.matches}):
@@ -506,20 +527,22 @@ def _gold_problems(row: Mapping[str, Any], scored: ScoredCompletion, reward: Gro
     elif len(gt) and full <= 0:
         yield f"its own boxes earn {full:.4g}, so that nothing could be learned from it"
     # More is lost than the rounding of the coordinates explains.
-    elif scored.reward < _reward(read, gt, scored.parsed.labels, row, reward) - _TOLERANCE:
+    elif scored.reward < rounded - _TOLERANCE:
         yield f"{earned} ({scored.reason})"
 
 
 def _full_reward(row: Mapping[str, Any], reward: GroundingReward) -> float:
-    return _reward(row["boxes"], row["boxes"], row.get("labels"), row, reward)
+    return _rewards([row["boxes"]], [row.get("labels")], [row], reward)[0]
 
 
-def _reward(
-    boxes: Any, gt: Any, labels: Sequence[str | None] | None, row: Mapping[str, Any], reward: GroundingReward
-) -> float:
+def _rewards(
+    boxes: Sequence[Any], labels: Sequence[Any], rows: Sequence[Mapping[str, Any]], reward: GroundingReward
+) -> list[float]:
+    """What boxes with labels earn as the answers to rows."""
+    gt = [row["boxes"] for row in rows]
     if not reward.compares_labels:
-        return reward.score(boxes, gt)
-    return reward.score(boxes, gt, pred_labels=labels, gt_labels=row["labels"])
+        return reward.score_many(boxes, gt)
+    return reward.score_many(boxes, gt, pred_labels=labels, gt_labels=[row["labels"] for row in rows])
 
 
 def _loss(row: Mapping[str, Any], box: Boxes, read: Boxes, box_format: BoxFormat) -> str:

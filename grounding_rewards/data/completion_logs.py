@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.columns import with_ground_truth
+from grounding_rewards.columns import SIZE_COLUMNS, with_ground_truth
 from grounding_rewards.data.texts import parse_json
 
 #: Columns that may hold the completion, the likeliest first: TRL's `completion`, then those of other tools.
@@ -184,6 +184,24 @@ def check_completions(placed: Iterable[tuple[str, Mapping[str, Any]]], column: s
             f"{'row' if one else 'rows'}: {first_of(without)}. Remove {'it' if one else 'them'}, or write an empty "
             "text where the model wrote nothing."
         )
+
+
+def with_numbers(row: dict[str, Any]) -> dict[str, Any]:
+    """The row with the sizes that a CSV file has as texts.
+
+    Example:
+        >>> with_numbers({"width": "640", "height": "tall"})
+        {'width': 640.0, 'height': 'tall'}
+    """
+    texts = {name: row[name] for name in SIZE_COLUMNS if isinstance(row.get(name), str)}
+    return {**row, **{name: _number(text) for name, text in texts.items()}} if texts else row
+
+
+def _number(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def first_of(names: Sequence[str]) -> str:

@@ -25,6 +25,7 @@ from grounding_rewards.data.readers.documents import json_lines
 from grounding_rewards.data.readers.jsonl import ANNOTATIONS, KNOWN_KEYS, film_record, film_row, row_faults
 from grounding_rewards.data.readers.tables import scaled_box
 from grounding_rewards.legal import check_word
+from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -166,7 +167,7 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
             ]
         placed = {"file": file.as_posix(), "width": size, "height": size, "prompt": row.get("prompt") or prompt}
         lines.append(json.dumps({**row, **placed, **moved}))
-    (output / ANNOTATIONS).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_whole(output / ANNOTATIONS, "\n".join(lines) + "\n")
 
 
 def _read(root: Path, allow_outside: bool = False, bad_rows: str = "refuse") -> Iterator[dict[str, Any]]:

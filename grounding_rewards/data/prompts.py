@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from grounding_rewards.boxes import ORDERS
+from grounding_rewards.data.prompt_claims import prompt_contradictions
 from grounding_rewards.legal import check_word
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format
 
@@ -34,6 +35,11 @@ _WORDINGS: Mapping[str, tuple[str, ...]] = {
         'Where in the image is this seen: "{what}"',
     ),
 }
+
+# What a person's own template may say, besides {format}; in the last two tasks it must, or every row asks the same.
+_PLACEHOLDERS: Mapping[str, str] = {"detection": "labels", "finding": "finding", "phrase": "phrase"}
+_FORMAT = "format"
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 # Families that were trained on one way to ask, by the name of their box format: the words, and what stands between two
 # names. PaliGemma: big_vision's own examples, "detect cat ; dog".
@@ -139,6 +145,72 @@ left and y from the top.
         words, between = _TRAINED_WORDINGS[fmt.name]
         return conversation(words.format(what=between.join(names)))
     return conversation(f"{templates[wording].format(what=', '.join(names))}\n{format_instruction(fmt)}")
+
+
+def template_prompt(
+    template: str, task: str, what: str | Sequence[str], box_format: str | Mapping[str, Any] | BoxFormat
+) -> list[dict[str, Any]]:
+    """The prompt of a task in one's own words.
+
+    Args:
+        template: a text that :func:`check_template` accepts. `{labels}` stands for all findings to look for,
+            `{finding}` for one, `{phrase}` for a phrase, `{format}` for :func:`format_instruction`.
+        task: one of `TASKS`.
+        what: as for :func:`task_prompt`.
+        box_format: the format of the answer.
+
+    Example:
+        >>> template_prompt("Mark each {finding}.", "finding", "mass", "qwen3-vl")[0]["content"][1]["text"]
+        'Mark each mass.'
+    """
+    words = {
+        _PLACEHOLDERS[task]: what if isinstance(what, str) else ", ".join(what),
+        _FORMAT: format_instruction(box_format),
+    }
+    # In one pass, so that a finding's own braces stay.
+    return conversation(_PLACEHOLDER.sub(lambda found: words[found[1]], template))
+
+
+def check_template(template: str, task: str, box_format: str | Mapping[str, Any] | BoxFormat) -> None:
+    """Refuse a template that says nothing, has a placeholder that its task doesn't fill, or another box format.
+
+    Args:
+        template: see :func:`template_prompt`.
+        task: one of `TASKS`.
+        box_format: the format that answers are read in.
+
+    Raises:
+        ValueError: the template is such a one.
+
+    Example:
+        >>> check_template("Find {labels} in JSON as [x, y, w, h].", "detection", "qwen3-vl")
+        Traceback (most recent call last):
+        ...
+        ValueError: Expected a template that asks for the box format qwen3-vl, got one that contradicts it: the prompt \
+asks for the order xywh, qwen3-vl has xyxy. Let {format} state the format, or choose the one that the template states.
+    """
+    if not template.strip():
+        raise ValueError("Expected words for the template of prompts, got none. Write what the model is asked.")
+    own = _PLACEHOLDERS[task]
+    found = dict.fromkeys(_PLACEHOLDER.findall(template))
+    for name in found:
+        if name not in (own, _FORMAT):
+            raise ValueError(
+                f"Expected {{{own}}} and {{{_FORMAT}}} as placeholders of a template for the task {task}, got "
+                f"{{{name}}}. Rename it or leave it out."
+            )
+    if own not in found and task != "detection":
+        raise ValueError(
+            f"Expected {{{own}}} in a template for the task {task}, got none: every row would be asked the same. "
+            "Write it where the words belong."
+        )
+    fmt = get_box_format(box_format)
+    # What {format} says is the format's own, and what a finding is called claims nothing.
+    if claims := list(prompt_contradictions(_PLACEHOLDER.sub("", template), fmt)):
+        raise ValueError(
+            f"Expected a template that asks for the box format {fmt.name}, got one that contradicts it: "
+            f"{'; '.join(claims)}. Let {{{_FORMAT}}} state the format, or choose the one that the template states."
+        )
 
 
 def conversation(prompt: str | Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.completion_logs import Block, check_completions, find_text_column, read_blocks
+from grounding_rewards.data.log_doubts import LogDoubts
 from grounding_rewards.data.workers import map_in_order, worker_pool
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
@@ -41,7 +42,8 @@ class ScoreSummary:
         completions: how many.
         means: of each reward.
         statuses: how many completions have each of `STATUSES`.
-        warnings: where the numbers contradict the declared space or order of the box format.
+        warnings: where the numbers contradict the declared space or order of the box format, and what is doubtful
+            about the rows.
     """
 
     completions: int
@@ -118,6 +120,7 @@ class _Scored(NamedTuple):
     sums: list[float]
     statuses: Counter[str]
     warnings: list[str]
+    doubts: LogDoubts
 
 
 class _Total:
@@ -126,12 +129,14 @@ class _Total:
         self.sums: list[float] = []
         self.statuses: Counter[str] = Counter()
         self.warnings: dict[str, str] = {}
+        self.doubts = LogDoubts()
 
     def add(self, one: _Scored, on_progress: Callable[[int], None] | None) -> Any:
         """Add up a block, and return what is to be written of it."""
         self.completions += one.completions
         self.sums = [a + b for a, b in zip(self.sums or [0.0] * len(one.sums), one.sums, strict=True)]
         self.statuses += one.statuses
+        self.doubts.add(one.doubts)
         for warning in one.warnings:
             # Every worker warns for itself, with other numbers.
             self.warnings.setdefault(re.sub(r"[\d.]+", "", warning), warning)
@@ -145,7 +150,7 @@ class _Total:
             self.completions,
             means,
             {status: self.statuses[status] for status in STATUSES},
-            tuple(self.warnings.values()),
+            (*self.warnings.values(), *self.doubts.sentences()),
         )
 
 
@@ -168,6 +173,8 @@ class _Scorer:
             except ValueError:
                 self._name_the_row(block, numbered)
                 raise
+        doubts = LogDoubts()
+        doubts.look((block.place(number), row) for number, row in numbered)
         ids = [row.get("id") for row in rows]
         columns: dict[str, list[Any]] = {
             "row": [number for number, _ in numbered],
@@ -180,6 +187,7 @@ class _Scorer:
             [sum(found[reward.__name__]) for reward in self.rewards],
             Counter(found["status"]),
             [str(one.message) for one in caught if issubclass(one.category, SpaceWarning)],
+            doubts,
         )
 
     def _score(self, rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from grounding_rewards.data.checks import gold_problems
+from grounding_rewards.data.prompt_claims import prompt_contradictions, told_box
 from grounding_rewards.data.prompts import gold_answer, prompt_problem
 from grounding_rewards.doctor.box_defects import box_defect, is_placeholder
 from grounding_rewards.doctor.case import Case, Examiner
 from grounding_rewards.doctor.defects import Check, Defect, Problem
 from grounding_rewards.doctor.model import ASSUMED_MAX_PIXELS
-from grounding_rewards.doctor.prompt_claims import prompt_contradictions, told_box
 from grounding_rewards.doctor.raw_rows import Drawing, FilmRow
 from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
@@ -24,6 +24,8 @@ LEAST_SIDE = 4.0
 LEAST_SHARE = 1e-4
 _MOST_NEGATIVES = 0.95
 _FEWEST_FILMS = 10
+# Films whose right answers are scored together; their images are held meanwhile.
+_ROWS_AT_ONCE = 64
 
 _NEGATIVES = Check(
     "negatives",
@@ -48,8 +50,8 @@ class AnswerExaminer(Examiner):
             "Such a box can't be learned: it is a fraction of one patch, and an answer that is off by a pixel or two "
             "earns "
             "nothing. Many are left over from masks, where a hand slipped.",
-            "Leave them out and say so: `grounding-rewards prepare … --smallest-box PIXELS`. If they are findings, "
-            "feed "
+            "Leave them out and say so: `grounding-rewards prepare … --smallest-box PIXELS`, in pixels of the film "
+            "itself. If they are findings, feed "
             "larger images (max_pixels of the processor), or crop.",
             follows=True,
             severity="warning",
@@ -173,27 +175,54 @@ class GoldExaminer(Examiner):
         ),
     )
 
-    def look(self, row: FilmRow) -> Iterator[Problem]:
-        model = self.case.model
-        box_format = model.format_of(row)
-        if box_format is None:
-            return
-        # A film counts once, not once per reader.
-        long, lost = [], []
-        for drawing in row.answers:
-            columns = _gold_columns(row, drawing, model.seen_size(row))
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
+        self._waiting: list[tuple[FilmRow, BoxFormat]] = []
+
+    def add(self, row: FilmRow) -> bool:
+        """Right answers are scored many at once, which is far faster; no stage follows that would need the errors."""
+        box_format = self.case.model.format_of(row)
+        if box_format is not None:
+            self._waiting.append((row, box_format))
+        if len(self._waiting) >= _ROWS_AT_ONCE:
+            self._weigh()
+        return False
+
+    def _weigh(self) -> None:
+        """Count the problems of the rows that wait."""
+        rows, self._waiting = self._waiting, []
+        answers = [
+            (box_format, _gold_columns(row, drawing, self.case.model.seen_size(row)))
+            for row, box_format in rows
+            for drawing in row.answers
+        ]
+        lost: list[list[str]] = [[] for _ in answers]
+        for box_format in {box_format for box_format, _ in answers}:
+            places = [k for k, (one, _) in enumerate(answers) if one == box_format]
+            found = gold_problems([answers[k][1] for k in places], _reward(box_format))
+            for k, problems in zip(places, found, strict=True):
+                lost[k] = problems
+        results = zip(answers, lost, strict=True)
+        for row, _ in rows:
+            self.count(row, self._problems([(drawing, *next(results)) for drawing in row.answers]))
+
+    def _problems(
+        self, answers: Sequence[tuple[Drawing, tuple[BoxFormat, dict[str, Any]], list[str]]]
+    ) -> Iterator[Problem]:
+        """The problems of a film: it counts once, not once per reader."""
+        model, long = self.case.model, []
+        for drawing, (box_format, columns), _ in answers:
             tokens = model.tokens(gold_answer(columns, box_format), box_format)
             self.case.figures.longest_gold = max(self.case.figures.longest_gold, tokens)
             if tokens > model.max_completion_length:
                 long.append(f"{drawing.prefix}{tokens} tokens, max_completion_length is {model.max_completion_length}")
-            if found := gold_problems([columns], _reward(box_format))[0]:
-                lost.append(drawing.prefix + "; ".join(found))
         if long:
             yield Problem("gold-length", "; ".join(long))
-        if lost:
+        if lost := [drawing.prefix + "; ".join(found) for drawing, _, found in answers if found]:
             yield Problem("gold-reward", "; ".join(lost))
 
     def defects(self) -> Iterator[Defect]:
+        self._weigh()
         longest, is_counted = self.case.figures.longest_gold, self.case.model.counts_tokens
         for defect in super().defects():
             if defect.name != "gold-length":

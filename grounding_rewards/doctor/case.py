@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
@@ -133,10 +133,14 @@ class Examiner:
         return iter(())
 
     def add(self, row: FilmRow) -> bool:
+        """Look at a row and count its problems. Returns whether one of them is an error."""
+        return self.count(row, self.look(row))
+
+    def count(self, row: FilmRow, problems: Iterable[Problem]) -> bool:
         """Count the problems of a row. Returns whether one of them is an error."""
         is_error = False
         severities = {check.name: check.severity for check in self.checks}
-        for problem in self.look(row):
+        for problem in problems:
             bucket = self.met[problem.name].setdefault(group(row, problem.drawing), Bucket())
             bucket.add(self.case, row, problem.detail)
             is_error |= severities[problem.name] == "error"

@@ -89,7 +89,7 @@ class ImageExaminer(Examiner):
             "missing-image",
             "Images that are missing or cannot be read",
             "Training stops at such a film.",
-            "Restore the file, or drop the row.",
+            "Restore the file, put a smaller copy in its place if it is too large, or drop the row.",
             unit="films",
         ),
         *_PIXEL_CHECKS,
@@ -136,8 +136,7 @@ class ImageExaminer(Examiner):
         if row.outside:
             yield Problem("outside-image", row.outside)
         elif row.expects_image and image is None:
-            there = "none" if row.image is None else row.image.get("path") or "bytes that are no image"
-            yield Problem("missing-image", f"image: {there}")
+            yield Problem("missing-image", f"image: {row.image_fault}")
         if size is None:
             yield Problem("missing-size", f"width {row.columns.get('width')!r}, height {row.columns.get('height')!r}")
         elif image is not None:

@@ -126,15 +126,24 @@ class FilmRow:
         except (OSError, TypeError):
             return None
 
-    @cached_property
+    @property
     def image_size(self) -> tuple[int, int] | None:
         """Width and height out of the image's header, upright; None where there is no image or it cannot be read."""
+        return self._header[0]
+
+    @property
+    def image_fault(self) -> str:
+        """Why the header of the row's image cannot be read; empty where it can."""
+        return self._header[1]
+
+    @cached_property
+    def _header(self) -> tuple[tuple[int, int] | None, str]:
         if self.image is None:
-            return None
+            return None, "none"
         try:
-            return image_size(self.image)
-        except ValueError:
-            return None
+            return image_size(self.image), ""
+        except ValueError as error:
+            return None, " ".join(str(error).split())
 
     @cached_property
     def image_hash(self) -> bytes | None:
@@ -221,12 +230,14 @@ class RowSource:
         open: starts to go through the rows, split after split.
         total: how many rows there are; None where that is not known beforehand.
         unfinished: why a prepared folder is not finished; empty where it is.
+        drawn: how training draws films into splits where the dataset holds none out; else empty.
     """
 
     name: str
     open: Callable[[], Iterator[FilmRow]]
     total: int | None
     unfinished: str = ""
+    drawn: str = ""
 
 
 def open_rows(dataset: str, splits: Sequence[str] = (), *, allow_outside: bool = False) -> RowSource:
@@ -287,7 +298,8 @@ def _jsonl_source(root: Path, splits: Sequence[str], allow_outside: bool) -> Row
         for split in chosen:
             yield from (row for row in _jsonl_rows(path, of_films, allow_outside) if row.split == split)
 
-    return RowSource(str(root), rows, sum(map(of_films.count, chosen)))
+    drawn = assigned.said if assigned.drawn else ""
+    return RowSource(str(root), rows, sum(map(of_films.count, chosen)), drawn=drawn)
 
 
 def _lines(path: Path) -> Iterator[tuple[int, dict[str, Any], str]]:

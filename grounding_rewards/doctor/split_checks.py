@@ -70,6 +70,13 @@ class SplitExaminer(Examiner):
         alone = len(self.case.figures.splits) < 2
         return dict.fromkeys((check.name for check in self.checks), "there is one split only") if alone else {}
 
+    def assumptions(self) -> Iterator[str]:
+        if drawn := self.case.source.drawn:
+            yield (
+                f"{drawn} Here all films are looked at together. Copies of a film under other patients may part; "
+                "`grounding-rewards prepare` keeps them in one split."
+            )
+
     def _unseen(self) -> Iterator[Defect]:
         figures = self.case.figures
         taught = {label for split, label in figures.label_films if split == _TRAIN}

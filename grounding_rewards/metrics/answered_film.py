@@ -13,13 +13,14 @@ import numpy as np
 
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array
+from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.whole_files import whole_file
 
 #: The label of a reference box that has none.
 UNNAMED = "finding"
 
 _BOXES = ("gt", "ignore", "pred")
-_TEXTS = ("id", "patient", "image", "view", "text", "reason")
+_TEXTS = ("id", "patient", "image", "view", "source", "text", "reason")
 
 
 def _no_boxes() -> Array:
@@ -50,10 +51,12 @@ class AnsweredFilm:
         patient: whose film it is, None where that is not known.
         image: path of the image, where it has one.
         view: how the film was taken, as its dataset says, such as `PA`; None where that is not known.
+        source: which dataset the film is from, where several were mixed; None where that is not known.
         text: what the model wrote.
         status: `boxes`, `empty`, `truncated` or `unparseable`.
         reason: one line for a person: why the film earned what it did.
         rejected: how often each reason for rejecting something that stands for a box occurred.
+        broken: the broken boxes that count as false beside complete ones: places among `pred`, labels, confidences.
         rewards: by name what each reward gives.
         sampled_rewards: of the reward that the evaluation is about, for each sampled answer.
         sampled_read: for each sampled answer whether it can be read, see :func:`is_read`.
@@ -71,10 +74,12 @@ class AnsweredFilm:
     patient: str | None = None
     image: str | None = None
     view: str | None = None
+    source: str | None = None
     text: str = ""
     status: str = "boxes"
     reason: str = ""
     rejected: Mapping[str, int] = field(default_factory=dict)
+    broken: tuple[BrokenBox, ...] = ()
     rewards: Mapping[str, float] = field(default_factory=dict)
     sampled_rewards: tuple[float, ...] = ()
     sampled_read: tuple[bool, ...] = ()
@@ -86,6 +91,8 @@ class AnsweredFilm:
             object.__setattr__(self, name, _storable(getattr(self, name)))
         labels = tuple(map(_storable, self.pred_labels)) or (None,) * len(self.pred)
         scores = np.asarray(self.pred_scores, dtype=np.float64)
+        broken = tuple(BrokenBox(place, _storable(label), score) for place, label, score in self.broken)
+        object.__setattr__(self, "broken", broken)
         object.__setattr__(self, "gt_labels", tuple(map(_storable, self.gt_labels)))
         object.__setattr__(self, "pred_labels", labels)
         object.__setattr__(self, "pred_scores", scores if scores.size else np.full(len(self.pred), np.nan))
@@ -167,7 +174,7 @@ def read_answered(path: Path) -> list[AnsweredFilm]:
         path: the file that :func:`write_answered` wrote, or the folder of an evaluation, which has it as `films.jsonl`.
 
     Raises:
-        ValueError: there is no such file, or a line is no film.
+        ValueError: there is no such file, a line is no film, or two films have one id.
     """
     file = path / "films.jsonl" if path.is_dir() else path
     if not file.is_file():
@@ -175,7 +182,16 @@ def read_answered(path: Path) -> list[AnsweredFilm]:
             f"Expected the folder of an evaluation, got {str(path)!r} without films.jsonl. "
             "Make it with `grounding-rewards evaluate`."
         )
-    return list(_read_lines(file))
+    lines: dict[str, int] = {}
+    films = []
+    for number, film in enumerate(_read_lines(file), start=1):
+        if lines.setdefault(film.id, number) != number:
+            raise ValueError(
+                f"Expected one film per id in {str(file)!r}, got {film.id!r} in lines {lines[film.id]} and {number}. "
+                "Make the file anew with `grounding-rewards evaluate`."
+            )
+        films.append(film)
+    return films
 
 
 def _read_lines(file: Path) -> Iterator[AnsweredFilm]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -136,6 +137,7 @@ def _reference(row: Mapping[str, Any], name: str) -> AnsweredFilm:
         patient=patient_of(row),
         image=None if image is None else str(image),
         view=str(row["view"]) if row.get("view") else None,
+        source=str(row["source"]) if row.get("source") else None,
         status="empty",
     )
 
@@ -162,6 +164,7 @@ def _prediction(judged: ScoredCompletion) -> dict[str, Any]:
         "status": parsed.status,
         "reason": judged.reason,
         "rejected": dict(parsed.rejected),
+        "broken": parsed.broken,
     }
 
 
@@ -254,4 +257,5 @@ def _without_duplicates(film: AnsweredFilm, iou_threshold: float) -> AnsweredFil
         pred=film.pred[kept],
         pred_labels=tuple(film.pred_labels[i] for i in kept),
         pred_scores=film.pred_scores[kept],
+        broken=tuple(one._replace(place=bisect_left(kept, one.place)) for one in film.broken),
     )

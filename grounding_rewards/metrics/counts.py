@@ -37,6 +37,7 @@ from grounding_rewards.metrics.query_ap import QUERY_AP, QUERY_FIGURES, query_ap
 from grounding_rewards.metrics.ranking import Mask, label_name, with_broken_boxes
 from grounding_rewards.metrics.sizes import Area
 from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.base import Outcomes
 from grounding_rewards.rewards.label_matching import LabelCodes
@@ -164,8 +165,9 @@ class MatchedFilms:
         outcomes = self._hits(iou_threshold)
         pred, _ = self._chosen(outcomes)
         for film, matched, counted in zip(self.films, outcomes.matched, pred, strict=True):
-            n = len(film.pred)
-            yield film, matched[:n], counted[:n]
+            complete = np.array(with_broken([True] * len(film.pred), film.broken, lambda _: False), dtype=bool)
+            n = len(complete)
+            yield film, matched[:n][complete], counted[:n][complete]
 
     @cached_property
     def phrase_ious(self) -> tuple[Array, Array]:

@@ -62,6 +62,7 @@ _CURVE_THRESHOLDS = (0.3, 0.5, 0.75)
 # Figures of a label or a size; those about whole films say nothing there.
 _BY_BOX = ("mean_iou", "f1_50", "precision_50", "recall_50", "recall_75")
 _MOST_LABELS = 40
+_NO_SOURCE = "not known"
 # The figures that come first in the table, after the reward.
 _QUOTED = ("mean_iou", "f1_50", "hallucination_rate", "map_50", "ap_50")
 
@@ -99,7 +100,7 @@ class Measures:
 
 
 class Group(NamedTuple):
-    """The boxes of one label or size: the number of reference boxes, and figures by key."""
+    """The boxes of one label, size or source: the number of reference boxes, and figures by key."""
 
     name: str
     boxes: int
@@ -115,6 +116,7 @@ class Evaluation:
         figures: key → what is measured, in the order of tables.
         per_label: the labels of the references, the most frequent first.
         per_size: the sizes of the boxes.
+        per_source: the datasets that the films are from, by name; empty where they are from one.
         pr_curves: precision over recall.
         froc_curves: sensitivity over false boxes per film.
         calibration: of stated confidences; None without them.
@@ -129,6 +131,7 @@ class Evaluation:
     figures: Mapping[str, Figure]
     per_label: tuple[Group, ...]
     per_size: tuple[Group, ...]
+    per_source: tuple[Group, ...]
     pr_curves: tuple[Curve, ...]
     froc_curves: tuple[Curve, ...]
     calibration: Calibration | None
@@ -156,6 +159,7 @@ class Evaluation:
             "systems": {name: plain(figures) for name, figures in self.systems.items()},
             "per_label": by_name(self.per_label),
             "per_size": by_name(self.per_size),
+            "per_source": by_name(self.per_source),
             "robustness": [_point_as_json(point) for point in self.robustness],
             "headings": self.headings,
             "definitions": {key: figure.definition for key, figure in self.figures.items()},
@@ -205,7 +209,7 @@ def evaluate(
         on_progress(f"measuring {system}")
         boxes = ranked if answers is films else by_rank.rank(answers)
         tables[system] = _estimates(answers, measures, by_rank, boxes, groups)
-    on_progress("measuring by label and size")
+    on_progress("measuring by label, size and source")
     if agreement is not None:
         tables[READER_AGREEMENT] = _of_readers(agreement)
     figures = {
@@ -219,6 +223,7 @@ def evaluate(
         figures=figures,
         per_label=tuple(_by_label(films, measures, ranked.get("map"), groups)),
         per_size=tuple(_by_size(films, measures, by_rank.ranking, groups)),
+        per_source=tuple(_by_source(films, measures, by_rank)),
         pr_curves=pr_curves,
         froc_curves=froc_curves,
         calibration=calibration(films, label_matching=measures.label_matching),
@@ -394,6 +399,17 @@ def _by_size(
                 ranked, interpolation=measures.interpolation, groups=groups, seed=measures.seed
             )
             yield Group(name, boxes, {**found, "ap_50": ap.estimate})
+
+
+def _by_source(films: Sequence[AnsweredFilm], measures: Measures, by_rank: RankingFigures) -> Iterator[Group]:
+    """The figures that are quoted, each over the films of one source; none where all are from one."""
+    sources = sorted({film.source or _NO_SOURCE for film in films})
+    for source in sources if len(sources) > 1 else ():
+        own = [film for film in films if (film.source or _NO_SOURCE) == source]
+        found = _estimates(own, measures, by_rank, by_rank.rank(own), patients_of(own))
+        keys = (_REWARD + measures.reward, *_QUOTED, *_BY_BOX)
+        figures = {key: found[key] for key in dict.fromkeys(keys) if key in found}
+        yield Group(source, sum(len(film.gt) for film in own), figures)
 
 
 def _curves(

@@ -26,6 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, compress
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +41,7 @@ from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.sizes import Area
 from grounding_rewards.overlap import pairwise_iou
-from grounding_rewards.parsing import broken_boxes
+from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING, LABEL_RULES, LabelCodes
 
 Indices = NDArray[np.int64]
@@ -274,22 +275,26 @@ def _finding(label: str) -> str:
 
 
 def with_broken_boxes(film: AnsweredFilm) -> AnsweredFilm:
-    """The film with an invalid box, after the others, for each of :func:`grounding_rewards.parsing.broken_boxes`.
+    """The film with an invalid box in the place of each broken one, as in the rewards.
 
     Example:
-        >>> film = with_broken_boxes(AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], rejected={"wrong_count": 1}))
-        >>> film.pred.shape, film.pred_labels, film.rejected
-        ((2, 4), (None, None), {})
+        >>> from grounding_rewards.parsing import BrokenBox
+        >>> film = AnsweredFilm("a", 10, 10, pred=[[0, 0, 5, 5]], broken=[BrokenBox(0, "mass")])
+        >>> with_broken_boxes(film).pred.tolist(), with_broken_boxes(film).pred_labels
+        ([[nan, nan, nan, nan], [0.0, 0.0, 5.0, 5.0]], ('mass', None))
     """
-    broken = broken_boxes(film.rejected, len(film.pred))
-    if not broken:
+    if not film.broken:
         return film
+    places = [one.place for one in film.broken]
     return replace(
         film,
-        pred=np.concatenate([film.pred, np.full((broken, 4), np.nan)]),
-        pred_labels=(*film.pred_labels, *[None] * broken),
-        pred_scores=np.append(film.pred_scores, np.full(broken, np.nan)),
-        rejected={},
+        pred=np.insert(film.pred, places, np.nan, axis=0),
+        pred_labels=tuple(with_broken(film.pred_labels, film.broken, attrgetter("label"))),
+        # None becomes NaN
+        pred_scores=np.array(
+            with_broken(film.pred_scores.tolist(), film.broken, attrgetter("score")), dtype=np.float64
+        ),
+        broken=(),
     )
 
 

@@ -35,10 +35,9 @@ import numpy as np
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import Boxes, valid_boxes
 from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.counts import MatchedFilms
 from grounding_rewards.metrics.estimates import Estimate
 from grounding_rewards.metrics.jackknife import ratio_estimates
-from grounding_rewards.metrics.pairing import pair_film
-from grounding_rewards.parsing import broken_boxes
 from grounding_rewards.rewards.grounding import GroundingReward
 
 #: Every figure of a :class:`RobustnessPoint` and its heading in tables.
@@ -48,6 +47,7 @@ ROBUSTNESS_FIGURES: dict[str, str] = {
     "broken_share": "right answers lost",
     "mean_iou": "mean IoU",
 }
+_SHARES = tuple(key for key in ROBUSTNESS_FIGURES if key != "mean_iou")
 
 
 class RobustnessPoint(NamedTuple):
@@ -103,7 +103,7 @@ def is_right(film: AnsweredFilm, reward: GroundingReward) -> bool:
         >>> is_right(film, get_reward("R3")), is_right(film, get_reward("R3", iou_threshold=0.9))
         (True, False)
     """
-    if _broken(film) or not (len(film.pred) or len(film.gt) or film.status == "empty"):
+    if film.broken or not (len(film.pred) or len(film.gt) or film.status == "empty"):
         return False
     explained = reward.explain(
         film.pred, film.gt, ignore=film.ignore, pred_labels=film.pred_labels, gt_labels=film.gt_labels
@@ -130,7 +130,7 @@ def is_same_answer(pair: AnswerPair, reward: GroundingReward) -> bool:
     if not len(before.pred) and not len(after.pred):
         return (before.status == "empty") == (after.status == "empty")
     old, new = valid_boxes(pair.moved), valid_boxes(after.pred)
-    if (~old).sum() + _broken(before) != (~new).sum() + _broken(after):
+    if (~old).sum() + len(before.broken) != (~new).sum() + len(after.broken):
         return False
     asked = old & pair.kept
     explained = reward.explain(
@@ -156,17 +156,18 @@ def robustness_sums(
     Returns:
         For each key a ``(films, 2)`` array, for :mod:`grounding_rewards.metrics.jackknife`.
     """
-    films = [_one_film(pair, reward, label_matching) for pair in pairs]
-    return {key: np.array([film[key] for film in films], dtype=np.float64).reshape(-1, 2) for key in ROBUSTNESS_FIGURES}
+    ious, there = MatchedFilms([pair.after for pair in pairs], label_matching).best_ious
+    films = [_one_film(pair, reward) for pair in pairs]
+    shares = {key: np.array([film[key] for film in films], dtype=np.float64).reshape(-1, 2) for key in _SHARES}
+    return {**shares, "mean_iou": np.column_stack([ious.sum(axis=1), there.sum(axis=1)])}
 
 
-def _one_film(pair: AnswerPair, reward: GroundingReward, label_matching: str) -> Mapping[str, tuple[float, float]]:
+def _one_film(pair: AnswerPair, reward: GroundingReward) -> Mapping[str, tuple[float, float]]:
     was_right, right = is_right(pair.before, reward), is_right(pair.after, reward)
     return {
         "accuracy": (right, 1),
         "attack_success_rate": (not is_same_answer(pair, reward), 1),
         "broken_share": (was_right and not right, was_right),
-        "mean_iou": (float(pair_film(pair.after, label_matching).ious.sum()), len(pair.after.gt)),
     }
 
 
@@ -196,10 +197,6 @@ def robustness_estimates(
     """
     sums = robustness_sums(pairs, reward, label_matching=label_matching)
     return ratio_estimates(sums, shares=sums.keys() - {"mean_iou"}, groups=groups)
-
-
-def _broken(film: AnsweredFilm) -> int:
-    return broken_boxes(film.rejected, len(film.pred))
 
 
 def _labels(film: AnsweredFilm, chosen: np.ndarray) -> list[str]:

@@ -15,12 +15,13 @@ from grounding_rewards.parsing.formats import (
 )
 from grounding_rewards.parsing.pattern import box_format_regex
 from grounding_rewards.parsing.reading import format_boxes, parse_boxes, read_boxes
-from grounding_rewards.parsing.results import REJECT_REASONS, STATUSES, ParsedBoxes, RawBoxes, broken_boxes
+from grounding_rewards.parsing.results import REJECT_REASONS, STATUSES, BrokenBox, ParsedBoxes, RawBoxes, is_silent
 
 __all__ = [
     "REJECT_REASONS",
     "STATUSES",
     "BoxFormat",
+    "BrokenBox",
     "ParsedBoxes",
     "RawBoxes",
     "Syntax",
@@ -28,9 +29,9 @@ __all__ = [
     "box_format_from_option",
     "box_format_regex",
     "box_formats_of",
-    "broken_boxes",
     "format_boxes",
     "get_box_format",
+    "is_silent",
     "list_box_formats",
     "parse_boxes",
     "read_boxes",

@@ -278,6 +278,7 @@ class _Scan:
         self.corners: list[_Mark] = []
         self.box_tag: _Mark | None = None
         self.box_tag_is_bare = False
+        self.met_before_box = 0
         self.in_relation = False
         self.in_shape = False
         self.collection: str | None = None
@@ -328,7 +329,7 @@ class _Scan:
                 self.found.stated_empty = True
         elif mark.kind == "box":
             self._close_box_tag(mark.start)
-            self.box_tag, self.box_tag_is_bare = mark, True
+            self._open_box_tag(mark)
         elif mark.kind == "box_end":
             self._close_box_tag(mark.start)
         elif mark.kind == "named":
@@ -337,21 +338,29 @@ class _Scan:
             if mark.text.startswith("<collection"):
                 self.collection = self.label
             else:
-                self.box_tag, self.box_tag_is_bare = mark, True
+                self._open_box_tag(mark)
         elif mark.kind == "named_end":
             self._close_box_tag(mark.start)
             self.label = self.collection = None if mark.text.startswith("</collection") else self.collection
         elif mark.kind == "relation":
             self.in_relation = True
         elif mark.kind == "shape":
-            self.found.reject("point" if mark.text == "<point>" else "quad")
+            self._reject("point" if mark.text == "<point>" else "quad")
             self.in_shape = True
         elif mark.kind == "shape_end":
             self.in_shape = False
 
+    def _open_box_tag(self, mark: _Mark) -> None:
+        self.box_tag, self.box_tag_is_bare, self.met_before_box = mark, True, self.found.met
+
     def _close_box_tag(self, end: int) -> None:
-        if self.box_tag is not None and self.box_tag_is_bare and not self.in_relation:
-            self._read_bare(self.text[self.box_tag.end : end])
+        if self.box_tag is not None and not self.in_relation:
+            content = self.text[self.box_tag.end : end]
+            if self.box_tag_is_bare:
+                self._read_bare(content)
+            elif self.found.met == self.met_before_box and any(map(str.isdecimal, content)):
+                # "<box>[[7]]</box>": elsewhere a number alone in brackets is prose.
+                self._reject("wrong_count")
         self.box_tag = None
 
     def _read_bare(self, content: str) -> None:
@@ -359,9 +368,11 @@ class _Scan:
         if content.strip(" .\n").casefold() in NOTHING:
             self.found.stated_empty = True
             return
-        for tokens in split_numbers(content):
-            if any(map(looks_numeric, tokens)):
-                self._add(tokens)
+        lists = [tokens for tokens in split_numbers(content) if any(map(looks_numeric, tokens))]
+        for tokens in lists:
+            self._add(tokens)
+        if not lists:
+            self.found.note_words(self._own_label())
 
     def _read_numbers(self, mark: _Mark) -> None:
         if mark.kind == "run":
@@ -400,7 +411,7 @@ class _Scan:
         self._end_corners(mark if self._joins(mark) else None)
         for tokens in mark.lists[:-1]:
             self._add(tokens)
-        self.found.reject("unclosed")
+        self._reject("unclosed")
         self.found.cut_off |= mark.end == len(self.text)
 
     def _end_corners(self, cut: _Mark | None = None) -> None:
@@ -417,14 +428,15 @@ class _Scan:
         tokens = [token for corner in corners[:MAX_BOXES] for token in corner.lists[0]]
         if corners[0].opening in "[［" and not self._enclosed(corners):
             for _ in corners:
-                self.found.reject("point")
+                self._reject("point")
         elif (len(corners) == 2 and cut is None) or (len(joined) > 2 and set(gaps[0::2]).isdisjoint(gaps[1::2])):
             complete = len(tokens) // 4 * 4
             for start in range(0, complete, 4):
                 self._add(tokens[start : start + 4])
             if complete < len(tokens):
-                self.found.reject("point")
-                self.found.cut_off |= corners[-1].end == len(self.text)
+                at_the_end = corners[-1].end == len(self.text)
+                self._reject("unclosed" if at_the_end else "point")
+                self.found.cut_off |= at_the_end
         elif cut is None:
             self._add(tokens[:MAX_LIST])
 
@@ -444,7 +456,8 @@ class _Scan:
         complete = len(tokens) // each * each
         cut_off = complete < len(tokens) and mark.end == len(self.text)
         if largest is not None and any(_beyond(token, largest) for token in tokens):
-            self.found.reject("number_too_large")
+            for _ in range(max(len(tokens) // each, 1)):
+                self._reject("number_too_large")
         elif patches:
             self._read_cells(tokens, patches, cut_off)
         elif (complete == len(tokens) and complete != 8) or (
@@ -455,20 +468,26 @@ class _Scan:
         elif not cut_off:
             self._add(tokens[:MAX_LIST])
         if cut_off:
-            self.found.reject("unclosed")
+            self._reject("unclosed")
             self.found.cut_off = True
 
     def _read_cells(self, tokens: list[str], patches: int, cut_off: bool) -> None:
         if len(tokens) == 2:
             self._add([repr(value) for value in patch_index_to_norm1(int(tokens[0]), int(tokens[1]), patches)])
         elif not cut_off:
-            self.found.reject("wrong_count")
+            self._reject("wrong_count")
 
     def _add(self, tokens: list[str]) -> None:
+        take_box(tokens, self.fmt.order, self.found, self._own_label())
+
+    def _reject(self, reason: str) -> None:
+        self.found.reject(reason, self._own_label())
+
+    def _own_label(self) -> str | None:
         if self.words:
             self.label = self.words
             self.words = ""
-        take_box(tokens, self.fmt.order, self.found, self.label)
+        return self.label
 
 
 _MENTION = re.compile(r'\bmention="([^"]*)"')

@@ -94,7 +94,7 @@ BOX_FORMATS = {
             untagged_label="before",
             stripped="tags",
             model_types=("qwen2_vl",),
-            source="QwenLM/Qwen3-VL: issue 866 (maintainer), process_bbox.ipynb; ms-swift: templates/qwen.py",
+            source="QwenLM/Qwen3-VL: issue 866 (maintainer), read; ms-swift: templates/qwen.py, read",
         ),
         BoxFormat(
             "qwen2.5-vl",
@@ -103,7 +103,7 @@ BOX_FORMATS = {
             _JSON_LAYOUT,
             RESIZED_PIXEL,
             model_types=("qwen2_5_vl",),
-            source="QwenLM/Qwen3-VL: issues 676, 866 (maintainer), process_bbox.ipynb",
+            source="QwenLM/Qwen3-VL: issues 676, 866, 940 (maintainers), read",
         ),
         BoxFormat(
             "qwen3-vl",
@@ -112,7 +112,7 @@ BOX_FORMATS = {
             _JSON_LAYOUT,
             NORM1000,
             model_types=("qwen3_vl", "qwen3_vl_moe"),
-            source="QwenLM/Qwen3-VL: cookbooks/2d_grounding.ipynb",
+            source="QwenLM/Qwen3-VL: issue 1486 (maintainer), read; cookbooks/2d_grounding.ipynb",
         ),
         BoxFormat(
             "paligemma",
@@ -130,7 +130,7 @@ BOX_FORMATS = {
             untagged_label="after",
             negatives=("blank",),
             model_types=("paligemma",),
-            source="google-research/big_vision: pp/proj/paligemma/segmentation.py (11eea57), round(v * 1023)",
+            source="google-research/big_vision: pp/proj/paligemma/segmentation.py (11eea57), read: round(v * 1023)",
         ),
         BoxFormat(
             "gemini",
@@ -140,7 +140,7 @@ BOX_FORMATS = {
             NORM1000,
             order="yxyx",
             keys=_keys("box_2d"),
-            source="Vertex AI, bounding box detection; google-gemini/cookbook: Spatial_understanding.ipynb",
+            source="Vertex AI, bounding box detection, read; google-gemini/cookbook: Spatial_understanding.ipynb",
         ),
         BoxFormat(
             "medgemma-1.5",
@@ -150,7 +150,7 @@ BOX_FORMATS = {
             NORM1000,
             order="yxyx",
             keys=_keys("box_2d"),
-            source="Google-Health/medgemma: cxr_anatomy_localization_with_hugging_face.ipynb, by way of its readers",
+            source="Google-Health/medgemma: cxr_anatomy_localization_with_hugging_face.ipynb, read in a copy",
         ),
         BoxFormat(
             "florence-2",
@@ -163,7 +163,7 @@ BOX_FORMATS = {
             negatives=("blank",),
             stripped="boxes",
             model_types=("florence2",),
-            source="huggingface/transformers: processing_florence2.py",
+            source="huggingface/transformers: processing_florence2.py (5.23.0), read",
         ),
         BoxFormat(
             "kosmos-2",
@@ -177,7 +177,7 @@ BOX_FORMATS = {
             ),
             NORM1,
             model_types=("kosmos-2",),
-            source="huggingface/transformers: processing_kosmos2.py",
+            source="huggingface/transformers: processing_kosmos2.py (5.23.0), read",
         ),
         BoxFormat(
             "internvl",
@@ -189,7 +189,7 @@ BOX_FORMATS = {
             negatives=("zero_box",),
             stripped="tags",
             model_types=("internvl", "internvl_chat"),
-            source="OpenGVLab/InternVL: internvl_chat_finetune.py, evaluate_grounding.py",
+            source="OpenGVLab/InternVL: evaluate_grounding.py (0355722), issue 1009 (maintainer), read",
         ),
         BoxFormat(
             "all-seeing",
@@ -216,7 +216,7 @@ BOX_FORMATS = {
             untagged_label="before",
             stripped="tags",
             model_types=("deepseek_vl_v2", "deepseek_ocr2"),
-            source="deepseek-ai/DeepSeek-VL2: processing_deepseek_vl_v2.py, serve/app_modules/utils.py",
+            source="deepseek-ai/DeepSeek-VL2: serve/app_modules/utils.py (5266970), read: n / 999",
         ),
         BoxFormat(
             "glm-4v",
@@ -231,7 +231,7 @@ BOX_FORMATS = {
             NORM1000,
             stripped="tags",
             model_types=("glm4v", "glm4v_moe", "glm46v"),
-            source="zai-org/GLM-V: README.md, issues 114, 118",
+            source="zai-org/GLM-V: README.md (6a66098), read; issues 114, 118",
         ),
         BoxFormat(
             "cogvlm",
@@ -242,7 +242,7 @@ BOX_FORMATS = {
             ),
             NORM999,
             largest=999,
-            source="THUDM/CogVLM: README.md, 000 to 999; its demonstration, grounding_parser.py, divides by 1000",
+            source="THUDM/CogVLM: README.md, read: 000 to 999; its demonstration, grounding_parser.py, divides by 1000",
         ),
         BoxFormat(
             "minicpm-v",
@@ -252,7 +252,7 @@ BOX_FORMATS = {
             NORM1000,
             untagged_label="before",
             stripped="boxes",
-            source="OpenBMB/MiniCPM-V: issues 185, 982 (maintainers)",
+            source="OpenBMB/MiniCPM-V: issues 772, 982 (maintainers), read",
         ),
         BoxFormat(
             "shikra",
@@ -440,7 +440,7 @@ BOX_FORMATS = {
             NORM1,
             decimals=3,
             model_types=("kimi_vl",),
-            source="second hand: MoonshotAI/Kimi-VL, issues 52, 56",
+            source="second hand: MoonshotAI/Kimi-VL, issue 56 (a user), read; issue 52",
         ),
         BoxFormat(
             "vlm-r1",
@@ -448,7 +448,7 @@ BOX_FORMATS = {
             JSON,
             _JSON_ANSWER,
             RESIZED_PIXEL,
-            source="om-ai-lab/VLM-R1: qwen_module.py, issues 198, 232",
+            source="om-ai-lab/VLM-R1: issue 198 (maintainers), read; qwen_module.py, read in a copy",
         ),
         BoxFormat(
             "visual-rft",

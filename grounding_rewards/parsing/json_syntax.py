@@ -19,9 +19,9 @@ from grounding_rewards.parsing.numbers import (
     NOTHING,
     are_coordinates,
     box_or_reason,
-    box_or_reject,
     folded,
     looks_numeric,
+    ordered_box_or_reason,
     read_number,
     split_numbers,
 )
@@ -347,9 +347,18 @@ def _scalar(token: re.Match[str]) -> str | bool | None:
 
 
 def _collect(
-    value: _List | _Object, key: str | None, fmt: BoxFormat, found: Findings, *, labelled: bool = False
+    value: _List | _Object,
+    key: str | None,
+    fmt: BoxFormat,
+    found: Findings,
+    *,
+    labelled: bool = False,
+    boxed: bool = False,
 ) -> None:
-    """Take the boxes out of the value of this key; what a list holds counts as under the list's key."""
+    """Take the boxes out of the value of this key; what a list holds counts as under the list's key.
+
+    `labelled` and `boxed`: the object that holds the value has a label, or a box of its own.
+    """
     if isinstance(value, _Object):
         _collect_object(value, fmt, found)
         return
@@ -357,16 +366,16 @@ def _collect(
     for child in children:
         if found.full:
             break
-        _collect(child, key, fmt, found, labelled=labelled)
+        _collect(child, key, fmt, found, labelled=labelled, boxed=boxed)
     if children:
         return
     if key is None or key in _LIST_KEYS:
         for box in _read_box(value, fmt, found, named=False):
-            found.add(box)
+            found.take(box)
     elif not value:
         # {"answer": []}, but not {"label": "mass", "attributes": []}
         found.stated_empty |= value.closed and not labelled
-    elif value.closed and not isinstance(box_or_reason(_tokens(value)), str):
+    elif value.closed and not boxed and not isinstance(box_or_reason(_tokens(value)), str):
         found.reject("unknown_key")
 
 
@@ -377,7 +386,7 @@ def _collect_object(value: _Object, fmt: BoxFormat, found: Findings) -> None:
     keys = _folded(fmt.keys)
     members = _joined_corners(value.members)
     has_box = any(key in keys and isinstance(member, _List | _Object) for key, member in members)
-    boxes = [
+    boxes: list[list[_BoxOrReason]] = [
         # "position": "left lower lobe" beside a box is a description.
         [] if key not in keys or (has_box and _is_words(member)) else _boxes_of(member, fmt, found)
         for key, member in members
@@ -388,22 +397,23 @@ def _collect_object(value: _Object, fmt: BoxFormat, found: Findings) -> None:
     labels = _labels_of(members)
     score = _score_of(members)
     if not count and _has_corners(value):
-        for box in _corner_box(value, found):
-            found.add(box, labels[-1] if labels else None, score)
-            count = 1
+        found.take(_corner_box(value), labels[-1] if labels else None, score)
+        count = 1
     index = 0
     for own, (key, member) in zip(boxes, members, strict=True):
         for box in own:
             # Duplicate keys: as many labels as boxes belong together in their order.
-            found.add(box, labels[index] if len(labels) == count else labels[-1] if labels else None, score)
+            found.take(box, labels[index] if len(labels) == count else labels[-1] if labels else None, score)
             index += 1
         if key in keys:
             continue
         if key in _REASON_BY_KEY:
             if not count:
-                found.reject(_REASON_BY_KEY[key])
+                found.reject(_REASON_BY_KEY[key], labels[-1] if labels else None, score)
         elif isinstance(member, _List) or (isinstance(member, _Object) and not _is_label(key, member, keys)):
-            _collect(member, "" if is_object and key is None else key, fmt, found, labelled=bool(labels))
+            _collect(
+                member, "" if is_object and key is None else key, fmt, found, labelled=bool(labels), boxed=count > 0
+            )
         elif key in _STATEMENT_KEYS and isinstance(member, bool):
             found.asserted |= member
             found.stated_empty |= not member
@@ -433,7 +443,11 @@ def _is_label(key: str | None, member: _Object, keys: frozenset[str]) -> bool:
     return key in _LABEL_KEYS and not _holds_key(member, keys)
 
 
-def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[list[float]]:
+#: A box, or the reason why what stands in its place is none.
+_BoxOrReason: TypeAlias = "list[float] | str"
+
+
+def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[_BoxOrReason]:
     """The boxes under a box key: a list of numbers, two corner points, a list of either, or any of it in a string."""
     if member is None:
         found.stated_empty = True
@@ -441,13 +455,12 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[list[floa
     if isinstance(member, str):
         return _boxes_in_string(member, fmt, found)
     if isinstance(member, _Object) and _has_corners(member):
-        return _corner_box(member, found)
+        return [_corner_box(member)]
     if isinstance(member, _Object) and _holds_key(member, _folded(fmt.keys)):
         _collect_object(member, fmt, found)
         return []
     if not isinstance(member, _List):
-        found.reject("not_a_number")
-        return []
+        return ["not_a_number"]
     children = member.containers()
     if len(children) == 2 and all(map(_is_corner, children)):
         corners = [token for child in children if isinstance(child, _List) for token in _tokens(child)]
@@ -459,13 +472,12 @@ def _boxes_of(member: _Value, fmt: BoxFormat, found: Findings) -> list[list[floa
     return _read_box(member, fmt, found, named=True)
 
 
-def _boxes_in_string(text: str, fmt: BoxFormat, found: Findings) -> list[list[float]]:
+def _boxes_in_string(text: str, fmt: BoxFormat, found: Findings) -> list[_BoxOrReason]:
     content = text.translate(_BRACKETS_TO_BLANKS)
     if content.strip(" .").casefold() in NOTHING:
         found.stated_empty = True
         return []
-    boxes = [box for tokens in split_numbers(content) for box in box_or_reject(tokens, found)]
-    return [in_xyxy(box, fmt.order) for box in boxes]
+    return [ordered_box_or_reason(tokens, fmt.order) for tokens in split_numbers(content)]
 
 
 _BRACKETS_TO_BLANKS = str.maketrans("[](){}<>", "        ")
@@ -478,14 +490,14 @@ def _has_corners(value: _Object) -> bool:
     return any(names.issuperset(corners) for corners in CORNER_NAMES)
 
 
-def _corner_box(value: _Object, found: Findings) -> list[list[float]]:
+def _corner_box(value: _Object) -> _BoxOrReason:
     """The box of an object that names its corners."""
     given = dict(value.members)
     corners = next(names for names in CORNER_NAMES if given.keys() >= set(names))
-    return box_or_reject([_token(given[name]) for name in corners], found)
+    return box_or_reason([_token(given[name]) for name in corners])
 
 
-def _read_box(values: _List, fmt: BoxFormat, found: Findings, *, named: bool) -> list[list[float]]:
+def _read_box(values: _List, fmt: BoxFormat, found: Findings, *, named: bool) -> list[_BoxOrReason]:
     """The box in a list of scalars; a list that begins with a word is prose unless it is `named` by a box key."""
     tokens = _tokens(values)
     if tokens and not named and not looks_numeric(tokens[0]):
@@ -493,10 +505,7 @@ def _read_box(values: _List, fmt: BoxFormat, found: Findings, *, named: bool) ->
     if all(token.casefold() in NOTHING for token in tokens):
         found.stated_empty |= values.closed
         return []
-    if not values.closed:
-        found.reject("unclosed")
-        return []
-    return [in_xyxy(box, fmt.order) for box in box_or_reject(tokens, found)]
+    return [ordered_box_or_reason(tokens, fmt.order) if values.closed else "unclosed"]
 
 
 def _tokens(values: _List) -> list[str]:

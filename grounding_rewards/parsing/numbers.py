@@ -114,19 +114,15 @@ def box_or_reason(tokens: Sequence[str]) -> list[float] | str:
     return "not_finite" if any(map(_is_not_finite, tokens)) else "not_a_number"
 
 
-def box_or_reject(tokens: Sequence[str], found: Findings) -> list[list[float]]:
-    """The box in these tokens as a list of one; an empty list, and the reason in `found`, where there is none.
+def ordered_box_or_reason(tokens: Sequence[str], order: str) -> list[float] | str:
+    """`box_or_reason` of numbers that are written in an order of `ORDERS`, as x1, y1, x2, y2.
 
     Example:
-        >>> found = Findings()
-        >>> box_or_reject(["1", "2", "3", "4"], found), box_or_reject(["1", "2"], found), found.rejected
-        ([[1.0, 2.0, 3.0, 4.0]], [], {'point': 1})
+        >>> ordered_box_or_reason(["1", "2", "3", "4"], "yxyx"), ordered_box_or_reason(["1", "2"], "yxyx")
+        ([2.0, 1.0, 4.0, 3.0], 'point')
     """
     box = box_or_reason(tokens)
-    if isinstance(box, str):
-        found.reject(box)
-        return []
-    return [box]
+    return box if isinstance(box, str) else in_xyxy(box, order)
 
 
 def take_box(
@@ -141,8 +137,7 @@ def take_box(
         >>> found.coords, found.labels, found.rejected
         ([2.0, 1.0, 4.0, 3.0], ['mass'], {'point': 1})
     """
-    for box in box_or_reject(tokens, found):
-        found.add(in_xyxy(box, order), label, score)
+    found.take(ordered_box_or_reason(tokens, order), label, score)
 
 
 def are_coordinates(values: list[float]) -> bool:

@@ -1,15 +1,16 @@
 """Statements in words: that there is nothing to mark, and instructions that were echoed instead of answered.
 
-The rules are in the spirit of NegEx and ConText (a negation covers the findings behind it until something ends its
-scope; some phrases only look like negations), but they judge a *whole* answer: each of its clauses must deny findings,
-call something normal or state nothing, and at least one must do one of the first two. Three steps:
+The rules are in the spirit of NegEx and ConText (a negation covers what stands behind it until something ends its
+scope; some phrases only look like negations), but they judge a *whole* answer: each of its clauses must deny
+something, call something normal or state nothing, and at least one must do one of the first two. Three steps:
 
 1. The tables of `radiology_words.py` give each word a class: `find`, `no`, `normal`, … Some endings do too
-   ("-itis" is a finding, "-al" an adjective). Other words are `word`; what turns a negation around ("no change", "no
-   other", "may") is `bad`, and has no move in step 2.
+   ("-itis" is a finding, "-al" an attribute). Other words are `word`: nouns that no table holds. What turns a negation
+   around ("no change", "no other", "may") is `bad`, and has no move in step 2.
 2. `_MOVES` reads the classes of a sentence one by one. Where a state has no move for a class, the answer is no
-   negative; unknown words have a move only behind a negation. So what the tables don't know is refused: a finding that
-   passes for a negative is free reward, while a negative in rare words only misses a bonus.
+   negative. Any noun may be denied, and anything but a finding called normal; outside of that an unknown noun has no
+   move to the end of a sentence, as it may be a finding: one that passes for a negative is free reward, while a missed
+   negative only misses a bonus.
 3. The sentence must end in a state of `_STATED`, or of `_FRAMING` if it states nothing.
 
 No library does this: negspacy and medspacy need spaCy and marked findings, and judge each finding, not the answer.
@@ -31,7 +32,8 @@ MAX_WORD = 30
 MAX_REPEATS = 2
 
 _INSTRUCTION = re.compile(
-    r"""\b(?: (?<!\bi\ )(?<!\bto\ )returns? | respond | reply | outputs?(?!\ ?:|\ is\b) | print | write | provide | say
+    r"""\b(?: (?<!\bi\ )(?<!\bto\ )(?<!not\ )returns? | respond | reply | outputs?(?!\ ?:|\ is\b) | print | write
+      | (?<!not\ )provide | (?<!'d\ )(?<!’d\ )(?<!would\ )say
       | answer\ (?:with|only|in|using) | your\ answer | (?:the\ following|in\ the|this)\ format
       | (?:if|when|unless)\ (?:there|no|none|nothing|not|you|the|it|any|an?)
       | (?:you|please)\ (?:must|should|need|detect|find|locate|identify|mark|draw|list|give|use)
@@ -53,6 +55,8 @@ _CHINESE = re.compile(
     r"(?:[无未没](?:有|发现|见|检测到|检出|有发现|有检测到)?|不存在)(?:任何|明显|可见)?(?:异常|病变|病灶|目标|物体)?"
 )
 
+#: Words that repeat at once are a generation that got stuck.
+_STUCK = re.compile(r"\b(?:([a-z]{2,30}(?: [a-z]{1,30})?) \1|[a-z]{0,30}([a-z]{5,15})\2)\b")
 _TAG = re.compile(r"<[^<>]{0,40}>|\\(?:boxed|text)\b")
 _EMPTY_LIST = re.compile(r"\[\s{0,8}\]")
 _DECORATION = str.maketrans(dict.fromkeys('*_`"#<>|\\[]{}$~', " "))
@@ -68,170 +72,242 @@ _CONTRACTIONS = {
 }
 
 _CLASS = {word: name for name, words in WORDS.items() for word in words.split()}
-#: Names of findings that no list holds: "bronchiolitis", "silicosis", "mesothelioma".
-_FINDING = re.compile(
-    r".*(?:itis|osis|oma|omata|megaly|thorax|thoraces|ectasis|ectasia|opathy|edema|emia|ema|monia|plasia|trophy|listhesis"
-    r"|lysis|lithiasis|malacia|phyte|cele|rrhage|cephalus|titis|algia)s?"
-)
-#: Adjectives that claim a finding: "osteopenic", "cirrhotic", "hypodense".
-_ABNORMAL = re.compile(
-    r".*(?:otic|itic|metastatic|ectatic|rrhagic|penic|ematous|trophic|dense|lucent|cystic|ischemic|ischaemic)"
-)
-#: Adjectives that no list holds: "periapical", "supracondylar", "intraductal".
-_ADJECTIVE = re.compile(r".{2,}(?:al|ar|ic|ary|eal|ous|oid|less)")
+#: Forms of words that no list holds, by class; the first that fits counts.
+_FORMS = {
+    name: re.compile(form, re.VERBOSE)
+    for name, form in {
+        # "bronchiolitis", "silicosis", "mesothelioma"
+        "find": r""".*(?:itis|osis|oma|omata|megaly|thorax|thoraces|ectasis|ectasia|opathy|edema|emia|ema|monia|plasia
+            |trophy|listhesis|lysis|lithiasis|malacia|phyte|cele|rrhage|cephalus|titis|algia)s?""",
+        # "osteopenic", "cirrhotic", "hypodense"; adverbs that turn around what follows: "asymmetrically", "poorly"
+        "abn": r""".*(?:otic|itic|metastatic|ectatic|rrhagic|penic|ematous|trophic|dense|lucent|cystic|isch[ae]{1,2}mic)
+            |(?:a(?:bn|sym|typ)|un(?!fort|ambig|equiv|iform|doubt|ilat)|in(?!div|tern|fer|tri|ci)|ir|mal|dis|sub(?!se)
+            |hyper|hypo|poor|partial).*ly""",
+        "skip": r".+ly",
+        # adjectives: "periapical", "supracondylar", "intraductal"
+        "mod": r".{2,}(?:al|ar|ic|ary|eal|ous|oid|less)",
+        # what was done to something, or happened to it: "fractured", "unbroken"
+        "past": r".{2,}[^e]ed|un.{2,}en",
+        "ing": r".{3,}ing",
+    }.items()
+}
 
 _TOKEN = re.compile(
     "".join(f"(?P<{name}>{pattern})|" for name, pattern in PHRASES.items())
-    + r"(?P<comma>,)|(?P<colon>:)|(?P<word>[^\W\d_]+)|(?P<sign>[^\s])",
+    + r"(?P<comma>,)|(?P<num>\d+(?:\.\d+)?(?:\ ?(?:mm|cm|%))?(?!\w))|(?P<word>[^\W\d_]+)|(?P<sign>[^\s])",
     re.VERBOSE,
 )
 
-#: What may stand in a negation, and behind the finding that it denies.
-_SCOPE = """or and mod size side seen clear > scope, word > odd, find > found, evid > evidence, anat image > organ,
-    abn > abnormal, anything > nothing"""
-_FOUND = """or like > scope, and > and, comma > comma, be have > found_be, seen detected mark > tail, in > place, with
-    the that > start, there > there"""
-_COMMA = """mod adj > item, find > listed, size > list_sized, side > sided, no or > scope, and > and, the one with
-    that > start, none > none, there > there, who > who, normal clear > normal, image > image, show > shown"""
-_ITEM_ORGAN = """anat mod adj > item_organ, find > listed, be > anatomy_be, colon > start, normal clear > normal, and
-    > anatomy, no > scope, not > verb_not, show > shown"""
-#: For each state of a sentence: the classes that may come next, and the state that follows.
+#: How a clause begins.
+_CLAUSE = """no > no, none > none, nothing > nothing, not > not_first, normal > normal, form > formed, find kind abn
+    > finding, anat mod seen past num > part, word > thing, image > image, there > there, who > who, see > saw, in of
+    look > frame, seek > seek, show > shown, absent > absent, be > this_is, that > start"""
+#: What may come behind a clause that is whole: another one.
+_NEXT = "comma but and with > start, that > since, there > there, no > scope"
+#: What may come behind something named that is no finding: what is said of it.
+_SAID = """be > part_be, have show > shown, colon > part_colon, normal > normal, not > part_not, find kind abn >
+    finding, nothing > nothing"""
+#: What may come behind a finding that a negation denies.
+_FOUND = f"""{_NEXT}, or like > scope, comma > comma, in look > place, of > place_of, be have > found_be, seen mark
+    past > tail, colon > start"""
+#: What may come behind what is called normal.
+_NORMAL = "colon > start, show have > shown, or and > normal_and, in of > normal_in, comma > normal_comma"
+#: For each state of a sentence: the classes that may come next, and the state that follows; later ones count.
 _MOVES = {
-    # nothing said yet
-    "start": """yes > yes, seek > seek, the mod side comma and that with > start, seen done > bare_seen, no > no, none
-        > none, nothing > nothing, not > bare_not, find evid > finding, anat > anatomy, adj > described, image >
-        image, normal clear > normal, there > there, who > who, see > saw, in look > frame, show > shown, be >
-        this_is, absent > tail""",
-    "bare_seen": """seen mod side anat image > anatomy, adj > described, normal clear > normal, find evid > finding,
-        no > scope""",
-    "seek": """find evid anat image mod adj size side normal clear in or and comma that > seek, see seen > saw, no >
-        scope, none > none, nothing > nothing, who > who, abn > seek_abnormal""",
-    "seek_abnormal": "find > seek",
-    "reviewed": """mod adj side anat image in look and done > reviewed, comma colon that > start, there > there, who >
-        who, not > who_not, see seen > saw, no > scope, none > none, nothing > nothing""",
-    "yes": "comma > start, there > there",
-    "this_is": "be mod side > this_is, image > image, normal clear > normal",
-    "frame": """mod adj image look in and seen done > frame, side anat > located, comma colon > start, no > scope,
-        there > there, who > who, show > shown, none > none, nothing > nothing, not > who_not""",
-    "located": """mod adj side image anat look in and or seen done > located, comma colon > start, no > scope, there >
-        there, who > who, show > shown, none > none, nothing > nothing, be > anatomy_be, not > who_not""",
-    "image": """image anat mod side in look and or seen done > image, comma colon that > start, show have > shown, be
-        > image_be, not > verb_not, normal clear > normal, no > scope, with > start, find evid > finding""",
-    "image_be": """be in mod > image_be, image > image, normal clear > normal, no > scope, done > provided, not >
-        verb_not""",
-    "provided": "comma and with > start, in > image, show > shown",
-    "shown": """mod side colon > shown, image > image, no > scope, nothing > nothing, none > none, normal clear >
-        normal, that > start, anat > anatomy""",
-    "there": "be have > there_be, not > there_not",
-    "there_not": "be > scope",
-    "there_be": "be have > there_be, no not > scope, none > none, nothing > nothing, normal clear > normal",
-    "who": """have > who, seek > seek, draw > drawn, look done > reviewed, see seen detected > saw, not > who_not, be
-        > who_be, show > shown""",
-    "drawn": "none > none, nothing > nothing, no > scope",
-    "drawn_not": "find mod adj size side in anat > drawn_not_any",
-    "drawn_not_any": "find mod anat word > drawn_not_any, in > place",
-    "who_not": "be > who_not, draw > drawn_not, see seen detected show have > scope",
-    "who_be": """in > frame, be > who_be, that > start, there > there, normal > normal, no > scope, image > image, not
-        > who_not, anat > anatomy""",
-    "saw": """no > scope, none > none, nothing > nothing, that > start, normal clear > normal, there > there, anat >
-        anatomy""",
-    "bare_not": "see > scope, seen detected > tail",
-    "none": "seen detected > tail, be > found_be, in > place, colon > start",
-    "nothing": "mod seen detected abn > nothing, mark > tail, like > scope, in > place, be > found_be",
-    # behind a negation, in front of the finding that it denies
-    "no": f"comma > start, adj > adjectives, {_SCOPE}",
-    "scope": f"adj > adjectives, {_SCOPE}",
-    "adjectives": f"adj > adjectives, comma > adjectives_on, {_SCOPE}",
-    "adjectives_on": "adj > adjectives, or > scope",
-    "evidence": "in like mod adj > scope, find > found, seen detected > tail, be > found_be",
-    "odd": "mod adj word anat size side > odd, find > found, evid > odd_sign, detected > tail, be > label",
-    "odd_sign": "in like mod adj > scope, find > found, seen detected mark > tail, be > found_be",
-    "label": "word mod adj find be > label, detected > tail",
-    "organ_be": "be have > organ_be, abn > normal",
-    "organ": "be > organ_be, show have > scope, anat image mod adj size side or and > organ, find > found",
-    "abnormal": """mod adj size side abn > abnormal, word > found_organ, or and > scope, anat image > found_organ,
-        evid find > found, detected > tail""",
-    # behind the finding: the scope goes on over "or", and over a list that ends with "or" or "and"
-    "found": _FOUND,
-    "found_organ": f"find > found, anat > found_organ, {_FOUND}",
-    "found_be": "be have > found_be, in > place, seen detected > tail",
-    "and": """mod > and, none > none, adj > described, no > scope, side the one with > start, anat > anatomy, image >
-        image, there > there, who > who, normal clear > normal""",
-    "comma": f"anat > item_organ, {_COMMA}",
-    "placed_comma": f"anat > place_item, {_COMMA}",
-    "place_item": f"comma > placed_comma, or > place_or, {_ITEM_ORGAN}",
-    "item": "mod adj > item, find > listed, anat > item_organ, size > list_sized, side > sided",
-    "item_organ": _ITEM_ORGAN,
-    "listed": "comma > list, or > scope, and > last",
-    "list": "mod adj anat > list, find > listed, size side > list_sized, or > scope, and > last",
-    "last": "mod adj anat the skip size side > last, find > found",
-    "sided": """mod adj side anat > sided, size > list_sized, find > sized_listed, be > anatomy_be, normal clear >
-        normal""",
-    "sized_listed": "comma > list_sized, or > scope",
-    "list_sized": "mod size side anat > list_sized, find > sized_listed, or > scope",
-    "place": "mod adj look seen done word > place, side anat image evid > placed",
-    "placed": """side anat image > placed, in > place, be have > found_be, seen detected mark > tail, like > scope,
-        comma > placed_comma, and > place_and, or > place_or, with the one > start, there > there""",
-    "place_or": "mod adj > place_or, side anat image > placed, find > found",
-    "place_and": """mod adj side > place_and, anat image > placed_and, no > scope, there > there, who > who, normal
-        clear > normal, find > finding""",
-    "placed_and": """anat image > placed_and, be > anatomy_be, normal clear > normal, comma > start, in > place, and >
-        place_and""",
-    "tail": """seen detected mark > tail, in > place, comma and with the that > start, like > scope, there > there, no
-        > scope""",
+    "start": f"{_CLAUSE}, {_NEXT}, no > no, that yes > start",
+    "since": f"{_CLAUSE}",
+    "formed": "form mod and > formed, normal anat image > normal, word > thing, find kind abn > finding",
+    # something is named: parts of the body, or what no table holds
+    "part": f"""{_SAID}, anat mod seen num or > part, word past > thing_of, image > image, in of > part_of, and >
+        part_and, comma > part_comma, no > scope, with > part_with""",
+    "part_of": f"""{_SAID}, anat image mod seen past num or in of word > part_of, and > part_and, comma > part_comma,
+        no > scope, with > part_with""",
+    "part_with": "no > scope, normal > normal, mod > part_with",
+    "part_and": f"{_SAID}, anat mod seen past num image > part, word > thing, no > scope",
+    "part_comma": f"{_SAID}, none > nothing, and > part_and, anat mod seen num > part_list, past > thing_of",
+    "part_list": "anat mod seen num or in of > part_list, and > part_and, comma > part_comma, colon > part_colon",
+    "part_colon": f"{_CLAUSE}, comma > part_colon, form > normal",
+    "part_be": """and be seen in of have mod that anat > part_be, num > measured, look > reviewed, seek > seek,
+        normal > normal, no > scope, not > part_not""",
+    "measured": "num mod > measured, comma and that with > start, in > part_be",
+    "reviewed": f"""{_NEXT}, see seen > saw, in of image mod anat and or word num look > reviewed, comma >
+        reviewed_on, seek > seek, none > none, nothing > nothing, who > who""",
+    "reviewed_on": f"{_CLAUSE}, anat mod word num > reviewed, and > start",
+    "part_not": "be > part_not, draw > drawn_not, abn past > normal, show have see > scope",
+    "thing": """be > thing_be, have show > thing_shown, colon > thing_colon, normal > normal, not > thing_not, absent
+        > tail, word mod seen past num or > thing, anat > part, image > image, in of > thing_of, and > thing_and, find
+        kind abn > finding""",
+    "thing_of": """be > thing_be, have show > thing_shown, colon > thing_colon, not > thing_not, absent > tail, word
+        mod seen past num or anat image in of > thing_of, and > thing_and, find kind abn > finding""",
+    "thing_and": "word mod seen past num > thing, anat > part, find kind abn > finding",
+    "thing_be": """no > thing_no, none absent excluded > tail, be seen in of have mod that anat > thing_be, normal >
+        normal, not > thing_not""",
+    "thing_shown": "mod > thing_shown, normal > normal, no > thing_no",
+    "thing_no": "mod evid abn of seen > thing_no, find kind > found",
+    "thing_not": "show have > thing_no, be > thing_not, abn > normal, seen > tail",
+    "thing_colon": "comma > thing_colon, no > no, none absent nothing > tail, normal > normal, not > thing_not",
     # a finding without a negation in front must be denied behind
-    "finding": """find evid mod adj size side anat in and or > finding, be have > finding_be, not > finding_not,
-        absent > tail, colon > finding_colon""",
-    "finding_be": "be have > finding_be, not > finding_not, absent > tail",
-    "finding_not": "be > finding_not, seen detected > tail",
-    "finding_colon": "no none absent nothing normal > tail, not > finding_not",
-    # anatomy must be called normal, or not abnormal
-    "described": """anat evid mod adj side and or > described, comma > described_on, image > image, be have >
-        anatomy_be, colon > start, normal clear > normal, not > verb_not""",
-    "described_on": "adj > described",
-    "anatomy": """anat evid image mod side in and or comma > anatomy, adj > described, be have > anatomy_be, colon >
-        start, normal clear > normal, no > scope, show > shown, not > verb_not, find > finding""",
-    "anatomy_be": "be in have > anatomy_be, normal clear > normal, no > scope, not > verb_not",
-    "verb_not": "be > verb_not, abn > normal, show have > scope",
-    "normal": """normal clear evid anat image mod adj side > normal, colon > start, in > normal_in, and > normal_and,
-        comma with the one > start, no > scope, there > there, show > shown""",
-    "normal_in": "word mod adj > normal_in, side anat image > normal",
-    "normal_and": """normal clear > normal, mod adj side > normal_and, anat image > normal_anatomy, the one > start,
-        no > scope, there > there, who > who""",
-    "normal_anatomy": """anat mod adj side > normal_anatomy, be > anatomy_be, normal clear > normal, and > normal_and,
-        comma with > start, in > normal_in, no > scope""",
+    "finding": """find kind abn mod anat word past seen image num in of and or > finding, comma > findings, be have >
+        finding_be, not > finding_not, absent excluded > tail, colon > finding_colon""",
+    "findings": "find kind abn mod anat word past image in of comma > findings, and or > finding",
+    "finding_be": "be have > finding_be, not > finding_not, absent excluded none > tail",
+    "finding_not": "be > finding_not, seen > tail",
+    "finding_colon": "comma > finding_colon, no none absent nothing normal excluded > tail, not > finding_not",
+    # the picture and how it was read
+    "image": f"""{_SAID}, image anat mod word past in of or look seen num > image, be > image_be, not > image_not, no
+        > scope, with > part_with, colon comma and > start, none > nothing, that > since""",
+    "image_be": f"""{_NEXT}, seek > seek, be mod image word past seen in of num anat look > image_be, normal >
+        normal, not > image_not, show > shown, none > none, nothing > nothing""",
+    "image_not": "be > image_not, show have see > scope, mod word past > image_be",
+    "shown": """mod num colon > shown, image > image, no > scope, none > none, nothing > nothing, normal > normal,
+        that > since, anat > part""",
+    "this_is": "be mod anat > this_is, image > image, normal > normal, there > asked, in of > part_be",
+    "asked": "find kind abn mod anat word past in of or > asked, colon > finding_colon",
+    "frame": """ing image > framed, mod seen past look num in of and or > frame, word anat > located, comma colon >
+        start, no > scope, none > none, nothing > nothing, there > there, who > who, show > shown, that > since, seek >
+        seek""",
+    "framed": """be > this_is, image mod word seen past look num in of and or > framed, anat > located, comma colon >
+        start, no > scope, none > none, nothing > nothing, there > there, who > who, show > shown, seek > seek""",
+    "located": """mod word seen past look num in of and or image anat > located, comma colon > start, no > scope,
+        none > none, nothing > nothing, there > there, who > who, have show > shown, be > part_be, normal > normal,
+        not > part_not, seek > seek""",
+    "seek": """find kind abn anat image mod word past normal in of or look > seek, comma and that but > seek_on,
+        colon > finding_colon, see seen > saw, no > scope, none > none, nothing > nothing, who > who, there > there""",
+    "seek_on": f"{_CLAUSE}, find kind abn word mod past > seek, and comma but > seek_on, seen > saw",
+    # who answers
+    "who": """image see seen > saw, have be > who_be, seek > seek, draw > drawn, look word past > reviewed, not >
+        who_not, show > shown""",
+    "who_be": """be mod past in of > who_be, that there > since, comma and > start, normal > normal, image > image,
+        anat > this_is, draw > drawn, see seen > saw, seek > seek, look > reviewed, not > who_not, no > scope""",
+    "who_not": "be > who_not, see seen show have > scope, draw > drawn_not",
+    "drawn": "no > scope, none > none, nothing > nothing",
+    "drawn_not": "find kind mod anat image word in of and or num > drawn_not, comma > start, that > since",
+    "saw": """that > since, no > scope, none > none, nothing > nothing, normal > normal, there > there, anat mod >
+        part, image > image""",
+    "there": "be have seen > there_be, not > there_not",
+    "there_not": """be seen > there_not, find kind > found, word > odd, past abn > odd_part, mod num > scope, anat
+        image > organ, anything > nothing""",
+    "there_be": """be have seen > there_be, not > there_not, no > scope, none > none, nothing > nothing, normal >
+        normal""",
+    # behind a negation, in front of what it denies
+    "no": """comma > start, find kind > found, word > odd, past abn > odd_part, mod seen num of or like > scope, anat
+        > organ, image > organ_in, anything nothing > nothing""",
+    "scope": """comma > scope_on, find kind > found, word > odd, past abn > odd_part, mod seen num of or like and >
+        scope, anat > organ, image > organ_in, anything nothing > nothing, mark > tail""",
+    "scope_on": "mod num or and > scope, abn past > odd_part, comma > scope_on",
+    "odd_part": """in of > place, abn past mod or and > odd_part, anat image word find kind evid > odd, seen mark >
+        tail""",
+    "odd": f"{_FOUND}, ing > odd_ing, word find kind mod anat image abn num > odd",
+    "odd_ing": f"{_FOUND}, the > place, word find kind mod anat image abn num > odd",
+    "organ": """anat mod or and > organ, word find kind evid > odd, past abn > odd_part, be > organ_be, show have >
+        scope, in of > organ_in""",
+    "organ_in": "anat mod image in of seen > organ_in, find kind > odd, be > organ_be, show have > scope",
+    "organ_be": "be have > organ_be, abn past > normal",
+    # behind what is denied: the scope goes on over "or", and over a list that ends with "or" or "and"
+    "found": f"{_FOUND}, kind mod word anat num > found, ing > place",
+    "found_be": "be have > found_be, in of > place, seen > tail",
+    "tail": f"{_NEXT}, seen mark > tail, in > place, of > place_of, or like > scope, colon > start",
+    "place": "in of > place, mod word look seen past num anat image > placed, one > place_of",
+    "place_of": """the > place, in of one > place_of, mod word look seen past num anat image > placed, find kind abn
+        > odd""",
+    "placed": f"""{_NEXT}, anat image mod word seen past num in of > placed, or > any_or, be have > found_be, mark >
+        tail, like > scope, comma > comma, and > place_and""",
+    "place_and": f"{_CLAUSE}, anat image mod > placed_and",
+    "placed_and": f"{_SAID}, anat image mod > placed_and, in of > place, comma but with > start",
+    "any_or": "mod > any_or, anat image word > placed, find kind abn past > scope",
+    "comma": f"""{_CLAUSE}, {_NEXT}, or > scope, the one that > start, find kind > listed, mod word past > item, abn
+        > big, anat > item_part, no > no""",
+    "big": "mod anat abn word past > big, find kind > big_listed",
+    "big_listed": "kind anat mod word > big_listed, comma > big_list, or > scope",
+    "big_list": "find kind mod anat abn word past > big_listed, or > scope",
+    "item": """mod abn word past > item, find kind > listed, anat > item_part, or > scope, and > last, comma > list,
+        image > image, normal > normal""",
+    "item_part": """anat mod word > item_part, find kind > listed, be > part_be, colon > part_colon, normal > normal,
+        not > part_not, no > scope, show have > shown, and > item_and, or > any_or, comma > item_comma, in of >
+        part_of""",
+    "item_and": "mod > item_and, anat > item_last, find kind abn past word > last, no > scope",
+    "item_last": """anat mod > item_last, be > part_be, normal > normal, find kind word > odd, show have > shown, not
+        > part_not""",
+    "item_comma": """and > item_and, or > any_or, anat mod > item_part, normal > normal, find kind > listed, no >
+        scope""",
+    "listed": "comma > list, or > scope, and > last, kind anat mod word > listed",
+    "list": "mod anat word past find kind > listed, abn > big, or > scope, and > last",
+    "last": "mod anat abn past the > last, find kind word > odd",
+    "listed_only": "find kind mod abn anat word past comma and or > listed_only",
+    "none": """seen mark > tail, be > found_be, of > none_of, in > place, colon comma but and > start, or like >
+        scope, there > there, that > since""",
+    "none_of": "mod evid of seen > none_of, anat image > organ",
+    "nothing": """mod seen abn past image > nothing, word > nothing_does, mark > tail, like > scope, in of > place,
+        be > found_be, that > nothing_that, comma but and > start""",
+    "nothing_that": "be seen who have look > nothing_that, like > scope, mark > tail, word past abn > nothing_does",
+    "nothing_does": """one word past find kind abn mod anat > nothing_does, in of > place, be > found_be, comma and
+        but > start""",
+    "not_first": "abn past > normal, seen > seen_not, see > scope, be > not_first",
+    "seen_not": "colon > listed_only, in of > place, comma and but > start",
+    "absent": "mod > absent, colon > listed_only, find kind > tail",
+    # something is called normal
+    "normal": f"{_NEXT}, {_NORMAL}, the > start, normal anat image mod word past seen num be > normal",
+    "normal_in": f"{_NEXT}, {_NORMAL}, word mod anat image num seen past normal and or > normal_in, be > part_be",
+    "normal_comma": f"{_CLAUSE}, {_NEXT}, no > no, word > normal_thing, that > start, anat mod num > normal_item",
+    "normal_thing": """be > thing_be, colon > thing_colon, normal > normal, not > thing_not, word mod anat >
+        normal_thing, or > normal_in, and > normal_and""",
+    "normal_item": f"""{_SAID}, anat mod seen past num > normal_item, word > normal_thing, and > normal_and, or >
+        normal_in, comma > normal_comma, in of > part_of, no > scope, image > image""",
+    "normal_and": f"{_CLAUSE}, anat > normal_part, mod > normal_and, image form > normal, of be > part_be",
+    "normal_part": f"""{_NORMAL}, anat mod > normal_part, word > thing, be > part_be, normal > normal, not >
+        part_not, no > scope, with but > start, find kind abn > finding""",
 }
 #: Ends of a sentence that states a negative, and of one that states nothing: "PA and lateral views were obtained."
 _STATED = frozenset(
     [
-        "no",
-        "none",
-        "nothing",
         "found",
-        "found_organ",
-        "odd_sign",
-        "tail",
+        "listed_only",
+        "none",
+        "normal",
+        "normal_in",
+        "normal_part",
+        "nothing",
+        "nothing_does",
+        "odd",
+        "odd_ing",
         "placed",
         "placed_and",
-        "normal",
-        "normal_anatomy",
+        "seen_not",
+        "tail",
     ]
 )
-_FRAMING = frozenset(["image", "provided", "frame", "seek", "reviewed", "drawn_not_any"])
-#: States in which no article or adverb may follow: what is "not fully seen" is seen.
-_STRICT = frozenset(["odd", "label", "finding_not", "last"])
+_FRAMING = frozenset(["drawn_not", "framed", "image", "image_be", "reviewed", "seek"])
+#: States in which no article may follow: one in the middle of a noun phrase stands behind a verb.
+_STRICT = frozenset(["finding_not", "found", "image_not", "last", "normal", "nothing_does", "odd", "odd_ing"])
+#: States in which no adverb may follow: what is "not fully seen" is seen.
+_EXACT = frozenset(["finding_not", "thing_not"])
+#: What a lesion may be, have or lack, so that it tells nothing of something unknown.
+_OF_LESIONS = frozenset(["form", "trait", "feature"])
 
 
 def _next_states() -> dict[tuple[str, str], str]:
     # Articles and words of the class `skip` may stand anywhere else.
-    moves = {(state, name): state for state in _MOVES if state not in _STRICT for name in ("the", "one", "skip")}
+    moves = {(state, name): state for state in _MOVES if state not in _STRICT for name in ("the", "one")}
+    moves |= {(state, "skip"): state for state in _MOVES if state not in _EXACT}
     for state, row in _MOVES.items():
         for move in row.split(","):
             *names, _, target = move.split()
             moves |= {(state, name): target for name in names}
-    # A finding of the class `kind` is one like any other, and may follow another.
-    moves |= {(state, "kind"): target for (state, name), target in moves.items() if name == "find"}
-    moves["found", "kind"] = "found"
+    # Words that differ only in one state: "region" is an attribute elsewhere, "marked" means seen.
+    for special, usual in (
+        ("form", "normal"),
+        ("feature", "find"),
+        ("trait", "abn"),
+        ("ing", "word"),
+        ("evid", "mod"),
+        ("done", "mod"),
+        ("draw", "seen"),
+    ):
+        moves = {
+            (state, special): target
+            for (state, name), target in moves.items()
+            if name == usual and not (special in _OF_LESIONS and state.startswith("thing"))
+        } | moves
     return moves
 
 
@@ -252,11 +328,13 @@ def states_nothing(answer: str) -> bool:
     text = _plain(answer)
     if _CHINESE.fullmatch(text.strip(" .。")):
         return True
+    if _STUCK.search(text):
+        return False
     clauses = Counter(map(str.strip, re.split(r"[.,;!\n]", text)))
     if any(count > MAX_REPEATS for clause, count in clauses.items() if clause):
         return False
-    ends = [_read(sentence) for sentence in _sentences(text)]
-    return all(end in _STATED | _FRAMING for end in ends) and any(end in _STATED for end in ends)
+    paths = [_read(sentence) for sentence in _sentences(text)]
+    return all(path[-1] in _STATED | _FRAMING for path in paths) and any(map(_STATED.intersection, paths))
 
 
 def echoes_prompt(answer: str) -> bool:
@@ -312,18 +390,12 @@ def _word_class(word: str) -> str:
         for form in (spelled, spelled.removesuffix("s"), spelled.removesuffix("es"), singular):
             if form in _CLASS:
                 return _CLASS[form]
-    if _FINDING.fullmatch(word):
-        return "find"
-    if word.endswith("ically"):
-        return "skip"
-    if _ABNORMAL.fullmatch(word):
-        return "abn"
-    return "adj" if _ADJECTIVE.fullmatch(word) else "word"
+    return next((name for name, form in _FORMS.items() if form.fullmatch(word)), "word")
 
 
-def _read(classes: list[str]) -> str:
-    """The state at the end of a sentence, the empty string where there was no move."""
-    state = "start"
+def _read(classes: list[str]) -> list[str]:
+    """The states that a sentence goes through, the empty string at the end where there was no move."""
+    states = ["start"]
     for name in classes:
-        state = _NEXT_STATE.get((state, name), "")
-    return state
+        states.append(_NEXT_STATE.get((states[-1], name), ""))
+    return states

@@ -1,72 +1,101 @@
 """The words of radiology reports by class, for the rules in `prose.py`: data, no logic.
 
-A word in no table has the class `word`, which the grammar allows only behind a negation. So a word is added here to
-read more negatives, and to class `bad` where a negation with it denies nothing.
+A word in no table has the class `word`: a noun that may be denied or called normal, but is taken for a finding where it
+is not. A word is added here where it means more than its noun: parts of the body, which don't vanish by being denied,
+and class `bad`, where a negation with it denies nothing.
 """
 
 #: Phrases by class; the first that fits counts.
 PHRASES = {
+    "colon": r": | \?(?=\ ?(?:no|none|nil|negative|absent|not)\b)",
     # the quality of the picture, or of the answer
-    "bad": r"""\bno\ matter\b
+    "bad": r"""\b(?:all|anything|everything|nothing|none)\ but\b | \btop\ normal\b | \bno\ matter\b
         | \b(?:the\ )?(?:image|picture|photo|film|answer|question)\ (?:is|looks|appears)\ clear\b(?!\ of)""",
     # a sentence ends or a label stands before one: "Impression:", "the answer is"; what was asked, and known before
     "stop": r"""(?:^|\n)\ ?(?:findings?|impression|conclusion)\ ?(?=\n) | [.;!\n)。•–—-]
-        | ,\ ?(?:so|hence|thus|therefore)\b
-        | \((?![a-z\ ,/]{1,40}\)\ (?:is|are|was|were)\ not\b) | \d{1,2}[.)](?=\ ) | \bjson\b
-        | (?:,?\ ?(?:so|hence|thus|therefore),?\ )?\b(?:the\ )?(?:final\ )?(?:answer|result|impression|conclusion
-        |output|response)(?:\ is(?:\ ?:)?|\ ?:)
-        | \b(?:response|output|label|class|bbox|findings?|diagnosis|assessment|opinion|report|summary|exam
-          |study|technique|(?:detection|detected|predicted)\ [a-z]{1,10})\ ?:
+        | ,\ ?(?:so|hence|thus|therefore)\b | \((?![a-z\ ,/]{1,40}\)\ (?:is|are|was|were)\ not\b)
+        | \d{1,2}[.)](?=\ ) | \bjson\b
+        | (?:,?\ ?(?:so|hence|thus|therefore),?\ )?\b(?:(?:the|my)\ )?(?:final\ )?(?:answer|result|impression
+            |conclusion|output|response|opinion)(?:\ to\ (?:your|the)\ (?:request|question|query
+            |prompt))?(?:\ is(?:\ that\b|\ ?:)?|\ ?:)
+        | \b(?:the|this|an?)\ (?:\w{1,20}\ )?\w{1,20}\ (?:was|is)\ (?:referred|sent|brought|admitted)\ (?:for
+            |after|with|to|because|following)\b[^.;,\n]{1,80}(?=[.;,\n])
+        | \b(?:response|output|label|class|bbox|findings?|diagnosis|assessment|opinion|report|summary|exam|study
+            |(?:detection|detected|predicted)\ [a-z]{1,10})\ ?:
         | \b(?:clinical(?:\ (?:details|history|information|indication|question))?|history|indication|comparison
-        |reason)\ ?:
-          [^.;\n]{1,120}(?=[.;\n])
-        | \b(?:(?:al)?though|while|despite|in\ spite\ of)\ [^,.;\n]{0,60}
-          \b(?:(?:was|were)\ (?:clinically\ )?suspected|suspicion|history|rotated|rotation|quality
-        |positioning)\b[^,.;\n]{0,40},""",
-    "mark": r"""\b(?:that\ needs?\ )?to\ (?:be\ )?(?:mark|report|annotate|locali[sz]e|box|draw|see|show|note|label
-        |highlight|return|output|give|outline)(?:ed|d|n)?\b
-        | \bof\ (?:note|concern|significance)\b""",
-    "skip": r""",?\ ?\bas\ far\ as\ (?:i|we)\ can\ (?:tell|see)\b | \b(?:to\ be|able\ to)\b
+            |technique|protocol|reason(?:\ for\ (?:the\ )?(?:exam(?:ination)?|study|scan
+            |request))?)\ ?: [^.;\n]{1,120}(?=[.;\n])
+        | \b(?:(?:al)?though|while|despite|in\ spite\ of|even\ with|given
+            |allowing\ for)\ [^,.;\n]{0,60} \b(?:(?:was|were)\ (?:clinically\ )?suspected|suspicion|history
+            |rotated|rotation|quality|positioning|inspiration|projection|motion|exposure)\b[^,.;\n]{0,40},""",
+    "mark": r"""\bto\ (?:draw|place|put)\ (?:an?\ |any\ )?(?:bounding\ )?box(?:es)?(?:\ (?:around|for|on))?\b
+        | \bthat\ (?:would|could|can|should|needs?|requires?|i|we)\b[^.,;\n]{0,30}\b(?:outlined?|mark(?:ed)?
+            |box(?:e[sd])?|drawn?|report(?:ed)?|locali[sz]ed?|annotat(?:ed|ion)|highlight(?:ed)?
+            |labell?(?:ed)?)\b
+        | \b(?:that\ needs?\ )?to\ (?:be\ )?(?:mark|report|annotate|locali[sz]e|box|draw|see|show|note|label
+            |highlight|return|output|give|outline)(?:ed|d|n)?\b | \bof\ (?:note|concern|significance)\b""",
+    "skip": r"""\b(?:that\ )?(?:i|we)\ can\ (?:see|find|detect|identify)(?=\ ?(?:$|[.,;\n]|in\b|on\b|here\b))
+        | \bto(?=\ (?:contain|show|demonstrate|have|reveal|exhibit)\b)
+        | \b(?:free\ of|without)\ (?:[a-z]{1,12}\ )?art[ie]facts?\b | \bi\ (?:d|would)\ say(?:\ that)?\b
+        | \beven(?=\ (?:in|with|on)\b) | \bwould(?=\ not\ (?:draw|mark|box|outline|report|annotate)\b)
+        | \bit\ seems(?:\ that)?\b
+        | \b(?:beneath|throughout|within|around|behind|inside|below|above)(?:\ (?:it|them))?(?=\ ?(?:$|[.,;\n]))
+        | ,?\ ?\bas\ far\ as\ (?:i|we|it|is|can)\ [^.,;\n]{1,50} | \b(?:to\ be|able\ to)\b
         | \bat\ (?:this\ time|present|all)\b | \bin\ (?:turn|my\ opinion|conclusion|summary|short)\b
-        | \bto\ (?:my\ eye|me)\b
-        | \bof\ (?:good|diagnostic|adequate)\ quality\b
+        | \bto\ (?:my\ eye|me)\b | \bof\ (?:good|diagnostic|adequate)\ quality\b
         | \bcould(?=\ (?:not|be\ (?:seen|found|identified|detected|visuali[sz]ed|locali[sz]ed|demonstrated
-        |confirmed))\b)
-        | \([a-z\ ,/]{1,40}\)(?=\ (?:is|are|was|were)\ not\b)
+            |confirmed))\b) | \([a-z\ ,/]{1,40}\)(?=\ (?:is|are|was|were)\ not\b)
         | \bfindings\ are(?=\ (?:all\ )?(?:normal|unremarkable|within\ normal|negative)\b)""",
-    "none": r"""\bn/a\b | \bnil\ (?:acute|focal|significant|abnormal|of\ note)\b(?=\s?(?:$|[.;,\n]))
-        | (?<=:\ )0(?=\s?(?:$|[.;,\n]))
-        | \ban?\ empty\ (?:list|array|answer)\b
+    "none": r"""\bno\ (?:reason|need|grounds?|cause)\ to\ (?:mark|draw|outline|box|annotate|highlight|report
+            |locali[sz]e)(?:\ \w{1,12}){0,3} | \bthere\ (?:is|are|was|were)\ (?:not(?:\ any)?|none)(?=[.;\n])
+        | \bn/a\b | \bnil\ (?:acute|focal|significant|abnormal|of\ note)\b(?=\s?(?:$|[.;,\n]))
+        | (?<=:\ )0(?=\s?(?:$|[.;,\n])) | \ban?\ empty\ (?:list|array|answer)\b
         | \bnone\ of\ (?:them|these|those)(?=\ (?:is|are|was|were|can|could|seen|detected|found|present
-        |identified)\b)""",
-    "or": r"/ | \band/or\b | \bor\ (?:any\ )?other\b",
-    "no": r"""\bnone\ of\ the(?:se)?(?=\ (?:\w{1,30}\ )?(?:findings|abnormalities|lesions)\b)
+            |identified)\b)""",
+    "no": r"""\bw/o\b | \bnot\ (?:a\ single|one|any)\b
+        | \bnone\ of\ the(?:se)?(?=\ (?:\w{1,30}\ ){0,2}(?:findings|abnormalities|lesions|pathologies|conditions
+            |diseases|targets|classes|categories)\b)
         | \b(?:(?:free|clear|devoid|absence|lack)\ of|negative\ for|0(?=\ [a-z]))\b
-        | \bnil(?=\ [a-z])(?!\ (?:seen|detected|found|identified)) | \bnor\ (?:was|were|is|are|has|have)\b""",
+        | \bnil(?=\ [a-z])(?!\ (?:seen|detected|found|identified))
+        | \bnor\ (?:was|were|is|are|has|have)(?:\ there)?\b""",
+    "or": r"/ | \band/or\b | \bor\ (?:any\ )?other\b",
     "not": r"\b(?:unable|fail(?:s|ed)?)\ to\b",
-    "normal": r"""\bwithin\ (?:the\ )?(?:normal\ (?:limits|range)|limits\ of\ normal)\b | \bclean\ bill\ of\ health\b
+    "normal": r"""(?<!\bnot\ )\b[a-z]{3,12}\ (?:normally|symmetrically|homogeneously|uniformly)(?=\ ?(?:$|[.,;\n])
+            |\ (?:and|in|with|on)\b)
+        | \b(?:keep|retain|maintain|hold)s?\ (?:its|their|a|the)\ (?:normal\ |usual\ )?(?:height|shape|contour
+            |alignment|signal|outline|form|position|width|size)s?\b
+        | \b(?!not|are|was|were)[a-z]{3,15}\ free(?=\ ?(?:$|[.,;\n]|and\b)) | (?<=\b(?:is|re)\ )level\b
+        | (?<=[a-z]\ )expanded(?=\ ?(?:$|[.,;\n]|and\b)) | (?<=[a-z]\ )(?:ok|okay|fine)(?=\ ?(?:$|[.,;\n]))
+        | \b(?:extend|reach)(?:s|es|ing)?\ (?:out\ )?to\ the\ (?:chest\ wall|periphery)\b
+        | \bwithin\ (?:the\ )?(?:normal\ (?:limits|range)|limits\ of\ normal)\b | \bclean\ bill\ of\ health\b
         | \b(?:well|fully|symmetrically|normally|adequately)\ (?:expanded|inflated|aerated|ventilated|defined
-        |seated|maintained|preserved|formed
-          |corticated|aligned|cent(?:re|ere)d)\b
-        | \bin\ the\ midline\b | \b(?:bi|ti|lung)\ ?rads\ (?:category\ )?1\b
+            |seated|maintained|preserved|formed|corticated|aligned|cent(?:re|ere)d)\b | \bin\ the\ midline\b
+        | \b(?:[a-z]{1,2}|lung)\ ?rads\ (?:category\ )?1\b
         | (?<=\b(?:is|re)\ )central(?:ly\ (?:placed|located|positioned))?(?=\s?(?:$|[.,;\n]|and\b))""",
-    "like": r"""\b(?:to|that)\ (?:suggest|indicate)s?\b | \b(?:suggestive|indicative)\ of\b
+    "like": r"""\b(?:that\ )?(?:looks?|appears?)\ like\b | \b(?:for|of)\ the\ (?:category|class|label|term)\b
+        | \b(?:to|that)\ (?:suggest|indicate)s?\b | \b(?:suggestive|indicative)\ of\b
         | \b(?:concerning|worrisome|suspicious)\ for\b | \b(?:consistent|compatible)\ with\b
-        | \bcorrespond(?:s|ing)?\ (?:to|with)\b""",
+        | \b(?:that\ )?(?:correspond|suggest|resembl|indicat|represent)(?:s|es|ing)?\b(?:\ (?:to|with)\b)?""",
     "in": r"\bwrong\ with\b",
-    "mod": r"\bround(?:ed)?(?=\ (?:atelectas|opacit|lesion|mass|nodul))",
+    "mod": r"""\b(?:after|with)\ (?:intravenous\ |iv\ )?(?:contrast|gadolinium)\b
+        | \b(?:instance|case)s?(?=\ of\b) | \bbox(?:es)?\ for\b
+        | \bround(?:ed)?(?=\ (?:atelectas|opacit|lesion|mass|nodul))""",
     "image": r"""\bx\ ?rays?\b | \bdiffusion\ weighted\b | \b\w{1,12}\ (?:year|month|week|day)s?\ olds?\b
         | \b(?:good|adequate|full|satisfactory)\ (?:inspiratory\ effort|inspiration|positioning|penetration
-        |quality)\b""",
+            |quality)\b""",
     "anat": r"""\bgrowth\ plates?\b
         | \b(?:first|second|third|fourth|fifth)\ (?:metatarsal|metacarpal|toe|finger|ray|digit|ventricle)s?\b
-        | \b(?:odontoid|styloid|coronoid|spinous|transverse|mastoid|alveolar)\ process(?:es)?\b | \bcup\ to\ disc\b
-        | \b[clts]\ spine\b | \b(?:[clts]\d{1,2})(?:\ ?[/-]\ ?[clts]?\d{1,2})?\b""",
-    "evid": r"\bbox(?:es)?\ for\b | \b(?:instance|case)s?\ of\b",
-    "look": r"\blook(?:ed|ing)\ at\b",
-    "seek": r"""\b(?:look|search|check|examin|assess|evaluat|screen|inspect)(?:ed|ing)?\ (?:(?:at|the|this|image
-        |film|x\ ray|radiograph|scan|carefully|closely)\ ){0,4}for\b""",
-    "find": r"""\b(?:mass|fracture|disease|consolidation|target)\ (?:lesion|process|pattern|deformity|line|object)s?\b
+        | \b(?:odontoid|styloid|coronoid|spinous|transverse|mastoid|alveolar)\ process(?:es)?\b
+        | \bcup\ to\ disc\b | \b[clts]\ spine\b | \b(?:[clts]\d{1,2})(?:\ ?[/-]\ ?[clts]?\d{1,2})?\b""",
+    "look": r"\blook(?:ed|ing)\ at\b | \ba\ (?:\w{1,20}\ )?look(?=\ at\b)",
+    "seek": r"""\b(?:query|request|question|prompt|task|you)\ (?:asks?|asked|is|was)\ (?:for|to\ [a-z]{2,12})\b
+        | \bquery(?=\ [a-z]) | \ba\ search\ for\b
+        | \b(?:look|search|check|examin|assess|evaluat|screen|inspect|review|scrutini[sz])(?:ed|ing)?\ (?:(?:at
+            |the|this|image|film|x\ ray|radiograph|scan|carefully|closely)\ ){0,4}for\b""",
+    "find": r"""\bpleural\ lines?\b
+        | \b(?:air|gas)(?=\ (?:(?:is|was)\ )?(?:\w{1,12}\ )?(?:under|beneath|below)\b)
+        | \b(?!dramatic)[a-z]{2,20}(?:[rdl]ative|itic|otic|atic|lytic|osive|uctive)\ changes?\b
+        | \b(?:mass|fracture|disease|consolidation|target)\ (?:lesion|process|pattern|deformity|line|object)s?\b
         | \bfree\ (?:[a-z]{1,18}(?:al|ic|neum)\ )?(?:air|gas|fluid)\b | \bmass\ effect\b
         | \bair\ fluid\ levels?\b | \bloose\ bod(?:y|ies)\b
         | \b(?:subdiaphragmatic|intramural|intraperitoneal|extraluminal)\ (?:air|gas)\b
@@ -74,9 +103,9 @@ PHRASES = {
         | \b(?:alveolar|interstitial|miliary|mosaic|reticul[a-z]{1,12})\ patterns?\b
         | \bcentral\ (?:venous\ )?lines?\b | \bmidline\ (?:shift|deviation)s?\b
         | \b(?:tumou?r|disease)\ recurrence\b | \b(?:region|area|point)s?\ of\ (?:interest|concern)\b
-        | \bbounding\ box(?:es)?\b | \b(?:radio\ ?opaque\ )?foreign\ bod(?:y|ies)\b
-        | \bair\ bronchograms?\b | \b(?:degenerative|fibrotic|cystic|inflammatory|emphysematous|ha?emorrhagic
-          |ischa?emic|(?:osteo)?arthritic|erosive|destructive|lytic|sclerotic|atrophic|infective)\ changes?\b""",
+        | \bbounding\ box(?:es)?\b | \b(?:radio\ ?opaque\ )?foreign\ bod(?:y|ies)\b | \bair\ bronchograms?\b
+        | \b(?:degenerative|fibrotic|cystic|inflammatory|emphysematous|ha?emorrhagic|ischa?emic
+            |(?:osteo)?arthritic|erosive|destructive|lytic|sclerotic|atrophic|infective)\ changes?\b""",
 }
 
 #: Words by class, without the s of the plural.
@@ -90,139 +119,148 @@ WORDS = {
     "or": "or nor",
     "and": "and",
     "with": "with",
-    "that": "that since because",
+    "that": "that since because as which",
     "there": "there",
     "the": "the this these those either each all such its their my your one two three four every her his our both",
     "who": "i we it model",
     "be": """is are was were be been being am appear appeared appearing seem seemed look looked remain appears seems
-        looks lie lies""",
+        looks lie lies measure measured measuring stay stays keeps""",
     "have": "has have had",
     # verbs that help, interjections, adverbs that leave a statement as strong as it is
-    "skip": """can do does did sorry overall thus therefore so indeed here currently presently also grossly carefully
-        thoroughly essentially entirely completely fully bilaterally radiographically definitely definitively readily
-        relatively quite very perfectly generally any ever anywhere altogether well unfortunately fortunately hence
-        accordingly consequently truly clearly convincingly normally non pathologically""",
+    "skip": """can do does did sorry overall thus therefore so indeed here currently presently also grossly
+        carefully thoroughly essentially entirely completely fully bilaterally radiographically definitely definitively
+        readily relatively quite very perfectly generally any ever anywhere altogether well unfortunately fortunately
+        hence accordingly consequently truly clearly convincingly normally non pathologically confident sure certain""",
     "see": """see saw find detect identify observe note locate visualize visualise discern recognize notice conclude
         confirm appreciate discover spot localise localize recognise perceive distinguish""",
-    "seen": """seen found identified present visible noted observed evident demonstrated appreciated visualized
-        visualised apparent discernible identifiable detectable recognized appreciable noticeable needed required
-        observable located localised localized depicted noticed picked spotted confirmed discovered recognised
-        perceptible demonstrable encountered given drawn marked""",
-    "detected": "detected",
+    # what a finding is that is there
+    "seen": """seen found identified visible noted observed evident demonstrated appreciated visualized visualised
+        apparent discernible identifiable recognized noticeable needed required observable localised localized depicted
+        noticed picked spotted confirmed discovered recognised perceptible demonstrable given detected reported read
+        interpreted called considered judged deemed rated described classified included covered exist exists occur
+        captured delineated documented recorded shown detectable present encountered elicited conspicuous appreciable
+        imaged visualizable located discerned perceived distinguished ascertained verified""",
     "absent": "absent",
     "show": """show showed showing reveal revealed revealing demonstrate demonstrating contain containing display
         displayed displaying exhibit exhibited indicate indicating depict presents depicts portrays demonstrates""",
-    "done": "obtained performed provided submitted acquired reviewed available",
     "look": """based upon after following reviewing looking examining examined having review analysis analyzing
-        inspection evaluation careful thorough close detailed assessment assessed studied inspected checked
-        scrutinised scrutinized searched evaluated""",
-    "in": "in on at of within for from throughout along below above beneath under near around over regarding",
-    "image": """image film picture photo radiograph chest study exam examination scan cxr xray radiography view
-        projection patient report case imaging ct mri mr mra cta ctpa us ultrasound sonogram sonography mammogram
-        mammography tomogram tomography echocardiogram angiogram angiography panoramic opg orthopantomogram slice
-        frame photograph fundoscopy endoscopy colonoscopy dexa sequence series fluoroscopy man woman child infant boy
-        girl adult neonate baby year timepoint bitewing cbct pet spect head abdomen request history query person
-        individual subject""",
+        inspection evaluation careful thorough close detailed assessment assessed studied inspected checked scrutinised
+        scrutinized searched evaluated reviewed""",
+    "in": """in on at within from throughout along below above beneath under near around over regarding by to toward
+        between among inside outside amid across via""",
+    "image": """image film picture photo radiograph study exam examination scan cxr xray radiography view projection
+        imaging ct mri mr mra cta ctpa us ultrasound sonogram sonography mammogram mammography tomogram tomography
+        echocardiogram angiogram angiography panoramic opg orthopantomogram slice frame photograph fundoscopy endoscopy
+        colonoscopy dexa sequence series fluoroscopy timepoint bitewing cbct pet report case spect""",
     # what a film of anybody shows
     "anat": """lung lobe heart mediastinum hilum hila hilus diaphragm hemidiaphragm angle trachea carina bronchus
-        bronchi airway pleura vasculature vessel vascularity aorta arch knob artery vein bone rib clavicle scapula
-        spine vertebra vertebrae sternum shoulder thorax hemithorax cage wall tissue structure silhouette contour
-        border margin size shape position outline surface space field zone apex apices base volume width caliber
-        marking aeration inflation bubble stomach bowel gas air spleen liver breast ratio configuration everything
-        parenchyma age appearance side skeleton anatomy organ quadrant hemithoraces joint cortex cortices physis
-        physes epiphysis epiphyses metaphysis metaphyses diaphysis radius radii ulna ulnae wrist hand finger thumb
-        metacarpal carpal carpus phalanx phalanges scaphoid lunate triquetrum pisiform trapezium trapezoid capitate
-        hamate styloid elbow humerus humeri olecranon forearm arm acromion glenoid scapulae hip femur femora pelvis
-        acetabulum acetabula sacrum coccyx ilium ischium pubis ramus rami knee tibia tibiae fibula fibulae patella
-        patellae meniscus menisci ligament tendon cuff labrum acl pcl mcl lcl ankle malleolus malleoli mortise talus
-        calcaneus navicular cuboid cuneiform tarsal tarsus metatarsal foot feet toe heel leg thigh calf muscle
-        musculature fat cartilage synovium bursa skull calvarium vault cranium face mandible maxilla maxillae zygoma
-        orbit globe nose sinus sinuses mastoid temporomandibular tooth teeth molar premolar incisor canine root crown
-        enamel dentition jaw gingiva gum brain cerebrum cerebellum brainstem ventricle sulcus sulci gyrus gyri cistern
-        hemisphere thalamus thalami pituitary sella hippocampus hippocampi differentiation matter cord canal disc disk
-        foramen foramina facet pedicle lamina laminae dens odontoid lordosis curvature alignment height neck throat
-        thyroid larynx pharynx nasopharynx oesophagus esophagus gland tonsil kidney ureter bladder urethra adrenal
-        pancreas gallbladder duct tree colon caecum cecum appendix rectum sigmoid duodenum jejunum ileum intestine
-        loop mesentery omentum peritoneum retroperitoneum prostate uterus endometrium myometrium ovary ovaries adnexa
-        testis testes testicle scrotum cervix placenta skin nipple axilla axillae eye retina retinae macula fovea
-        cornea lens fundus vitreous cup ivc svc atrium atria myocardium pericardium valve septum carotid chamber
-        segment end shaft tip ring rim condyle epicondyle tuberosity trochanter crest wing roof floor dome edge row
-        level body bodies part limb extremity extremities digit nail girdle nerve lumen mucosa villus fold pouch
-        fissure interstitium marrow architecture echotexture echogenicity attenuation intensity perfusion flow
-        contrast interface junction tract line stripe half compartment attachment insertion portion column dentine
-        pulp periodontium follicle ossicle cochlea bulb trunk cuspid leaflet arcade plexus sac thymus arteries
-        ventricles cisterns pole lobule acinus parenchymal excursion effort inspiration node pad cruciate collateral
-        sacroiliac acromioclavicular scapholunate radiocarpal glenohumeral tibiofibular patellofemoral subarachnoid
-        biliary shadow bronchopulmonary mineralisation mineralization density apophysis apophyses areola areolae
-        articulation bile calibre callosum calvaria capsule cauda conus course dura ear epididymis epididymides
-        epiglottis epithelium equina fascia fossa fossae function ganglia groove haustration isthmus length meninges
-        morphology motion notch ossification palate penis peristalsis putamen recess relationship rugae scalp spacing
-        symphysis tail texture tongue trabecula trabeculae tubercle turbinate turcica vesicle villi cell nucleus
-        nuclei lid eyelid sclera iris pupil choroid insula operculum pons medulla midbrain vermis falx tentorium
-        clivus bicuspid occlusion crypt papilla papillae anus splenic porta ligamentum falciform omenta quadriceps
-        hamstring biceps achilles plantaris supraspinatus infraspinatus subscapularis trochlea sesamoid calvarial
-        toenail lobulation pelvicalyceal calyx calyces collecting pyramids corticomedullary endocardium epicardium
-        outflow trabeculation oropharynx hypopharynx vocal vallecula piriform laryngeal mainstem lingula paratracheal
-        subcarinal enhancement uptake activity tone thickness depth diameter measurement dimension orientation spinal
-        seat seating fit spongiosa endplate endplates interspinous osteon vena cava knuckle douglas morison morrison
-        system""",
-    "normal": """normal unremarkable intact sharp midline healthy negative symmetric symmetrical patent wnl preserved
-        regular appropriate congruent congruous maintained aligned smooth continuous sound satisfactory physiological
-        open rounded concentric uniform homogeneous anatomical straight nad nbi cleared round compressible""",
-    "clear": "clear",
-    "abn": """abnormal enlarged blunted widened dilated elevated deviated displaced suspicious thickened tortuous
-        prominent depressed flattened collapsed wrong concerning worrisome unusual hyperinflated obscured shifted
-        calcified engorged congested remarkable fractured broken swollen narrowed torn herniated ruptured dislocated
-        compressed stenosed effaced distended obstructed inflamed ischaemic ischemic protruding infarcted fissured
-        subluxed angulated opacified hypertrophied atrophied impacted ulcerated unhealed leaking perforated occluded
-        thrombosed oedematous edematous malaligned comminuted cancerous malignant reduced pathological pathologic
-        slipped loosened opaque""",
-    # attributes that claim nothing by themselves
-    "mod": """acute focal pleural pulmonary cardiac cardiopulmonary cardiothoracic cardiomediastinal mediastinal hilar
-        perihilar osseous bony skeletal thoracic intrathoracic interstitial alveolar airspace lymph active significant
-        obvious definite overt frank gross discrete convincing radiographic radiological radiologic clinical frontal
-        pa ap portable upright supine erect single requested specified imaged stable vascular bronchovascular soft
+        bronchi airway pleura vasculature vessel vascularity aorta arch knob artery vein bone rib clavicle scapula spine
+        vertebra vertebrae sternum shoulder thorax hemithorax cage wall tissue structure silhouette contour border
+        margin size shape position outline surface space field zone apex apices base volume width caliber marking
+        aeration inflation bubble stomach bowel gas air spleen liver breast ratio configuration everything parenchyma
+        age appearance side skeleton anatomy organ quadrant hemithoraces joint cortex cortices physis physes epiphysis
+        epiphyses metaphysis metaphyses diaphysis radius radii ulna ulnae wrist hand finger thumb metacarpal carpal
+        carpus phalanx phalanges scaphoid lunate triquetrum pisiform trapezium trapezoid capitate hamate styloid elbow
+        humerus humeri olecranon forearm arm acromion glenoid scapulae hip femur femora pelvis acetabulum acetabula
+        sacrum coccyx ilium ischium pubis ramus rami knee tibia tibiae fibula fibulae patella patellae meniscus menisci
+        ligament tendon cuff labrum acl pcl mcl lcl ankle malleolus malleoli mortise talus calcaneus navicular cuboid
+        cuneiform tarsal tarsus metatarsal foot feet toe heel leg thigh calf muscle musculature fat cartilage synovium
+        bursa skull calvarium vault cranium face mandible maxilla maxillae zygoma orbit globe nose sinus sinuses mastoid
+        temporomandibular tooth teeth molar premolar incisor canine root crown enamel dentition jaw gingiva gum brain
+        cerebrum cerebellum brainstem ventricle sulcus sulci gyrus gyri cistern hemisphere thalamus thalami pituitary
+        sella hippocampus hippocampi differentiation matter cord canal disc disk foramen foramina facet pedicle lamina
+        laminae dens odontoid lordosis curvature alignment height neck throat thyroid larynx pharynx nasopharynx
+        oesophagus esophagus gland tonsil kidney ureter bladder urethra adrenal pancreas gallbladder duct tree colon
+        caecum cecum appendix rectum sigmoid duodenum jejunum ileum intestine loop mesentery omentum peritoneum
+        retroperitoneum prostate uterus endometrium myometrium ovary ovaries adnexa testis testes testicle scrotum
+        cervix placenta skin nipple axilla axillae eye retina retinae macula fovea cornea lens fundus vitreous cup ivc
+        svc atrium atria myocardium pericardium valve septum carotid chamber segment end shaft tip ring rim condyle
+        epicondyle tuberosity trochanter crest wing roof floor dome edge row body bodies part limb extremity extremities
+        digit nail girdle nerve lumen mucosa villus fold pouch fissure interstitium marrow architecture echotexture
+        echogenicity attenuation intensity perfusion flow contrast interface junction tract line stripe half compartment
+        attachment insertion portion column dentine pulp periodontium follicle ossicle cochlea bulb trunk cuspid leaflet
+        arcade plexus sac thymus arteries ventricles cisterns pole lobule acinus parenchymal excursion effort
+        inspiration node pad cruciate collateral sacroiliac acromioclavicular scapholunate radiocarpal glenohumeral
+        tibiofibular patellofemoral subarachnoid biliary shadow bronchopulmonary mineralisation mineralization density
+        apophysis apophyses areola areolae articulation bile calibre callosum calvaria capsule cauda conus course dura
+        ear epididymis epididymides epiglottis epithelium equina fascia fossa fossae function ganglia groove haustration
+        isthmus length meninges morphology motion notch ossification palate penis peristalsis putamen recess
+        relationship rugae scalp spacing symphysis tail texture tongue trabecula trabeculae tubercle turbinate turcica
+        vesicle villi cell nucleus nuclei lid eyelid sclera iris pupil choroid insula operculum pons medulla midbrain
+        vermis falx tentorium clivus bicuspid crypt papilla papillae anus splenic porta ligamentum falciform omenta
+        quadriceps hamstring biceps achilles plantaris supraspinatus infraspinatus subscapularis trochlea sesamoid
+        calvarial toenail lobulation pelvicalyceal calyx calyces collecting pyramids corticomedullary endocardium
+        epicardium outflow trabeculation oropharynx hypopharynx vocal vallecula piriform laryngeal mainstem lingula
+        paratracheal subcarinal enhancement uptake activity tone thickness depth diameter measurement dimension
+        orientation spinal seat seating fit spongiosa endplate endplates interspinous osteon vena cava knuckle douglas
+        morison morrison system chest head abdomen patient man woman child infant boy girl adult neonate baby person
+        individual signal corpus ray""",
+    # is normal of an organ, while a lesion may be it as well
+    "form": """smooth round rounded regular sharp homogeneous homogenous uniform concentric continuous straight
+        compressible symmetric symmetrical aligned maintained good excellent cleared midline complete open congruent
+        congruous slim perfused""",
+    "normal": """normal unremarkable intact healthy negative patent wnl preserved appropriate satisfactory
+        physiological anatomical nad nbi clear unbroken united fused uninterrupted undisplaced undistorted unaffected
+        uninvolved unobstructed unenlarged undilated sound spared pristine spotless unharmed uninjured unscathed
+        flawless faultless usual aerated inflated ventilated corticated enlocated distensible pneumatised pneumatized
+        normocephalic normocellular isointense anechoic balanced proportionate nondilated nonenlarged ungapped
+        unrestricted fine""",
+    # adjectives that claim a finding of what they describe
+    # the same, but a lesion that is not so is still one
+    "trait": """calcified displaced infarcted ruptured perforated comminuted angulated impacted depressed ulcerated
+        leaking healed healing loculated nodular multiple""",
+    "abn": """abnormal enlarged blunted widened dilated elevated deviated suspicious thickened tortuous prominent
+        flattened collapsed wrong concerning worrisome unusual hyperinflated obscured shifted engorged congested
+        remarkable fractured broken swollen narrowed torn herniated dislocated compressed stenosed effaced distended
+        obstructed inflamed ischaemic ischemic protruding fissured subluxed opacified hypertrophied atrophied unhealed
+        occluded thrombosed oedematous edematous malaligned cancerous malignant reduced pathological pathologic slipped
+        loosened opaque small large tiny mild moderate severe minimal trace subtle big huge massive scattered diffuse
+        patchy extensive linear thin thick high low short shaped long full carious""",
+    # attributes and nouns that claim nothing by themselves
+    "evid": """evidence sign indication suggestion area region focus foci feature form presence pattern class
+        category kind instance hint""",
+    "mod": """acute focal pleural pulmonary cardiac cardiopulmonary cardiothoracic cardiomediastinal mediastinal
+        hilar perihilar osseous bony skeletal thoracic intrathoracic interstitial alveolar airspace lymph active
+        significant obvious definite overt frank gross discrete convincing radiographic radiological radiologic clinical
+        frontal pa ap portable upright supine erect single requested specified stable vascular bronchovascular soft
         costophrenic pericardial tracheal aortic ground glass radiopaque lytic infectious inflammatory traumatic
-        cardiogenic pneumonic mid whole entire adjacent surrounding paediatric pediatric young male female plain
-        digital weight bearing ac grey gray white inspiratory expiratory common deep superficial internal external
-        main major sided extra intra pre para peri nondisplaced aggressive destructive enhancing spiculated stellate
-        solid cut oblique transverse occult hairline stress wedge burst buckle torus rotator paired current remote
-        relevant important notable noteworthy measurable dominant sinister sizeable sizable compelling colles lisfranc
-        salter harris subacute recognisable recognizable kerley septal occupying asked named listed queried said
-        specific particular enhanced unenhanced weighted axial coronal sagittal serial cotton wool schmorl bucket
-        handle tension infective ii corresponding proven established underlying associated overlying concomitant
-        accompanying coexistent aspiration community hospital conventional routine dedicated hyaline respiratory
-        ascending descending supra azygos hiatal hiatus sliding digestive boot pectus situs double implantable suture
-        humeral""",
-    # attributes that describe a finding, and where: what follows a negation and starts with one is a new statement
-    "size": """small large tiny mild moderate severe minimal trace subtle big huge massive multiple scattered diffuse
-        patchy dense extensive linear loculated nodular thin thick high low short shaped long""",
-    "side": """left right bilateral bibasilar bibasal basilar basal upper lower middle apical retrocardiac unilateral
-        central peripheral subpleural distal proximal medial lateral anterior posterior superior inferior outer inner
-        ventral dorsal volar palmar plantar ulnar radial intracranial extracranial""",
-    "evid": """evidence sign indication suggestion area region focus foci feature site type form presence instance
-        pattern class category kind""",
-    "find": """finding abnormality box target annotation pathology disorder anomaly infection infiltrate infiltration
-        consolidation opacity opacification shadowing nodule mass cancer malignancy metastasis metastases effusion
-        fluid congestion collapse dislocation calcification granuloma scar scarring fibrosis thickening blunting
-        enlargement widening shift deviation displacement adenopathy cavity cavitation cyst bulla bullae bleb
-        hyperinflation tb covid ild copd failure hemorrhage trauma device tube catheter pacemaker wire clip hardware
-        implant stent haziness reticulation honeycombing redistribution prominence tortuosity aneurysm dissection
-        pneumoperitoneum embolism infarct inflammation illness irregularity asymmetry distortion loss elevation
-        flattening erosion lucency obstruction engorgement cephalization pneumomediastinum abnormalities break
-        avulsion crack callus subluxation malalignment misalignment diastasis spur osteophyte enthesophyte exostosis
-        sclerosis osteopenia spondylolysis herniation protrusion extrusion bulge stenosis compression wedging
-        retrolisthesis listhesis rupture sprain strain swelling bleed bleeding blood haemorrhage hemorrhages hematoma
-        clot thrombus thrombi thromboembolism dvt stroke ischaemia ischemia edema hydrocephalus atrophy stone calculus
-        calculi dilatation dilation distension distention perforation ileus volvulus intussusception ascites abscess
-        abscesses polyp ulcer diverticulum diverticula stricture varix varices caries cavities decay
-        microcalcification macrocalcification retraction cataract drusen exudate exudates microaneurysm
-        neovascularisation neovascularization maculopathy detachment leak leakage extravasation contusion laceration
-        haemothorax ptx pe pneumatosis dysplasia necrosis osteonecrosis osteolysis narrowing encroachment impingement
-        invasion infiltrates wound plaque hypertrophy hyperplasia regurgitation foreign bankart sequestrum involucrum
-        avm duplication agenesis hypoplasia aplasia variant scoliosis torsion reflux hydronephrosis hydroureter
-        fistula crepitus granulomata bronchiectasis opacities trapping thickenings islands resorption impaction
-        angulation buckling greenstick stepoff step gap ptosis diffusion restriction neoplasm neoplasia carcinoma
+        cardiogenic pneumonic mid whole entire adjacent surrounding paediatric pediatric young male female plain digital
+        weight bearing ac grey gray white inspiratory expiratory common deep superficial internal external main major
+        sided extra intra pre para peri nondisplaced aggressive destructive enhancing spiculated stellate solid cut
+        oblique transverse occult hairline stress wedge burst buckle torus rotator paired current remote relevant
+        important notable noteworthy measurable dominant sinister sizeable sizable compelling colles lisfranc salter
+        harris subacute recognisable recognizable kerley septal occupying asked named listed queried said specific
+        particular enhanced unenhanced weighted axial coronal sagittal serial cotton wool schmorl bucket handle tension
+        infective ii corresponding proven established underlying associated overlying concomitant accompanying
+        coexistent aspiration community hospital conventional routine dedicated hyaline respiratory ascending descending
+        supra azygos hiatal hiatus sliding digestive boot pectus situs double implantable suture humeral left right
+        bilateral bibasilar bibasal basilar basal upper lower middle apical retrocardiac unilateral central peripheral
+        subpleural distal proximal medial lateral anterior posterior superior inferior outer inner ventral dorsal volar
+        palmar plantar ulnar radial intracranial extracranial site type year request history query subject great
+        dense""",
+    # findings that a lesion may have or lack itself
+    "feature": """calcification cavitation displacement angulation necrosis invasion infiltration perforation
+        obstruction leak leakage rupture restriction retraction loculation spiculation septation retropulsion
+        washout""",
+    "find": """finding abnormality box target annotation pathology disorder anomaly infection infiltrate
+        consolidation opacity opacification shadowing nodule mass cancer malignancy metastasis metastases effusion fluid
+        congestion collapse dislocation granuloma scar scarring fibrosis thickening blunting enlargement widening shift
+        deviation adenopathy cavity cyst bulla bullae bleb hyperinflation tb ild copd failure hemorrhage trauma device
+        tube catheter pacemaker wire clip hardware implant stent haziness reticulation honeycombing redistribution
+        prominence tortuosity aneurysm dissection pneumoperitoneum embolism infarct inflammation illness irregularity
+        asymmetry distortion loss elevation flattening erosion lucency engorgement cephalization pneumomediastinum
+        abnormalities break avulsion crack callus subluxation malalignment misalignment diastasis spur osteophyte
+        enthesophyte exostosis sclerosis osteopenia spondylolysis herniation protrusion extrusion bulge stenosis
+        compression wedging retrolisthesis listhesis sprain strain swelling bleed bleeding blood haemorrhage hemorrhages
+        hematoma clot thrombus thrombi thromboembolism dvt stroke ischaemia ischemia edema hydrocephalus atrophy stone
+        calculus calculi dilatation dilation distension distention ileus volvulus intussusception ascites abscess
+        abscesses polyp ulcer diverticulum diverticula stricture varix varices caries cavities decay microcalcification
+        macrocalcification cataract drusen exudate exudates microaneurysm neovascularisation neovascularization
+        maculopathy detachment extravasation contusion laceration haemothorax ptx pe pneumatosis dysplasia osteonecrosis
+        osteolysis narrowing encroachment impingement infiltrates wound plaque hypertrophy hyperplasia regurgitation
+        foreign bankart sequestrum involucrum avm duplication agenesis hypoplasia aplasia variant scoliosis torsion
+        reflux hydronephrosis hydroureter fistula crepitus granulomata bronchiectasis opacities trapping thickenings
+        islands resorption impaction buckling greenstick stepoff step gap ptosis diffusion neoplasm neoplasia carcinoma
         lymphoma sarcoma glioma meningioma hamartoma haemangioma hemangioma adenoma fibroid fibroadenoma cystocele
         rectocele goitre goiter lymphadenopathies tuberculosis silicosis vegetations debris sludge sediment prosthesis
         loosening screw cast drain port wires lead sternotomy clips graft mets bulging indentation blush hypodensity
@@ -232,40 +270,51 @@ WORDS = {
         effacement embolus emboli faecolith fecalith fault gallstone bladderstone geode gibbus gout haze hematuria
         hypervascularity hypokinesia incarceration lump microbleed microfracture naevus nevus naevi nevi overhang
         phlegmon pneumobilia pseudoaneurysm psoriasis rarefaction rash rotation sequestration shortening shunt slip
-        slippage stranding strangulation syrinx tophus tophi ulceration vegetation wart tartar kyphosis burn scald
-        mole pimple blister callosity spicule encephalomalacia gliosis pannus whitening reddening redness pallor
+        slippage stranding strangulation syrinx tophus tophi ulceration vegetation wart tartar kyphosis burn scald mole
+        pimple blister callosity spicule encephalomalacia gliosis pannus whitening reddening redness pallor
         discoloration discolouration pus mucus plug dehiscence malposition migration kinking steatosis siderosis
         hemothorax anthracosis phlebolith sialolith concretion microlith microlithiasis varicocele hydrocele abruption
         previa gastritis stump cicatrix keloid prolapse incompetence insufficiency ggo atelectases hypoexpansion
         pseudonodule bronchiectases cpam chf dextrocardia elongation unfolding hypertension eventration gynecomastia
-        gynaecomastia obesity metal cvc ett ngt picc icd defibrillator endoprosthesis osteosynthesis cement
-        hypotension band membrane paucity distress deformation excavatum carinatum marker inversus hernia material
-        paralysis paresis plate breach disruption incongruity""",
-    # pseudo-negations: nothing is denied, but a change, a rest, a doubt, or about another film
+        gynaecomastia obesity metal cvc ett ngt picc icd defibrillator endoprosthesis osteosynthesis cement hypotension
+        band paucity distress deformation excavatum carinatum marker inversus hernia material paralysis paresis plate
+        breach disruption incongruity occlusion""",
+    # what turns a negation around, or says that nothing can be said
     "bad": """changed interval increase increased decrease decreased improvement improved resolution resolved
-        progression progressive worsening growth growing persistent doubt question longer more less fewer other
-        further additional new residual recurrent remaining only just reason need way idea answer text file but except
-        however although though while may might would should must will if who which than by per nobody everyone
-        previous prior previously old known maybe perhaps possible possibly probable probably likely versus vs
-        difference regression clearing alteration reduction response recovery resolving improving changing enlarging
-        increasing decreasing simple mere ordinary error input data prompt language diagnosis prognosis unless until
-        otherwise elsewhere else could how when where why what whether whose he she they you then once whereas yet
-        even never hardly almost change doubtful suspected suspect suspicion equivocal questionable dubious missed
-        uncertain unclear unsure initial historical original baseline apart save exclude excluded rule ruled dismissed
-        before ago last yesterday week today now again still already barely scarcely nearly mostly partly partially
-        incompletely remains healing healed insufficient poor limited inadequate nondiagnostic suboptimal artefact
+        progression progressive worsening growth growing persistent doubt longer more less fewer other further
+        additional new residual recurrent remaining only just reason need answer text file except may might would should
+        must will if who than per nobody everyone previous prior previously old known maybe perhaps possible possibly
+        probable probably likely versus vs difference regression clearing alteration reduction response recovery
+        resolving improving changing enlarging increasing decreasing simple mere ordinary error input data prompt
+        language diagnosis prognosis unless until otherwise elsewhere else could how when where why what whether whose
+        he she they you then once even never hardly almost change doubtful suspected suspect suspicion equivocal
+        questionable dubious missed uncertain unclear unsure initial historical original baseline apart save exclude
+        rule ruled dismissed before ago last yesterday week today now again still already barely scarcely nearly mostly
+        partly partially incompletely remains insufficient poor limited inadequate nondiagnostic suboptimal artefact
         artifact wonder treated untreated drained minor slight slightly mildly moderately somewhat rather fairly many
         several some much earlier former past preceding recent latest minimally marginally resected removed
         postoperative status post lobectomy nephrectomy mastectomy amputated amputation surgically missing lost gone
-        second third larger smaller bigger greater better worse later unexpected fresh comparable alternative
-        competing problem issue concern""",
+        second third larger smaller bigger greater better worse later unexpected fresh comparable alternative competing
+        issue concern positive think thinks believe assume guess suppose disagree advised recommended ungradable blurred
+        underexposed overexposed degraded comment comments cat idea problem thanks way smoking conclusion determination
+        persists persist spares beyond unlike despite excluding barring besides alongside superimposed idle access pulse
+        question assuming ideally hypothetically theoretically reportedly allegedly apparently presumably supposedly
+        formerly technically seemingly virtually practically effectively quality time mind aside unknown attached
+        uploaded supplied received sent borderline limit meaning verdict judgement judgment decision guarantee
+        information details luck clue certainty""",
     # behind "and" in a list it begins a new statement
     "one": "a an",
     "like": "matching resembling representing",
     # what an answer does with boxes
+    "done": "obtained performed provided submitted acquired available",
     "draw": """draw drawing return returning give giving provide providing mark reporting annotate annotating output
-        produce""",
+        produce marked drawn outlined boxed annotated highlighted""",
     # findings that take another one in front: "compression fracture"
     "kind": """fracture lesion disease injury formation malformation defect recurrence destruction infarction
         thrombosis deposit collection deformity tear tumour tumor sequela sequelae surgery reaction object""",
+    # what joins two statements of which each is judged by itself
+    "but": "but however although though while yet whereas",
+    "of": "of for",
+    # denies a finding in front, but never behind a negation
+    "excluded": "excluded refuted",
 }

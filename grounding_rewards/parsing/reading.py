@@ -75,7 +75,7 @@ def parse_boxes(
     raw = read_boxes(text, fmt, prompt_opens_thinking=prompt_opens_thinking)
     frame = space_frame(fmt.space, width, height, resized_width, resized_height)
     boxes = frame_to_pixel(np.array(raw.coords, dtype=np.float64).reshape(-1, 4), frame)
-    return ParsedBoxes(boxes, tuple(raw.labels), tuple(raw.scores), raw.status, raw.rejected)
+    return ParsedBoxes(boxes, tuple(raw.labels), tuple(raw.scores), raw.status, raw.rejected, raw.broken)
 
 
 def format_boxes(
@@ -175,7 +175,8 @@ def _scan_answer(answer: Answer, fmt: BoxFormat) -> RawBoxes:
         status = "boxes"
     else:
         status = _status_without_boxes(text, outside, answer, fmt, found)
-    return RawBoxes(found.coords, found.labels, found.scores, status, found.rejected)
+    broken = found.broken_beside_boxes(cut_off=cut_off)
+    return RawBoxes(found.coords, found.labels, found.scores, status, found.rejected, broken)
 
 
 #: Commands of LaTeX whose braces are no object of JSON; the brace that closes them is a stray one, which nobody reads.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,8 +36,9 @@ REASON_MEANINGS = {
 }
 REJECT_REASONS = tuple(REASON_MEANINGS)
 
-#: Reasons for something broken in the place of a box. What was merely cut off, or never meant as a box, is left out.
-BROKEN_BOXES = ("wrong_count", "quad", "box_3d", "not_a_number", "not_finite", "number_too_large")
+#: Reasons that are about the whole text. All others are about something that stands in the place of a box: it is a
+#: broken box, and a text that holds one says something about boxes, whatever else it says.
+WHOLE_TEXT = frozenset({"too_many_boxes", "too_long", "echoed_prompt", "no_answer", "nothing_stated"})
 
 MAX_BOXES = 1000
 MAX_CHARACTERS = 2**17
@@ -49,20 +51,50 @@ MAX_GROUPS = 7000
 MAX_LIST = 16
 
 
-def broken_boxes(rejected: Mapping[str, int], boxes: int) -> int:
-    """How many broken boxes of an answer count as false positives: a wrong box must not become free by being broken.
-
-    None where there is no complete box: such an answer is judged by its status.
+def is_silent(rejected: Mapping[str, int]) -> bool:
+    """Whether nothing in a text stands in the place of a box, not even something broken.
 
     Args:
         rejected: reason out of `REJECT_REASONS` -> how often.
-        boxes: number of complete boxes.
 
     Example:
-        >>> broken_boxes({"quad": 2, "unclosed": 1}, 1), broken_boxes({"quad": 2}, 0)
-        (2, 0)
+        >>> is_silent({"nothing_stated": 1}), is_silent({"wrong_count": 1})
+        (True, False)
     """
-    return sum(rejected.get(reason, 0) for reason in BROKEN_BOXES) if rejected and boxes else 0
+    return WHOLE_TEXT.issuperset(rejected)
+
+
+class BrokenBox(NamedTuple):
+    """Something that stands in the place of a box and is none: a false positive there, so that breaking never pays.
+
+    `place` is the number of complete boxes before it; `label` and `score` are None where the text states none. Beside
+    boxes with confidences a broken one without is the surest, infinitely.
+    """
+
+    place: int
+    label: str | None = None
+    score: float | None = None
+
+
+_Value = TypeVar("_Value")
+
+
+def with_broken(
+    values: Sequence[_Value], broken: Sequence[BrokenBox], of_broken: Callable[[BrokenBox], _Value]
+) -> Sequence[_Value]:
+    """The values of complete boxes with those of broken ones between them, where they stood.
+
+    Example:
+        >>> with_broken(["a", "b"], [BrokenBox(1, "x")], lambda one: one.label)
+        ['a', 'x', 'b']
+    """
+    if not broken:
+        return values
+    joined = list(values)
+    # From the back, so that places stay what they are.
+    for one in reversed(broken):
+        joined.insert(one.place, of_broken(one))
+    return joined
 
 
 class RawBoxes(NamedTuple):
@@ -70,7 +102,8 @@ class RawBoxes(NamedTuple):
 
     `coords` is flat, four finite numbers per box in the order x1, y1, x2, y2; `labels` and `scores` have one
     entry per box, None where the text states none; `status` is one of `STATUSES`; `rejected` counts reasons out
-    of `REJECT_REASONS`.
+    of `REJECT_REASONS`; `broken` are the broken boxes that count beside complete ones, in their order. Without a
+    complete box it is empty: such an answer is judged by its status.
     """
 
     coords: list[float]
@@ -78,6 +111,7 @@ class RawBoxes(NamedTuple):
     scores: list[float | None]
     status: str
     rejected: dict[str, int]
+    broken: tuple[BrokenBox, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +124,7 @@ class ParsedBoxes:
         scores: one confidence per box, None where the text gives none.
         status: one of `STATUSES`.
         rejected: reason out of `REJECT_REASONS` -> how often.
+        broken: the broken boxes that count as false positives beside complete ones, in their order.
     """
 
     boxes: npt.NDArray[np.float64]
@@ -97,21 +132,28 @@ class ParsedBoxes:
     scores: tuple[float | None, ...]
     status: str
     rejected: dict[str, int]
+    broken: tuple[BrokenBox, ...] = ()
 
 
 class Findings:
     """What was found so far in one answer; once it is `full`, reading can stop.
 
-    `stated_empty`: something says that there is nothing to mark; `asserted`: something says that there is.
+    `stated_empty`: something says that there is nothing to mark; `asserted`: something says that there is;
+    `ends_open`: the last thing met has no closing bracket.
     """
 
-    __slots__ = ("_room", "asserted", "coords", "cut_off", "full", "labels", "rejected", "scores", "stated_empty")
+    __slots__ = (
+        *("_room", "asserted", "broken", "coords", "cut_off", "ends_open", "full", "labels", "rejected", "scores"),
+        "stated_empty",
+    )
 
     def __init__(self) -> None:
         self.coords: list[float] = []
         self.labels: list[str | None] = []
         self.scores: list[float | None] = []
         self.rejected: dict[str, int] = {}
+        self.broken: list[BrokenBox] = []
+        self.ends_open = False
         self.cut_off = False
         self.stated_empty = False
         self.asserted = False
@@ -123,10 +165,42 @@ class Findings:
             self.coords += box
             self.labels.append(label)
             self.scores.append(score)
+            self.ends_open = False
 
-    def reject(self, reason: str) -> None:
+    def reject(self, reason: str, label: str | None = None, score: float | None = None) -> None:
         if self._take_room():
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
+            if reason not in WHOLE_TEXT:
+                self.broken.append(BrokenBox(len(self.labels), label, score))
+            self.ends_open = reason == "unclosed"
+
+    def note_words(self, label: str | None) -> None:
+        """Note words in the place of a box: broken beside complete boxes, else prose, which may be a negative."""
+        if self._take_room():
+            self.broken.append(BrokenBox(len(self.labels), label))
+            self.ends_open = False
+
+    def take(self, box: list[float] | str, label: str | None = None, score: float | None = None) -> None:
+        """Add a box, or the reason why something in its place is none."""
+        if isinstance(box, str):
+            self.reject(box, label, score)
+        else:
+            self.add(box, label, score)
+
+    def broken_beside_boxes(self, *, cut_off: bool) -> tuple[BrokenBox, ...]:
+        """The broken boxes that count: none without a complete box, nor the one in which a text is cut off."""
+        if not self.labels or not self.broken:
+            return ()
+        broken = self.broken[:-1] if cut_off and self.ends_open else self.broken
+        if all(score is None for score in self.scores):
+            return tuple(broken)
+        # Ranked by confidence, a box that breaks with its own must not come last, where it would be free.
+        return tuple(one._replace(score=math.inf) if one.score is None else one for one in broken)
+
+    @property
+    def met(self) -> int:
+        """How many boxes and broken boxes there were."""
+        return len(self.labels) + len(self.broken)
 
     @property
     def met_nothing(self) -> bool:

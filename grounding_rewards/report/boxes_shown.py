@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.outcomes import IGNORED, MISSED, RIGHT, WRONG_LABEL, WRONG_PLACE, BoxOutcomes
-from grounding_rewards.metrics.ranking import with_broken_boxes
 
 #: IoUs that decide whether a box is right in some figure.
 THRESHOLDS = (0.3, 0.5, 0.75)
@@ -53,10 +52,11 @@ def broken_count(film: AnsweredFilm) -> int:
     """How many boxes of the answer are broken: they count, and can't be drawn.
 
     Example:
-        >>> broken_count(AnsweredFilm("a", 9, 9, pred=[[0, 0, 4, 4]], rejected={"wrong_count": 1}))
+        >>> from grounding_rewards.parsing import BrokenBox
+        >>> broken_count(AnsweredFilm("a", 9, 9, pred=[[0, 0, 4, 4]], broken=[BrokenBox(1)]))
         1
     """
-    return len(with_broken_boxes(film).pred) - len(film.pred)
+    return len(film.broken)
 
 
 def film_summary(film: AnsweredFilm, outcomes: BoxOutcomes) -> str:

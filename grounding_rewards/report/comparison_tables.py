@@ -15,8 +15,11 @@ from grounding_rewards.report.tables import Row, markdown_table, terminal_table
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 _LONGEST_FACT = 80
+# Of a table that is measured, in characters: wider than any.
+_WIDEST = 10_000
 _LETTERS = ("A", "B")
 _HEADER = ("", "A", "B", "B − A", "better / worse / same", "p", "Holm")
 _CAPTION = (
@@ -107,23 +110,49 @@ def facts_that_differ(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, t
 
 def print_difference(comparison: Comparison, console: Console) -> None:
     """Print the tables, and the verdict last, where it is seen."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     found = comparison.found
     for line in comparison.facts:
         console.print(Text(line))
     for title, header, rows in _tables(comparison):
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-        table.add_column(header[0])
-        for heading in header[1:]:
-            table.add_column(Text(heading), justify="right", no_wrap=True)
-        for change, cells in rows:
-            table.add_row(*map(Text, cells), style="bold" if change.direction(adjusted=True) else None)
-        console.print(table)
+        for table in _that_fit(title, header, rows, console):
+            console.print(table)
     console.print(Text(_CAPTION.format(units=found.units), style="dim"))
     console.print(Text(found.verdict, style="bold"))
+
+
+def _that_fit(
+    title: str, header: Sequence[str], rows: Sequence[tuple[Change, list[str]]], console: Console
+) -> list[Table]:
+    """The table; where it is wider than the console, one without the baselines and one of them."""
+    from rich.measure import Measurement
+
+    whole, own = range(len(header)), range(len(_HEADER))
+    table = _terminal(title, header, rows, whole)
+    if Measurement.get(console, console.options.update(max_width=_WIDEST), table).maximum <= console.width:
+        return [table]
+    beside = [0, *whole[len(own) :]]
+    return [
+        _terminal(title, header, rows, own),
+        *([_terminal(f"{title}, baselines", header, rows, beside)] if len(beside) > 1 else []),
+    ]
+
+
+def _terminal(
+    title: str, header: Sequence[str], rows: Sequence[tuple[Change, list[str]]], columns: Sequence[int]
+) -> Table:
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
+    for k in columns:
+        table.add_column(Text(header[k]), justify="right" if k else "left", no_wrap=k > 0)
+    for change, cells in rows:
+        style = "bold" if change.direction(adjusted=True) else None
+        table.add_row(*(Text(cells[k]) for k in columns), style=style)
+    return table
 
 
 def print_figures(comparison: Comparison, console: Console) -> None:

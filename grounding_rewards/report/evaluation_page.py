@@ -20,6 +20,7 @@ import numpy as np
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.baselines import REFERENCE
+from grounding_rewards.metrics.counts import MatchedFilms
 from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.outcomes import (
@@ -28,9 +29,8 @@ from grounding_rewards.metrics.outcomes import (
     WRONG_LABEL,
     WRONG_PLACE,
     BoxOutcomes,
-    box_outcomes,
+    outcomes_of,
 )
-from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES
 from grounding_rewards.report.boxes_shown import broken_count, film_summary, format_iou, has_sides
 from grounding_rewards.report.evaluation_diagrams import diagrams
@@ -214,6 +214,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         tables={
             "labels": _table(group_rows(found.per_label), found.headings),
             "sizes": _table(group_rows(found.per_size), found.headings),
+            "sources": _table(group_rows(found.per_source), found.headings),
             "robustness": _table(robustness_rows(found.robustness), ROBUSTNESS_FIGURES),
         },
         data=_data(page, judged, groups) if judged else None,
@@ -224,14 +225,13 @@ def render_evaluation_page(page: EvaluationPage) -> str:
 
 def _judged(page: EvaluationPage) -> list[_JudgedFilm]:
     ceilings = [film.rewards for film in page.reference] or [{}] * len(page.films)
+    matched = MatchedFilms(page.films, page.label_matching)
+    ious, there = matched.best_ious
     return [
-        _JudgedFilm(
-            film,
-            box_outcomes(film, page.label_matching),
-            None if film.is_normal else float(np.mean(pair_film(film, page.label_matching).ious)),
-            most,
+        _JudgedFilm(film, outcomes, None if film.is_normal else float(own[boxes].mean()), most)
+        for film, outcomes, own, boxes, most in zip(
+            page.films, outcomes_of(matched), ious, there, ceilings, strict=True
         )
-        for film, most in zip(page.films, ceilings, strict=True)
     ]
 
 

@@ -41,8 +41,8 @@ FIGURE_GROUPS = (
         "Ranking",
         "Average precision, of all boxes together (AP) or as the mean over labels (mAP), and sensitivity at a number "
         "of false boxes per film. Boxes come in the order of their stated confidences; where any box has none, all "
-        "are tied.",
-        ("ap_", "map_", "froc", "sensitivity_"),
+        "are tied. Per query: each finding of a film for itself, boxes in the order in which they were written.",
+        ("ap_", "map_", "froc", "sensitivity_", "query_ap_"),
     ),
     FigureGroup(
         "Areas",

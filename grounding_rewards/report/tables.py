@@ -31,7 +31,7 @@ def system_rows(evaluation: Evaluation) -> list[Row]:
 
 
 def group_rows(groups: Sequence[Group]) -> list[Row]:
-    """A row for each label or size, with its number of reference boxes.
+    """A row for each label, size or source, with its number of reference boxes.
 
     Example:
         >>> group_rows([Group("mass", 12, {})])

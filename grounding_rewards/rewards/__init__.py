@@ -16,6 +16,7 @@ from grounding_rewards.rewards.f_beta import (
     f_beta_score,
 )
 from grounding_rewards.rewards.grounding import get_reward
+from grounding_rewards.rewards.pointing import PointingReward
 from grounding_rewards.rewards.registry import SPECIFICATION_REWARDS, list_rewards, register_reward
 from grounding_rewards.rewards.soft_f1 import SoftF1Reward
 
@@ -34,6 +35,7 @@ __all__ = [
     "FBetaReward",
     "MeanIoUReward",
     "PiecewiseIoUReward",
+    "PointingReward",
     "ProductIoUReward",
     "SoftF1Reward",
     "SplineIoUReward",

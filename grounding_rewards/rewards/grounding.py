@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import re
 import warnings
+from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,13 +35,15 @@ from grounding_rewards.parsing import (
     REJECT_REASONS,
     STATUSES,
     BoxFormat,
+    BrokenBox,
     ParsedBoxes,
     RawBoxes,
-    broken_boxes,
     format_boxes,
     get_box_format,
+    is_silent,
     read_boxes,
 )
+from grounding_rewards.parsing.results import with_broken
 from grounding_rewards.parsing.scope import marks_thinking
 from grounding_rewards.rewards.base import Explanation, Outcomes
 from grounding_rewards.rewards.f_beta import MeanIoUReward
@@ -59,8 +62,8 @@ class ScoredCompletion:
         reason: one line for a person: why.
         parsed: the boxes in the text, in original pixels, its status and what was rejected.
         explanation: matches, F-beta and quality.
-        reader: index of the reader in ``reader_boxes`` whose boxes gave the best reward; None where the row has one
-            reference.
+        reader: index of the reader in ``reader_boxes`` by whom the answer is best, and is explained; None where the row
+            has one reference.
     """
 
     reward: float
@@ -82,10 +85,12 @@ class GroundingReward:
         box_format: how the model writes boxes: a name, or the format that :func:`get_box_format` made of a mapping;
             None takes the name from the ``box_format`` column.
         on_unparseable: what a text without boxes and without a stated negative earns on a film without findings:
-            ``"zero"``, or ``"empty"``, the bonus for a correct negative.
+            ``"zero"``, or ``"empty"``, the bonus for a correct negative unless something broken stands for a box.
         on_truncated: ``"keep"`` scores the complete boxes of a text that was cut off, ``"zero"`` gives it 0.
         prompt_opens_thinking: whether the prompt ends in an open mark of thinking, so that a completion begins inside
             it: without a closing mark it has no answer.
+        readers: what a row with several readers earns: ``"best"``, the reward by the reader who suits the answer best,
+            or ``"mean"``, the expected reward by one of them.
         tokenizer: decodes ``completion_ids`` where special tokens carry the syntax of the boxes or mark thinking.
         stop_ids: tokens that are left out when a completion is decoded, as are the tokenizer's own end and padding.
     """
@@ -96,6 +101,7 @@ class GroundingReward:
     on_unparseable: str = "zero"
     on_truncated: str = "keep"
     prompt_opens_thinking: bool = False
+    readers: str = "best"
     # Not compared: tokenizers compare by identity, so a copied reward would differ from the original.
     tokenizer: Any = field(default=None, compare=False, repr=False)
     stop_ids: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
@@ -120,6 +126,7 @@ class GroundingReward:
             object.__setattr__(self, "_hides_thinking", marks_thinking(special))
         check_word("on_unparseable", self.on_unparseable, ("zero", "empty"))
         check_word("on_truncated", self.on_truncated, ("keep", "zero"))
+        check_word("readers", self.readers, ("best", "mean"))
         if not isinstance(self.prompt_opens_thinking, bool):
             raise ValueError(
                 f"Expected true or false for `prompt_opens_thinking`, got {self.prompt_opens_thinking!r:.200}. "
@@ -238,8 +245,8 @@ class GroundingReward:
                 original pixels, each of which excuses one prediction that matches and touches nothing;
                 ``reader_boxes`` (with ``reader_labels``), one list of boxes per reader, empty for a reader who drew
                 nothing, in place of ``boxes`` in every row where it is not None: the reward is the best over the
-                readers; ``completion_ids``, token ids that are decoded where special tokens carry the boxes and the
-                reward has a tokenizer. Other columns are ignored.
+                readers, or their mean; ``completion_ids``, token ids that are decoded where special tokens carry the
+                boxes and the reward has a tokenizer. Other columns are ignored.
 
         Returns:
             n numbers in [0, 1].
@@ -299,22 +306,30 @@ class GroundingReward:
         opened = self.prompt_opens_thinking
         raws = [read_boxes(text, fmt, prompt_opens_thinking=opened) for text, fmt in zip(texts, formats, strict=True)]
         if self.on_truncated == "zero":
-            nothing: dict[str, Any] = {"coords": [], "labels": [], "scores": []}
+            nothing: dict[str, Any] = {"coords": [], "labels": [], "scores": [], "broken": ()}
             raws = [raw._replace(**nothing) if raw.status == "truncated" else raw for raw in raws]
         return _ReadBatch(texts, raws, _predicted_boxes(raws, formats, columns), formats, references, ignore, columns)
 
     def _judge(self, read: _ReadBatch) -> _ScoredBatch:
         raws, pred, references, ignore = read.raws, read.pred, read.references, read.ignore
+        counted = _with_broken_boxes(raws, pred)
         # None becomes NaN
-        scores = np.array(list(chain.from_iterable(raw.scores for raw in raws)), dtype=np.float64)
+        scores = np.array(_of_boxes(raws, attrgetter("scores"), attrgetter("score")), dtype=np.float64)
         labels = None
         if self.compares_labels:
-            labels = self.box_reward.label_codes(chain.from_iterable(raw.labels for raw in raws), references.labels)
-        counted, scores, labels = _with_broken_boxes(raws, pred, scores, labels)
+            of_pred = _of_boxes(raws, attrgetter("labels"), attrgetter("label"))
+            labels = self.box_reward.label_codes(of_pred, references.labels)
         # On a film without findings a text must say so to be rewarded; holding no box is not enough. A text whose boxes
-        # all lie in ignore regions counts as saying so.
-        silent = ("empty", "boxes", "unparseable") if self.on_unparseable == "empty" else ("empty", "boxes")
-        credited = np.array([raw.status in silent for raw in raws], dtype=bool)
+        # all lie in ignore regions counts as saying so; one with something broken in the place of a box never does.
+        lenient = self.on_unparseable == "empty"
+        credited = np.array(
+            [
+                raw.status in ("empty", "boxes")
+                or (lenient and raw.status == "unparseable" and is_silent(raw.rejected))
+                for raw in raws
+            ],
+            dtype=bool,
+        )
         gt, rows = references.boxes, references.rows
         if rows is not None:
             where = positions(counted.counts, rows)
@@ -326,7 +341,9 @@ class GroundingReward:
         readers: Sequence[int | None] = [None] * len(raws)
         if rows is not None:
             best = _first_best(reward, rows)
-            outcomes, reward, gt = outcomes.take(best), reward[best], gt.take(best)
+            of_all = np.bincount(rows, weights=reward) / np.bincount(rows)
+            reward = reward[best] if self.readers == "best" else of_all
+            outcomes, gt = outcomes.take(best), gt.take(best)
             readers = [references.readers[entry] for entry in best]
         return _ScoredBatch(**vars(read), outcomes=outcomes, reward=reward, gt=gt, readers=readers)
 
@@ -410,6 +427,7 @@ def get_reward(
     on_unparseable: str = "zero",
     on_truncated: str = "keep",
     prompt_opens_thinking: bool = False,
+    readers: str = "best",
     tokenizer: Any = None,
     **params: Any,
 ) -> GroundingReward:
@@ -428,6 +446,9 @@ def get_reward(
             Qwen3-VL-Thinking's does: a completion without a closing mark was cut off inside its thinking, and neither
             a draft nor a musing in it counts. :class:`grounding_rewards.training.GroundingGRPOTrainer` sees it by
             itself.
+        readers: what an answer to a row with ``reader_boxes`` earns: ``"best"``, the greatest reward by any reader, or
+            ``"mean"``, the mean over the readers: marking too much or too little then no longer pays because one
+            of them may have done so. What is said of the answer beside the number is by the reader who suits it best.
         tokenizer: the model's tokenizer or processor, for formats whose syntax is made of special tokens
             (``BoxFormat.stripped``), and for models that mark their thinking by special tokens: trainers take those
             out of the text, so ``completion_ids`` are decoded instead.
@@ -460,7 +481,7 @@ def get_reward(
     # GroundingReward turns a mapping into a format.
     given: Any = box_format
     return GroundingReward(
-        name.rpartition(".")[2], made, given, on_unparseable, on_truncated, prompt_opens_thinking, tokenizer
+        name.rpartition(".")[2], made, given, on_unparseable, on_truncated, prompt_opens_thinking, readers, tokenizer
     )
 
 
@@ -634,13 +655,25 @@ class _ScoredBatch(_ReadBatch):
 
     def explanation(self, k: int) -> Explanation:
         made = self.outcomes.explanation(k)
-        return Explanation(**{**vars(made), "reward": float(self.reward[k])})
+        # Broken boxes count in the outcomes, and have no place among the boxes that were read.
+        broken = [one.place + before for before, one in enumerate(self.raws[k].broken)]
+        return replace(
+            made,
+            reward=float(self.reward[k]),
+            matches=tuple((i - bisect(broken, i), j) for i, j in made.matches),
+            ignored=tuple(i - bisect(broken, i) for i in made.ignored),
+        )
 
     def parsed(self) -> list[ParsedBoxes]:
         ends = np.cumsum(self.pred.counts)
         return [
             ParsedBoxes(
-                self.pred.flat[end - n : end], tuple(raw.labels), tuple(raw.scores), raw.status, dict(raw.rejected)
+                self.pred.flat[end - n : end],
+                tuple(raw.labels),
+                tuple(raw.scores),
+                raw.status,
+                dict(raw.rejected),
+                raw.broken,
             )
             for raw, n, end in zip(self.raws, self.pred.counts, ends, strict=True)
         ]
@@ -678,21 +711,27 @@ def _boxes(count: int) -> str:
     return "box" if count == 1 else "boxes"
 
 
-def _with_broken_boxes(
-    raws: list[RawBoxes], pred: BoxBatch, scores: NDArray[np.float64], labels: LabelCodes | None
-) -> tuple[BoxBatch, NDArray[np.float64], LabelCodes | None]:
-    """Add an invalid box for each broken one beside complete boxes.
+def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:
+    """Add an invalid box for each broken one beside complete boxes, where it stood.
 
     It matches nothing and counts as a false positive, as a well-formed wrong box would: breaking a box never pays.
     """
-    broken = np.array([broken_boxes(raw.rejected, len(raw.labels)) for raw in raws], dtype=np.int64)
+    broken = np.array([len(raw.broken) for raw in raws], dtype=np.int64)
     if not broken.any():
-        return pred, scores, labels
-    ends = np.repeat(np.cumsum(pred.counts), broken)
-    flat = np.insert(pred.flat, ends, np.nan, axis=0)
-    if labels is not None:
-        labels = replace(labels, pred=np.insert(labels.pred, ends, np.nan))
-    return BoxBatch(flat, pred.counts + broken), np.insert(scores, ends, np.nan), labels
+        return pred
+    starts = np.repeat(np.cumsum(pred.counts) - pred.counts, broken)
+    places = starts + np.array([one.place for raw in raws for one in raw.broken], dtype=np.int64)
+    return BoxBatch(np.insert(pred.flat, places, np.nan, axis=0), pred.counts + broken)
+
+
+_Value = TypeVar("_Value")
+
+
+def _of_boxes(
+    raws: list[RawBoxes], complete: Callable[[RawBoxes], list[_Value]], broken: Callable[[BrokenBox], _Value]
+) -> list[_Value]:
+    """What all boxes state, label or confidence, in the order of :func:`_with_broken_boxes`."""
+    return list(chain.from_iterable(with_broken(complete(raw), raw.broken, broken) for raw in raws))
 
 
 def _score_boxes(

@@ -9,6 +9,7 @@ from typing import Any
 
 import grounding_rewards.rewards.average_precision as average_precision
 import grounding_rewards.rewards.f_beta as f_beta
+import grounding_rewards.rewards.pointing as pointing
 import grounding_rewards.rewards.soft_f1 as soft_f1
 
 Factory = Callable[..., Any]
@@ -26,6 +27,7 @@ SPECIFICATION_REWARDS = tuple(_SPECIFIED)
 REGISTRY: dict[str, Factory] = {
     **_SPECIFIED,
     "soft_f1": soft_f1.SoftF1Reward,
+    "pointing": pointing.PointingReward,
 }
 
 

@@ -14,6 +14,7 @@ import torch
 from transformers import ProgressCallback, TrainerCallback
 
 from grounding_rewards.parsing import REJECT_REASONS
+from grounding_rewards.whole_files import write_whole
 
 #: Steps in a row without a learning signal before the warning.
 PATIENCE = 10
@@ -32,8 +33,7 @@ class LogFile(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin with what a resumed run had logged up to its checkpoint."""
         if state.is_world_process_zero:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self.path.write_text("".join(json.dumps(logs) + "\n" for logs in state.log_history), encoding="utf-8")
+            write_whole(self.path, "".join(json.dumps(logs) + "\n" for logs in state.log_history))
 
     def on_log(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Append the latest entry."""

@@ -16,6 +16,7 @@ from grounding_rewards.exchange.names import model_name
 from grounding_rewards.parsing import list_box_formats
 from grounding_rewards.training.option_values import AUGMENTATION
 from grounding_rewards.training.run_folder import CARD, versions
+from grounding_rewards.whole_files import write_whole
 
 # At run time the trainer, which comes after the mix-in in the list of bases.
 _Trainer: Any = object
@@ -83,9 +84,7 @@ class RunCard(_Trainer):
     def create_model_card(self, *args: Any, **kwargs: Any) -> None:
         """Write the card of the run into `output_dir`, on the first process."""
         if self.is_world_process_zero():
-            folder = Path(self.args.output_dir)
-            folder.mkdir(parents=True, exist_ok=True)
-            (folder / CARD).write_text(model_card(self), encoding="utf-8")
+            write_whole(Path(self.args.output_dir, CARD), model_card(self))
 
 
 def model_card(trainer: Any) -> str:

@@ -70,8 +70,8 @@ def reward_name(reward: Any) -> str:
 def reward_with_parameters(reward: Any) -> str:
     """A reward with its parameters, for a model card.
 
-    >>> reward_with_parameters(get_reward("R3", beta=2))[:26]
-    'R3: MeanIoUReward(iou_thre'
+    >>> reward_with_parameters(get_reward("R3", beta=2))[:31]
+    'R3: MeanIoUReward(no_box_bonus='
     """
     if isinstance(reward, GroundingReward):
         return f"{reward.name}: {reward.box_reward!r}"

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from grounding_rewards.versions import package_versions
+from grounding_rewards.whole_files import write_whole
 
 CONFIG = "config.yaml"
 """Every value of the run as it was used; `--config` reads it back."""
@@ -160,12 +161,11 @@ def claim(config: Mapping[str, Any]) -> None:
     if config.get("overwrite"):
         for path in _parts(folder):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    folder.mkdir(parents=True, exist_ok=True)
     # A run that is started from this file with --config is a new one.
     kept = {name: value for name, value in config.items() if name != "resume_from_checkpoint"}
     kept["overwrite"] = False
-    (folder / CONFIG).write_text(yaml.safe_dump(kept, sort_keys=True), encoding="utf-8")
-    (folder / VERSIONS).write_text(json.dumps(versions(), indent=2) + "\n", encoding="utf-8")
+    write_whole(folder / CONFIG, yaml.safe_dump(kept, sort_keys=True))
+    write_whole(folder / VERSIONS, json.dumps(versions(), indent=2) + "\n")
 
 
 def last_complete_checkpoint(folder: Path) -> Path | None:

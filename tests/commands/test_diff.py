@@ -259,8 +259,53 @@ def test_films_come_from_the_dataset_or_from_their_files(tmp_path: Path, capsys:
     assert "films are drawn without their images: Expected annotations.jsonl" in capsys.readouterr().err
     Image.new("L", (64, 64), 9).save(tmp_path / "film.png")
     c = write(tmp_path / "c", 0.4, str(tmp_path / "film.png"))
-    # of another folder than the run's: only where it is allowed
+    # of another folder than the run's: only where it is allowed; the films of a log have no folder
+    with_baselines(c, dataset="the log's own films")
+    capsys.readouterr()
     assert call(a, c, "--html", tmp_path / "page.html") == 0
+    assert f"which lie outside '{c}'. Give --allow-outside" in capsys.readouterr().err
     assert "data:image/jpeg" not in (tmp_path / "page.html").read_text(encoding="utf-8")
     assert call(a, c, "--html", tmp_path / "page.html", "--allow-outside") == 0
     assert (tmp_path / "page.html").read_text(encoding="utf-8").count("data:image/jpeg") == 3
+
+
+def test_films_are_found_wherever_they_stand_in_a_dataset_with_bad_rows(tmp_path: Path) -> None:
+    from PIL import Image
+
+    root = tmp_path / "films"
+    root.mkdir()
+    lines = []
+    for k in range(6):
+        Image.new("L", (64, 64), 40 * k).save(root / f"{k}.png")
+        line = {"file": f"{k}.png", "id": f"{k}", "split": "test", "boxes": [[8, 8, 40, 40]], "labels": ["mass"]}
+        lines.append(json.dumps(line if k else {**line, "labels": []}) + "\n")
+    (root / "annotations.jsonl").write_text("".join(lines), encoding="utf-8")
+    # The first line is no film; of the others the last three were evaluated.
+    films = [
+        AnsweredFilm(f"{k}", 64, 64, gt=[[8, 8, 40, 40]], gt_labels=["mass"], rewards={"R4": 0.5}) for k in (3, 4, 5)
+    ]
+    for name, rows in (("a", "refused"), ("b", "left out")):
+        (tmp_path / name).mkdir()
+        write_answered(tmp_path / name / "films.jsonl", films)
+        with_baselines(tmp_path / name, **{"dataset": str(root), "split": "test", "films": 3, "bad rows": rows})
+    with pytest.warns(UserWarning, match="1 of 6 lines"):
+        assert call(tmp_path / "a", tmp_path / "b", "--html", tmp_path / "page.html") == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("data:image/jpeg") == 3
+    assert "bad rows: A has refused, B has left out" in page
+
+
+def test_names_of_figures_are_not_squeezed(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    """Baselines that have no room beside both runs stand in a table of their own."""
+    with_baselines(runs[1])
+    content = json.loads((runs[1] / "evaluation.json").read_text(encoding="utf-8"))
+    names = ("reference as answer", "constant box of these films", "nothing found", "whole image")
+    figures = content["systems"][HOSTILE]
+    content["systems"] = {"model": {}, **dict.fromkeys(names, figures)}
+    (runs[1] / "evaluation.json").write_text(json.dumps(content), encoding="utf-8")
+    assert call(*runs) == 0
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    beneath = lines[lines.index("all films, baselines") :]
+    assert all(name in beneath[2] for name in names)
+    for shown in (lines, beneath):
+        assert any(re.match(r"AP at IoU 0.5 to 0.95, boxes tied +[\d–]", line) for line in shown)

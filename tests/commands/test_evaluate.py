@@ -61,6 +61,50 @@ def test_a_model(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert (tmp_path / "report.html").as_uri() in printed
 
 
+def folder_with_bad_films(root: Path) -> Path:
+    """Six films: the second line has no labels, the third film a box outside, the fourth one without area."""
+    from PIL import Image
+
+    root.mkdir()
+    lines = []
+    for k in range(6):
+        Image.new("L", (64, 64), 40 * k).save(root / f"{k}.png")
+        line = {"file": f"{k}.png", "id": f"film {k}", "split": "test", "width": 64, "height": 64}
+        lines.append(line | {"boxes": [[8.0, 8.0, 40.0, 40.0]], "labels": ["mass"]})
+    lines[1]["labels"] = []
+    lines[2]["boxes"] = [[8.0, 8.0, 90.0, 40.0]]
+    lines[3]["boxes"] = [[8.0, 8.0, 8.0, 40.0]]
+    (root / "annotations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    return root
+
+
+@pytest.mark.parametrize("of_a_log", [False, True])
+def test_bad_films_are_refused_or_left_out_and_named(
+    of_a_log: bool, checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = folder_with_bad_films(tmp_path / "films")
+    options = ["--dataset", root, "--train-split", "none", "--out", tmp_path / "out"]
+    if of_a_log:
+        answer = '[{"bbox_2d": [125, 125, 625, 625], "label": "mass"}]'
+        rows = [{"id": f"film {k}", "completion": answer} for k in range(6) if k != 1]
+        log = log_of(tmp_path / "answers.jsonl", rows)
+        options += ["--completions", log, "--box-format", "qwen3-vl"]
+    else:
+        options += ["--model", checkpoint, "--max-new-tokens", 4]
+    assert evaluate(*options) == 2
+    assert "line 2 (id film 1)" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    with pytest.warns(UserWarning, match="dropped") as said:
+        assert evaluate(*options, "--bad-rows", "drop") == 0
+    words = " ".join(str(one.message) for one in said)
+    assert all(f"film {k}" in words for k in (1, 2, 3))
+    assert not any(f"film {k}" in words for k in (0, 4, 5))
+    assert [film.id for film in read_answered(tmp_path / "out")] == ["film 0", "film 4", "film 5"]
+    facts = figures(tmp_path / "out")["facts"]
+    assert (facts["films"], facts["bad rows"]) == (3, "left out")
+    assert "left out" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
 def test_the_same_command_again_asks_nothing_and_says_the_same(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +219,29 @@ def test_the_readers_of_a_prepared_folder_are_in_the_table(
     assert figures(tmp_path / "out")["systems"]["readers' agreement"]["f1_50"]["value"] == 0.45
 
 
+def test_figures_by_source_of_a_mixed_dataset(tmp_path: Path, films: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where the log alone knows the source."""
+    from datasets import DatasetDict
+
+    sources = ["clinic", "clinic", "<b>abroad", "<b>abroad"]
+    DatasetDict({"test": films.add_column("source", sources)}).save_to_disk(str(tmp_path / "data"))
+    log = log_of(tmp_path / "log.jsonl", [{"text": "[]"}] * 4)
+    options = ["--dataset", tmp_path / "data", "--train-split", "none", "--out", tmp_path / "out"]
+    assert evaluate("--completions", log, *options) == 0
+    printed = capsys.readouterr().out
+    assert "By source" in printed
+    assert "clinic (" in printed
+    assert list(figures(tmp_path / "out")["per_source"]) == ["<b>abroad", "clinic"]
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "By label, size and source" in page
+    assert "Sources as a table" in page
+    assert "<b>abroad" not in page
+    row = {"completion": "[]", "boxes": [[0, 0, 9, 9]], "labels": ["mass"], "width": 99, "height": 99}
+    log = log_of(tmp_path / "own.jsonl", [{**row, "id": name, "source": name} for name in ("a", "b")])
+    assert evaluate("--completions", log, "--box-format", "qwen3-vl", "--out", tmp_path / "own") == 0
+    assert list(figures(tmp_path / "own")["per_source"]) == ["a", "b"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -225,12 +292,12 @@ def test_mistakes_are_named_in_one_line(
         (["--reward-kwargs", '{"beta": -1}'], "`beta`"),
         (["--reward-kwargs", "beta=1"], "Expected a JSON object for --reward-kwargs"),
         (["--box-format", "qwen9"], "qwen3-vl"),
-        (["--label-matching", "exact"], "row 1 of the dataset (id b): a box without a label"),
+        (["--label-matching", "exact"], "row 1 (id b): a box without a label"),
         (["--split", "tset"], "tset"),
         (["--train-split", "x"], "`none` does without"),
         (
             ["--dataset", "{off the film}"],
-            "row 1 of the dataset (id b): box 0 is [0, 0, 5, 11], outside the film",
+            "row 1 (id b): box 0 is [0, 0, 5, 11], outside the film",
         ),
         (["--dataset", "{two of one name}"], "Expected a name of its own for every film, got `id` 'a' 2 times"),
         (["--out", "{taken}"], "Expected a folder without another evaluation for --out"),

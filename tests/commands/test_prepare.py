@@ -9,12 +9,14 @@ import shlex
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from grounding_rewards.cli import main
 from grounding_rewards.commands.prepare import EXAMPLES, add_arguments, run
 from grounding_rewards.data.checks import check_dataset
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.prepare import read_manifest
+from grounding_rewards.doctor.examine import CHECKS
 from grounding_rewards.rewards.grounding import get_reward
 
 
@@ -42,7 +44,9 @@ def test_one_command(folder, tmp_path, capsys):
     assert run(parse(*words, "--split-shares", "train=1", "--labels", "mass", "--negatives", "0.5")) == 0
     printed = capsys.readouterr().out
     # Films 2 and 5 have a mass, so two of the other four are asked for it too, or as many as the hash takes of them.
-    assert re.search(r"^train: \d films, \d rows, \d without boxes, 1 shards$", printed, re.MULTILINE)
+    assert re.search(
+        r"^train: \d films, \d rows, \d without boxes \(50.0%\), \d boxes, 1 shards$", printed, re.MULTILINE
+    )
     assert str(out / "README.md") in printed
     settings = read_manifest(out)["settings"]
     assert (settings["task"], settings["side"], settings["shares"]) == ("finding", 48, [["train", 1.0]])
@@ -109,6 +113,15 @@ def test_options_that_are_no_words(shared_dir, tmp_path):
         (("--root", "x", "--box-format", "qwen3-vl"), "Expected dataset, got none"),
         (("coco", "--box-format", "qwen3-vl"), "Expected --root, got none"),
         (("coco", "--root", "x"), "Expected --box-format, got none"),
+        (("coco", "--dry-run", "--push-to-hub", "x"), "Expected --dry-run without --push-to-hub"),
+        # what would have no effect
+        (("--dry-run", "--mix", "x", "y"), "Expected --mix without --dry-run"),
+        (("coco", "--mix", "x", "y"), "Expected --mix without dataset, got 'coco'"),
+        (("--mix", "x", "y", "--labels", "mass"), "Expected --mix without --labels"),
+        (("--verify", "--side", "512"), "Expected --verify without --side, got 512"),
+        (("--push-to-hub", "x", "--licence", "CC0"), "Expected --push-to-hub without --licence"),
+        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--negatives", "few"), "Expected NAME=SHARE,… for --neg"),
+        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--prompt-file", "none.txt"), "none.txt"),
         (("covid", "--root", "x", "--box-format", "qwen3-vl"), "got 'covid'"),
         (("coco", "--root", "x", "--box-format", "qwen9"), "got 'qwen9'"),
         (("coco", "--root", "x", "--box-format", "qwen3-vl", "--split-shares", "0.8"), "Expected NAME=SHARE"),
@@ -127,10 +140,10 @@ def test_wrong_arguments_are_named(tmp_path, words, message):
 def test_the_examples_of_the_help_can_be_given():
     joined = EXAMPLES.replace("\\\n", " ")
     commands = [line for line in joined.splitlines() if "grounding-rewards prepare" in line]
-    assert len(commands) >= 5
+    assert len(commands) >= 8
     for command in commands:
         arguments = parse(*shlex.split(command)[2:])
-        assert arguments.verify or arguments.root
+        assert arguments.verify or arguments.root or arguments.mix
 
 
 def test_no_bar_where_nobody_looks(folder, tmp_path, capsys):
@@ -158,3 +171,98 @@ def test_licence_and_source(folder, tmp_path):
     assert run(parse(*words, "--licence", "CC BY 4.0", "--source", "our clinic")) == 0
     source = read_manifest(tmp_path / "out")["source"]
     assert (source["licence"], source["url"]) == ("CC BY 4.0", "our clinic")
+
+
+def test_dry_run_needs_no_images_and_writes_nothing(tmp_path, capsys):
+    """Kaggle's table alone: three readers, a speck of one of them, a normal film."""
+    lines = ["image_id,class_name,class_id,rad_id,x_min,y_min,x_max,y_max"]
+    for k in range(30):
+        drawn = [f"{k},Nodule/Mass,8,R{reader},40,20,100,80" for reader in (1, 2)]
+        normal = [f"{k},No finding,14,R{reader},,,," for reader in (1, 2, 3)]
+        lines += normal if k % 3 else [*drawn, f"{k},Cardiomegaly,3,R3,1,1,4,300"]
+    (tmp_path / "train.csv").write_text("\n".join(lines) + "\n")
+    words = ("vindr-cxr", "--root", tmp_path, "--box-format", "qwen3-vl", "--readers", "majority", "--split", "train")
+    assert run(parse(*words, "--dry-run", "--negatives", 0.2, "--smallest-box", 5)) == 0
+    printed = capsys.readouterr().out
+    # 10 films with a nodule, and 2 or 3 of 20 without findings: 10 * 0.2 / 0.8 = 2.5 is rounded to even
+    assert "train: 12 films, 12 rows, 2 without boxes (16.7%), 10 boxes\n" in printed
+    assert "18 films without findings are left out of train" in printed
+    assert "10 boxes on 10 films are too small (--smallest-box) and left out; 0 of these films" in printed
+    assert re.search(r"^Nodule/Mass +10, 10$", printed, re.MULTILINE)
+    assert "Nothing was written" in printed
+    assert [path.name for path in tmp_path.iterdir()] == ["train.csv"]
+
+
+def test_dry_run_counts_what_is_then_written(folder, tmp_path, capsys):
+    words = ("jsonl", "--root", folder, "--box-format", "qwen3-vl", "--negatives", "0.25", "--split-shares", "train=1")
+    assert run(parse(*words, "--dry-run")) == 0
+    counted = capsys.readouterr().out.splitlines()[0]
+    assert run(parse(*words, "--out", tmp_path / "out")) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"{counted}, 1 shards"
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "1 films without findings are left out of train" in card
+
+
+def test_prompts_from_a_file(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    template = tmp_path / "prompt.txt"
+    template.write_text("Mark {labels}.\n")
+    words = ("jsonl", "--root", folder, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
+    assert run(parse(*words, "--prompt-file", template)) == 0
+    row = load_split(str(tmp_path / "out"), "train")[0]
+    assert row["prompt"][0]["content"][1]["text"] == "Mark effusion, mass."
+    assert read_manifest(tmp_path / "out")["settings"]["template"] == "Mark {labels}."
+    assert '| template | `"Mark {labels}."` |' in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_help_says_what_each_reader_takes(capsys):
+    with pytest.raises(SystemExit):
+        main(["prepare", "--help"])
+    told = capsys.readouterr().out
+    assert "    coco:\n      annotations: the annotation file relative to the root" in told
+    assert "see the reader" not in told
+
+
+def test_mix_and_push(folder, tmp_path, capsys, monkeypatch):
+    pushed = []
+    monkeypatch.setattr(
+        "grounding_rewards.commands.prepare.push_private", lambda *given, **how: pushed.append((given, how))
+    )
+    words = ("jsonl", "--root", folder, "--box-format", "qwen3-vl", "--split-shares", "train=1")
+    for name in ("one", "two"):
+        assert run(parse(*words, "--out", tmp_path / name)) == 0
+    assert pushed == []
+    mixed = tmp_path / "mixed"
+    assert run(parse("--mix", f"{tmp_path / 'one'}=2", f"{tmp_path / 'two'}=1", "--out", mixed)) == 0
+    assert "train: 9 films, 9 rows" in capsys.readouterr().out
+    assert run(parse("--push-to-hub", "me/films", "--out", mixed)) == 0
+    assert pushed == [((mixed, "me/films"), {"licence_allows": False})]
+    assert "uploaded to me/films, a private dataset" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="Expected FOLDER or FOLDER=WEIGHT for --mix"):
+        run(parse("--mix", "one=much", "two", "--out", tmp_path / "out"))
+
+
+def test_rows_say_where_they_are_from(tmp_path, monkeypatch, capsys):
+    """A row's own words come first; those of the command fill what it leaves open."""
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
+    lines = [
+        {"file": "0.png", "boxes": [[8, 8, 40, 30]], "labels": ["mass"], "licence": "CC0"},
+        {"file": "1.png", "boxes": [], "labels": [], "licence": None},
+    ]
+    for k in range(2):
+        Image.fromarray(np.random.default_rng(k).integers(0, 99, (64, 96), dtype=np.uint8)).save(tmp_path / f"{k}.png")
+    (tmp_path / "annotations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    words = ("jsonl", "--root", tmp_path, "--out", tmp_path / "out", "--box-format", "qwen3-vl")
+    assert run(parse(*words, "--licence", "CC BY 4.0", "--source", "our clinic")) == 0
+    rows = load_split(str(tmp_path / "out"), "train")
+    assert [(row["source"], row["licence"]) for row in rows] == [("our clinic", "CC0"), ("our clinic", "CC BY 4.0")]
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "| our clinic | CC BY 4.0 | 1 |\n| our clinic | CC0 | 1 |" in card
+
+
+def test_the_doctor_names_options_that_there_are():
+    told = " ".join(check.fix for check in CHECKS.values())
+    named = set(re.findall(r"--[a-z-]+", " ".join(re.findall(r"grounding-rewards prepare ([^`]*)`", told))))
+    known = argparse.ArgumentParser()
+    add_arguments(known)
+    assert {"--smallest-box", "--readers"} <= named <= set(re.findall(r"--[a-z-]+", known.format_help()))

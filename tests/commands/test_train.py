@@ -50,7 +50,6 @@ def places(no_weights, tmp_path_factory):
     from grounding_rewards.data.synthetic import synthetic_dataset
 
     whole = synthetic_dataset("train", 4)
-    whole.save_to_disk(str(root / "saved"))
     DatasetDict(train=whole.remove_columns("image")).save_to_disk(str(root / "imageless"))
     DatasetDict(train=Dataset.from_dict({"question": ["Where?"]})).save_to_disk(str(root / "columnless"))
     other = root / "text_model"
@@ -98,15 +97,14 @@ TRAIN = [
     ({"dataset": "no/such/folder/at/all"}, "no/such/folder/at/all"),
     ({"dataset": "{root}/empty"}, "Expected annotations.jsonl, a prepared or a saved dataset"),
     ({"train_split": "trane"}, "Expected a known word for `split`, got 'trane'. Use one of: train, validation, test"),
-    ({"dataset": "{root}/saved"}, "got a single one without a name"),
-    ({"dataset": "{root}/unsplit", "train_split": "test"}, "Expected one of train for split, got 'test'"),
-    ({"dataset": "{root}/unsplit", **{"eval_strategy": "steps"}}, "Expected one of train for split, got 'validation'"),
+    ({"dataset": "{root}/unsplit", "train_split": "test"}, "Expected one of train or all for the split of"),
+    ({"dataset": "{root}/unsplit", **{"eval_strategy": "steps"}}, "/unsplit', got 'validation'. To choose yourself"),
     ({"eval_strategy": "steps", "eval_split": "train"}, "Expected another split than that of training for eval_split"),
     ({"dataset": "{root}/outside"}, "row 1 (id outside-1): box 0 is [10.0, 20.0, 60.0, 800.0], outside the film"),
     ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
     ({"dataset": "{root}/unreadable"}, "row 1 (id unreadable-1): image cannot be read"),
-    ({"dataset": "{root}/missing"}, "line 2: no such image: no.png"),
-    ({"dataset": "{root}/columnless"}, "Expected the columns prompt, boxes, width, height, box_format"),
+    ({"dataset": "{root}/missing"}, "line 2 (id missing-1): no such image: no.png"),
+    ({"dataset": "{root}/columnless"}, "Expected a prompt, or labels and a box format to make one of, in every row"),
     ({"dataset": "{root}/imageless"}, "Expected a column image for train_dataset"),
     ({"dataset": "{root}/few", "per_device_train_batch_size": 8}, "Expected at least 4 films for train_dataset"),
     ({"train_films": 0}, "Expected a number from 1 up for train_films"),
@@ -179,8 +177,7 @@ SFT = [
     ({"dataset": "{root}/outside"}, "outside the film"),
     ({"dataset": "{root}/upside_down"}, "which has no area as x1, y1, x2, y2"),
     ({"dataset": "{root}/unreadable"}, "image cannot be read"),
-    ({"dataset": "{root}/saved"}, "got a single one without a name"),
-    ({"dataset": "{root}/columnless"}, "Expected the columns prompt, boxes, width, height, box_format"),
+    ({"dataset": "{root}/columnless"}, "Expected a prompt, or labels and a box format to make one of, in every row"),
     ({"dataset": "{root}/imageless"}, "Expected a column image for train_dataset"),
     ({"use_peft": True, "lora_target_modules": ["no_proj"]}, "for lora_target_modules, got 'no_proj'"),
     ({"attn_implementation": "flash"}, "for attn_implementation, got 'flash'"),

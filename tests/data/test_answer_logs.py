@@ -96,7 +96,10 @@ def test_films_of_a_dataset_by_name_in_the_order_of_the_dataset(films, tmp_path)
 
 def test_films_of_a_dataset_in_their_order_where_the_log_has_no_names(films, tmp_path):
     log = write(tmp_path / "log.jsonl", *({"text": str(k)} for k in range(4)))
-    assert read_log(log, dataset=films).texts == [["0"], ["1"], ["2"], ["3"]]
+    answers = read_log(log, dataset=films)
+    assert answers.texts == [["0"], ["1"], ["2"], ["3"]]
+    # Another order cannot be seen, and would make every figure wrong.
+    assert [note.partition(":")[0] for note in answers.notes] == ["No row of the log has an `id`"]
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ import pytest
 
 from grounding_rewards.data.checks import check_films
 from grounding_rewards.data.film_folder import load_films
+from grounding_rewards.data.held_out import film_split
 from grounding_rewards.data.model_columns import add_prompts
 from grounding_rewards.data.prepare import PrepareSettings, prepare_films
+from grounding_rewards.data.prepare.survey import survey_films
 from grounding_rewards.data.readers.jsonl import read_jsonl
 from grounding_rewards.doctor.examine import examine
 from grounding_rewards.doctor.raw_rows import open_rows
@@ -176,3 +178,23 @@ def test_bad_rows_pass_nowhere(folder, row):
     found = verdicts(folder(row))
     assert all(found.values()), found
     assert all(found[name].startswith("Expected") for name in ("loader", "prepare")), found
+
+
+@pytest.mark.parametrize("own", [(None,), ("train",), ("train", None), ("train", "test", None)], ids=str)
+@pytest.mark.parametrize("patients", [9, 19, 20, 40])
+@pytest.mark.filterwarnings("ignore:.*holds no film out")
+def test_one_rule_of_splits(tmp_path, patients, own):
+    """A film is in the same split whether its folder is prepared or used as it is."""
+    Image.linear_gradient("L").resize((40, 30)).save(tmp_path / "a.png")
+    lines = []
+    for k in range(2 * patients):
+        line = {"file": "a.png", "id": f"{k}", "patient_id": f"p{k // 2}", "split": own[k // 2 % len(own)]}
+        lines.append(json.dumps({**FILM, **line}))
+    (tmp_path / "annotations.jsonl").write_text("\n".join(lines))
+    loaded = load_films(tmp_path)
+    survey = survey_films(read_jsonl(tmp_path), PrepareSettings("jsonl", "qwen3-vl"))
+    prepared = {
+        film.id: film_split(film.split, film.patient_id, survey.patient_splits.get(film.patient_id), survey.rule)
+        for film in read_jsonl(tmp_path)
+    }
+    assert prepared == dict(zip(loaded["id"], loaded["split"], strict=True))

@@ -17,12 +17,12 @@ Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 from grounding_rewards.data import prompts  # noqa: E402
 from grounding_rewards.data.checks import row_problems  # noqa: E402
+from grounding_rewards.data.prompt_claims import prompt_contradictions  # noqa: E402
 from grounding_rewards.doctor.box_defects import BoxFit, box_defect  # noqa: E402
 from grounding_rewards.doctor.defects import SEVERITIES  # noqa: E402
 from grounding_rewards.doctor.examine import CHECKS, Checkup, examine  # noqa: E402
 from grounding_rewards.doctor.label_checks import label_variants  # noqa: E402
 from grounding_rewards.doctor.model import Model  # noqa: E402
-from grounding_rewards.doctor.prompt_claims import prompt_contradictions  # noqa: E402
 from grounding_rewards.doctor.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.parsing import get_box_format, list_box_formats  # noqa: E402
 

@@ -114,3 +114,21 @@ def test_patients_are_known_by_the_names_of_files(folder):
     assert leak.examples[0].detail == (
         "patient00003_study10.png is by its name of patient 3, who is also in train, as patient00003_study3.png"
     )
+
+
+def test_a_header_that_cannot_be_read_says_why(folder):
+    (folder / "1.jpg").write_bytes(b"no image")
+    Image.new("1", (20000, 20000)).save(folder / "2.png")
+    (defect,) = [one for one in examine(open_rows(str(folder)), quick=True).defects if one.name == "missing-image"]
+    one, other = (example.detail for example in defect.examples)
+    assert "a file that no decoder knows" in one
+    assert "exceeds limit" in other
+
+
+@pytest.mark.parametrize(("films", "drawn"), [(19, False), (20, True)])
+def test_a_dataset_that_holds_nothing_out_is_drawn_and_it_is_said(tmp_path, films, drawn):
+    row = {"file": "a.png", "width": 120, "height": 160, "boxes": [[9, 9, 40, 50]], "labels": ["mass"]}
+    rows = [{**row, "id": f"{k}", "patient_id": f"p{k}"} for k in range(films)]
+    (tmp_path / "annotations.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    said = " ".join(examine(open_rows(str(tmp_path)), quick=True).assumptions)
+    assert ("holds no film out: 80 % of its patients are drawn for train" in said) == drawn

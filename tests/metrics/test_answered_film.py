@@ -72,3 +72,9 @@ def test_a_line_that_is_no_film_is_named(line, tmp_path):
 def test_a_folder_without_films_is_refused(tmp_path):
     with pytest.raises(ValueError, match=r"without films\.jsonl\. Make it with `grounding-rewards evaluate`"):
         read_answered(tmp_path)
+
+
+def test_two_films_of_one_id_are_refused(tmp_path):
+    write_answered(tmp_path / "films.jsonl", [AnsweredFilm(name, 9, 9) for name in "abca"])
+    with pytest.raises(ValueError, match=r"one film per id in '.*films.jsonl', got 'a' in lines 1 and 4"):
+        read_answered(tmp_path)

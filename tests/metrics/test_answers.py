@@ -143,6 +143,10 @@ def test_a_film_knows_how_it_was_taken_where_its_row_does() -> None:
     assert [film.view for film in read_references([{**ROWS[0], "view": "PA"}, ROWS[1]])] == ["PA", None]
 
 
+def test_a_film_knows_its_source_where_its_row_does() -> None:
+    assert [film.source for film in read_references([{**ROWS[0], "source": "clinic"}, ROWS[1]])] == ["clinic", None]
+
+
 def test_a_constant_box_also_where_no_label_is_common() -> None:
     training = [{**ROWS[1], "labels": [], "boxes": []}] * 5 + [ROWS[0]]
     assert baseline_systems(ROWS, training, REWARD)["constant box"][0].pred_labels == ("mass",)

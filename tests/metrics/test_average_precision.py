@@ -29,6 +29,7 @@ from grounding_rewards.metrics.jackknife import jackknifed_difference
 from grounding_rewards.metrics.ranking import COCO_THRESHOLDS, RankedFilms, rank_boxes, tied_share
 from grounding_rewards.metrics.sizes import COCO_AREAS, FILM_AREAS
 from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.rewards import AveragePrecisionReward
 from tests.conftest import valid_box_lists
 from tests.metrics.coco_oracle import ENGINES, coco_average_precision, coco_mean_average_precision
@@ -207,14 +208,11 @@ def test_the_order_of_films_changes_nothing_without_confidences(seed: int, ranki
         assert one == pytest.approx(other, abs=1e-12)
 
 
-@given(valid_box_lists(max_size=6), valid_box_lists(min_size=1, max_size=4), valid_box_lists(max_size=2))
-def test_tied_ap_of_one_film_is_the_reward_r1(
-    pred: list[list[float]], gt: list[list[float]], ignore: list[list[float]]
-) -> None:
-    film = AnsweredFilm("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred, ignore=ignore)
-    reward = AveragePrecisionReward(ranking="tied").score(
-        np.reshape(pred, (-1, 4)), gt, ignore=np.reshape(ignore, (-1, 4))
-    )
+@given(valid_box_lists(max_size=6), valid_box_lists(min_size=1, max_size=4))
+def test_tied_ap_of_one_film_is_the_reward_r1(pred: list[list[float]], gt: list[list[float]]) -> None:
+    # without ignored regions, of which AP has COCO's rule: there one excuses any number
+    film = AnsweredFilm("a", 30, 30, gt=gt, gt_labels=[""] * len(gt), pred=pred)
+    reward = AveragePrecisionReward(ranking="tied").score(np.reshape(pred, (-1, 4)), gt)
     ranked = rank_boxes([film], ranking="tied")
     assert average_precision(ranked, interpolation="all") == pytest.approx(reward, abs=1e-12)
 
@@ -233,8 +231,16 @@ def test_tied_ap_does_not_depend_on_the_order_of_boxes(
 
 
 def test_broken_boxes_count_as_false_ones() -> None:
-    film = AnsweredFilm("a", 100, 100, gt=[HIT], gt_labels=["mass"], pred=[HIT], rejected={"wrong_count": 1})
-    assert average_precision(rank_boxes([film], ranking="tied"), interpolation="all") == 0.5
+    truth: dict[str, Any] = {"gt": [HIT], "gt_labels": ["mass"], "pred": [HIT], "pred_labels": ["mass"]}
+    before, after = (AnsweredFilm("a", 100, 100, **truth, broken=(BrokenBox(place, "mass"),)) for place in (0, 1))
+    for film in (before, after):
+        assert average_precision(rank_boxes([film], ranking="tied"), interpolation="all") == 0.5
+    # in the order of the answer, and under its own label
+    for film, expected in ((before, 0.5), (after, 1.0)):
+        assert average_precision(rank_boxes([film], ranking="emission"), interpolation="all") == expected
+        ranked = by_label([film], ranking="emission")
+        assert average_precision(ranked, label="mass", interpolation="all") == expected
+        assert AnsweredFilm.of_json(film.as_json()).broken == film.broken
 
 
 def test_invalid_boxes_are_false_ones_here_and_in_coco() -> None:

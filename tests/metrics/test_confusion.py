@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.confusion import confusion
-from grounding_rewards.metrics.pairing import pair_film
+from tests.metrics.film_pairs import pair_film
 
 PLACES = [[20.0 * k, 0.0, 20.0 * k + 10, 10.0] for k in range(6)]
 

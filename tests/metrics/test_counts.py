@@ -27,13 +27,14 @@ from grounding_rewards.metrics.counts import (
 )
 from grounding_rewards.metrics.estimates import COUNT, SIGNED, UNIT
 from grounding_rewards.metrics.jackknife import ratio_estimates
-from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.metrics.sizes import FILM_AREAS
 from grounding_rewards.overlap import pairwise_iou
+from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.rewards import MeanIoUReward
 from grounding_rewards.rewards.grounding import get_reward
 from tests.conftest import box_lists, valid_box_lists
+from tests.metrics.film_pairs import pair_film
 from tests.metrics.random_films import LABELS, random_films
 
 HIT, HALF, JUNK = [0, 0, 50, 50], [0, 0, 50, 25], [80, 0, 90, 10]
@@ -117,7 +118,7 @@ def test_what_a_text_earns_and_what_it_is_measured_by_agree(text: str) -> None:
     (scored,) = reward.details([text], boxes=[[HIT]], width=[100], height=[100])
     parsed = scored.parsed
     film = AnsweredFilm(
-        "a", 100, 100, gt=[HIT], gt_labels=[""], pred=parsed.boxes, status=parsed.status, rejected=parsed.rejected
+        "a", 100, 100, gt=[HIT], gt_labels=[""], pred=parsed.boxes, status=parsed.status, broken=parsed.broken
     )
     figures = values([film])
     assert figures["f_beta_50"] == pytest.approx(scored.explanation.f_beta)
@@ -278,7 +279,7 @@ TRUTH: dict[str, Any] = {"width": 100, "height": 100, "gt": [[0, 0, 10, 10], [50
         (AnsweredFilm("1", 9, 9, status="empty"), {"f1_50": (0, 0), "dice": (0, 0), "pixel_accuracy": (81, 81)}),
         # a broken box beside a complete one is a false one, as in the rewards
         (
-            AnsweredFilm("1", **TRUTH, pred=[[0, 0, 10, 8]], rejected={"wrong_count": 1}),
+            AnsweredFilm("1", **TRUTH, pred=[[0, 0, 10, 8]], broken=(BrokenBox(0),)),
             {"precision_50": (1, 2), "f1_50": (2, 4)},
         ),
     ],

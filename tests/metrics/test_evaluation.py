@@ -204,3 +204,24 @@ def test_boxes_without_a_label_are_false_where_labels_are_compared() -> None:
     ranked = rank_boxes(films, [0.5], label_matching="exact", together=True).of_label(None)
     assert ranked.hit.tolist() == [[False, True]]
     assert ranked.counts.all()
+
+
+def test_figures_of_each_source_are_those_of_its_films_alone() -> None:
+    clinic = [film("a", source="clinic", patient="p"), AnsweredFilm("b", 9, 9, rewards={"R3": 0.2}, source="clinic")]
+    # a miss, and a film that does not say where it is from
+    others = [film("c", pred=[], rewards={"R3": 0.0}, source="abroad"), film("d")]
+    found = evaluate({"model": [*clinic, *others]}, MEASURES)
+    assert [(group.name, group.boxes) for group in found.per_source] == [("abroad", 1), ("clinic", 1), ("not known", 1)]
+    abroad, own, _ = found.per_source
+    alone = evaluate({"model": clinic}, MEASURES)
+    assert own.figures["mean_iou"] == alone.systems["model"]["mean_iou"]
+    assert own.figures["reward_R3"] == alone.systems["model"]["reward_R3"]
+    assert (own.figures["recall_50"].value, abroad.figures["recall_50"].value) == (1, 0)
+    assert (own.figures["hallucination_rate"].value, math.isnan(abroad.figures["hallucination_rate"].value)) == (
+        0,
+        True,
+    )
+    assert list(found.as_json()["per_source"]) == ["abroad", "clinic", "not known"]
+    # One source, or none that is known: nothing to tell apart
+    assert not alone.per_source
+    assert not evaluate({"model": [film("a")]}, MEASURES).per_source

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.counts import MatchedFilms
-from grounding_rewards.metrics.outcomes import FOUND, IGNORED, MISSED, RIGHT, WRONG_LABEL, WRONG_PLACE, box_outcomes
+from grounding_rewards.metrics.outcomes import (
+    FOUND,
+    IGNORED,
+    MISSED,
+    RIGHT,
+    WRONG_LABEL,
+    WRONG_PLACE,
+    box_outcomes,
+    outcomes_of,
+)
+from tests.metrics.film_pairs import pair_film
+from tests.metrics.random_films import random_films
 
 LEFT, RIGHT_SIDE = [60, 0, 100, 90], [0, 0, 40, 90]
 FAR = [45, 0, 55, 10]
@@ -95,3 +106,19 @@ def test_outcomes_agree_with_the_figures(pred: list[Any], gt: list[Any], ignore:
     assert found.pred.count(WRONG_LABEL) == found.gt.count(WRONG_LABEL)
     if rule == "ignore":
         assert WRONG_LABEL not in found.pred
+
+
+@pytest.mark.parametrize("rule", ["ignore", "exact", "synonyms"])
+def test_many_films_together_are_what_they_are_alone(rule: str) -> None:
+    """And what a film at a time gives, which is computed by other code."""
+    films = [*random_films(3, 60), AnsweredFilm("nothing", 9, 9), *random_films(4, 3)]
+    together = outcomes_of(MatchedFilms(films, rule))
+    for made, found in zip(films, together, strict=True):
+        alone, pairs = box_outcomes(made, rule), pair_film(made, rule)
+        assert (found.pred, found.gt, found.labels, found.renamed) == (alone.pred, alone.gt, *alone[4:])
+        assert found.pred_ious.tolist() == alone.pred_ious.tolist()
+        assert found.gt_ious.tolist() == alone.gt_ious.tolist()
+        assert [one == RIGHT for one in found.pred] == (pairs.found(0.5) >= 0).tolist()
+        assert [one != IGNORED for one in found.pred] == pairs.counted(0.5).tolist()
+        assert [one == FOUND for one in found.gt] == pairs.hits(0.5).tolist()
+    assert outcomes_of(MatchedFilms([], rule)) == []

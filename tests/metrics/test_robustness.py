@@ -21,6 +21,7 @@ from grounding_rewards.metrics.robustness import (
     robustness_estimates,
     robustness_sums,
 )
+from grounding_rewards.parsing import BrokenBox
 from tests.conftest import box_lists, valid_box_lists
 
 R3 = get_reward("R3")
@@ -47,7 +48,7 @@ def film(gt: list = (), pred: list = (), **others: Any) -> AnsweredFilm:
         (film([A], [A, B]), False),  # one is too many
         (film([A], [A, A]), False),  # twice the same
         (film([A], [A, INVERTED]), False),  # an invalid box is one too many
-        (film([A], [A], rejected={"not_a_number": 1}), False),  # something broken stands for a box
+        (film([A], [A], broken=(BrokenBox(1),)), False),  # something broken stands for a box
         (film([A], [A], rejected={"unclosed": 1}, status="truncated"), True),  # cut off after all was said
         (film([A], [A, B], ignore=[[45, 45, 65, 65]]), True),  # B lies where nothing counts
         (film([A]), False),
@@ -86,7 +87,7 @@ def test_right_needs_the_label_where_the_reward_compares_labels(label: str | Non
         (film(status="unparseable", rejected={"quad": 2}), film(status="unparseable", rejected={"quad": 1}), True),
         (film(pred=[INVERTED]), film(pred=[INVERTED]), True),
         (film(pred=[A, INVERTED]), film(pred=[A]), False),
-        (film(pred=[A], rejected={"quad": 1}), film(pred=[A]), False),
+        (film(pred=[A], broken=(BrokenBox(0),)), film(pred=[A]), False),
         (film([A], [A]), film([A], [A], ignore=[A]), True),  # the reference plays no part
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grounding_rewards.parsing import get_box_format, read_boxes
+from grounding_rewards.parsing import RawBoxes, get_box_format, read_boxes
 from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_GROUPS
 
@@ -423,12 +423,12 @@ def test_truncated(name, text, coords):
 
 @pytest.mark.parametrize(("name", "text"), EMPTY)
 def test_empty(name, text):
-    assert read_boxes(text, get_box_format(name)) == ([], [], [], "empty", {})
+    assert read_boxes(text, get_box_format(name)) == RawBoxes([], [], [], "empty", {})
 
 
 @pytest.mark.parametrize(("name", "text", "reason"), UNPARSEABLE)
 def test_unparseable(name, text, reason):
-    assert read_boxes(text, get_box_format(name)) == ([], [], [], "unparseable", {reason: 1})
+    assert read_boxes(text, get_box_format(name)) == RawBoxes([], [], [], "unparseable", {reason: 1})
 
 
 @pytest.mark.parametrize(

@@ -116,6 +116,13 @@ def test_format_of_an_unknown_model():
         box_format_for_model_type("llama")
 
 
+def test_model_types_are_those_of_transformers():
+    known = pytest.importorskip("transformers.models.auto.configuration_auto").CONFIG_MAPPING_NAMES
+    types = {model_type for name in list_box_formats() for model_type in get_box_format(name).model_types}
+    # These come with code of their own, which transformers does not have.
+    assert types - set(known) <= {"internvl_chat", "deepseek_vl_v2", "ovis2_5", "kimi_vl"}
+
+
 def test_no_model_type_has_two_formats():
     types = [model_type for name in list_box_formats() for model_type in get_box_format(name).model_types]
     assert len(types) == len(set(types))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grounding_rewards.parsing import get_box_format, read_boxes
+from grounding_rewards.parsing import RawBoxes, get_box_format, read_boxes
 from grounding_rewards.parsing.json_syntax import read_plain_json
 from grounding_rewards.parsing.results import MAX_BOXES, MAX_DEPTH
 
@@ -264,12 +264,12 @@ def test_truncated(text, coords):
 
 @pytest.mark.parametrize("text", EMPTY)
 def test_empty(text):
-    assert read_boxes(text, FORMAT) == ([], [], [], "empty", {})
+    assert read_boxes(text, FORMAT) == RawBoxes([], [], [], "empty", {})
 
 
 @pytest.mark.parametrize(("text", "reason"), UNPARSEABLE)
 def test_unparseable(text, reason):
-    assert read_boxes(text, FORMAT) == ([], [], [], "unparseable", {reason: 1})
+    assert read_boxes(text, FORMAT) == RawBoxes([], [], [], "unparseable", {reason: 1})
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grounding_rewards.parsing import format_boxes, get_box_format, list_box_formats, parse_boxes, read_boxes
+from grounding_rewards.parsing import RawBoxes, format_boxes, get_box_format, list_box_formats, parse_boxes, read_boxes
 from grounding_rewards.parsing.scope import MAX_MARKS, Answer, find_answer, opens_thinking, thinking_state
 
 CASES = [
@@ -155,7 +155,7 @@ class TestFamilies:
         fmt = get_box_format("qwen3-vl")
         assert read_boxes(f"{opening}{DRAFT}{closing}{BOX}", fmt).coords == [5, 6, 7, 8]
         assert read_boxes(f"{opening}{DRAFT}{closing}No finding.", fmt).status == "empty"
-        assert read_boxes(f"{opening}{DRAFT}", fmt) == ([], [], [], "truncated", {})
+        assert read_boxes(f"{opening}{DRAFT}", fmt) == RawBoxes([], [], [], "truncated", {})
 
     def test_a_thinking_that_the_prompt_opened(self, opening, closing):
         fmt = get_box_format("qwen3-vl")
@@ -163,7 +163,7 @@ class TestFamilies:
         assert not opens_thinking(f"{opening}\n\n{closing}\n\n")
         assert not opens_thinking(f"Put your thoughts between {opening} and so on.")
         for inside in (DRAFT, BOX, "No finding.", "[]", f"<answer>{BOX}</answer>", ""):
-            assert read_boxes(inside, fmt, prompt_opens_thinking=True) == ([], [], [], "truncated", {})
+            assert read_boxes(inside, fmt, prompt_opens_thinking=True) == RawBoxes([], [], [], "truncated", {})
         assert read_boxes(f"{DRAFT}{closing}{BOX}", fmt, prompt_opens_thinking=True).coords == [5, 6, 7, 8]
         assert read_boxes(f"{DRAFT}{closing}[]", fmt, prompt_opens_thinking=True).status == "empty"
 

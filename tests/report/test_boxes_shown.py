@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.outcomes import box_outcomes
+from grounding_rewards.parsing import BrokenBox
 from grounding_rewards.report.boxes_shown import THRESHOLDS, film_summary, format_iou, has_sides
 from tests.report.evaluations import BOX, film
 
@@ -46,7 +47,7 @@ def test_sides_are_marked_only_where_they_are_known(film: dict, expected: bool) 
         (film("right", pred=[BOX]), "1 of 1 found"),
         (film("beside", pred=[BOX, (80, 80, 90, 90)]), "1 of 1 found, 1 in the wrong place"),
         (film("missed", status="empty"), "0 of 1 found, 1 missed"),
-        (film("broken", pred=[BOX], rejected={"wrong_count": 2}), "1 of 1 found, 2 broken"),
+        (film("broken", pred=[BOX], broken=(BrokenBox(0), BrokenBox(1))), "1 of 1 found, 2 broken"),
         (film("cut", status="unparseable"), "unparseable, 0 of 1 found, 1 missed"),
         (film("normal", gt=(), status="empty"), "normal film, no box"),
         (film("invented", gt=(), pred=[BOX, BOX]), "normal film, 2 hallucinated"),

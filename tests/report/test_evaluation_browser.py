@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib", reason="needs the train extra")
-pytest.importorskip("PIL", reason="needs the train extra")
+Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the dev extra")
 
+from grounding_rewards.doctor.examine import examine  # noqa: E402
+from grounding_rewards.doctor.raw_rows import open_rows  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
+from grounding_rewards.report.doctor_page import render_doctor_page  # noqa: E402
 from grounding_rewards.report.evaluation_page import MISSED_FINDING, render_evaluation_page  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, evaluation, film, page  # noqa: E402
 from tests.report.test_diff_page import page as diff_page  # noqa: E402
 from tests.report.test_diff_page import pair  # noqa: E402
+from tests.report.test_doctor_page import films  # noqa: E402
 from tests.report.test_evaluation_diagrams import NOTHING  # noqa: E402
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -605,3 +611,42 @@ def test_a_report_without_films_has_no_films(visit, tmp_path) -> None:
     tab = visit(write(tmp_path, [], systems=evaluation().systems))
     assert tab.locator("table.headline").is_visible()
     assert tab.locator("#films").count() == 0
+
+
+@pytest.fixture(scope="module")
+def checkup(tmp_path_factory) -> Path:
+    """The doctor's page on films of several splits, of which two have defects, with labels of a long name."""
+    pytest.importorskip("datasets", reason="needs the train extra")
+    folder = tmp_path_factory.mktemp("films")
+    made = films()
+    made[1].update(boxes=[[290, 20, 400, 90]])
+    made[2].update(labels=["pleural thickening with a long name"], patient_id="12")
+    for k, one in enumerate(made):
+        greys = np.random.default_rng(k).integers(0, 256, (9, 7), dtype=np.uint8)
+        Image.fromarray(greys).resize((300 + k, 200)).save(folder / one["file"])
+    (folder / "annotations.jsonl").write_text("\n".join(map(json.dumps, made)))
+    path = folder / "doctor.html"
+    path.write_text(render_doctor_page(examine(open_rows(str(folder)), thumbnails=8)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_an_audit_of_the_page_of_the_doctor_finds_nothing(visit, checkup, width: int, scheme: str) -> None:
+    tab = visit(checkup, viewport={"width": width, "height": 800}, color_scheme=scheme)
+    assert tab.evaluate(AUDIT) == []
+    assert tab.evaluate(CONTRAST) == []
+    assert tab.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_at_400_pixels_the_page_of_the_doctor_is_in_sight(visit, checkup) -> None:
+    tab = visit(checkup, viewport={"width": 400, "height": 800})
+    for cell in tab.locator("table.defects td, .defect dd").all():
+        box = cell.bounding_box()
+        assert box["x"] + box["width"] <= 400
+    # words have the width for a few of them beside each other
+    assert min(one.bounding_box()["width"] for one in tab.locator(".defect dd").all()) >= 280
+    assert min(one.bounding_box()["width"] for one in tab.locator("table.defects a").all()) >= 100
+    # text of a drawing is as large as the drawing makes it
+    heights = tab.locator(".chart text").evaluate_all("all => all.map(one => one.getBoundingClientRect().height)")
+    assert min(heights) >= 11

@@ -16,7 +16,7 @@ pytest.importorskip("matplotlib", reason="needs the train extra")
 Image = pytest.importorskip("PIL.Image", reason="needs the train extra")
 
 from grounding_rewards.metrics.estimates import Figure  # noqa: E402
-from grounding_rewards.metrics.evaluation import Group  # noqa: E402
+from grounding_rewards.metrics.evaluation import Group, Measures, evaluate  # noqa: E402
 from grounding_rewards.metrics.robustness import RobustnessPoint  # noqa: E402
 from grounding_rewards.report import evaluation_page as module  # noqa: E402
 from grounding_rewards.report.evaluation_page import (  # noqa: E402
@@ -28,6 +28,7 @@ from grounding_rewards.report.evaluation_page import (  # noqa: E402
     choose_films,
     render_evaluation_page,
 )
+from grounding_rewards.report.figure_groups import group_figures  # noqa: E402
 from grounding_rewards.report.render import PICTURE_BYTES  # noqa: E402
 from tests.report.evaluations import BOX, HOSTILE, NAN, film, films, page  # noqa: E402
 from tests.report.test_evaluation_diagrams import NOTHING  # noqa: E402
@@ -400,3 +401,11 @@ def test_a_reward_that_a_film_lacks_is_none() -> None:
     object.__setattr__(lacking, "rewards", {"R4": NAN})
     document = render_evaluation_page(page([film("a"), lacking], **NOTHING))
     assert record(document, "b")["rewards"] == [None] * 5
+
+
+def test_every_figure_of_an_evaluation_has_a_group_and_so_a_definition() -> None:
+    answers = [film("a", pred=[BOX], reward=0.5), film("b", pred=[BOX], pred_scores=[0.5], reward=0.5)]
+    found = [evaluate({"mine": [one]}, Measures("R4", resamples=100)) for one in answers]
+    keys = {key for one in found for key in one.headings}
+    assert "query_ap_50" in keys
+    assert [group.title for group, _ in group_figures(keys) if not group.definition] == []

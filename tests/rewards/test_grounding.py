@@ -62,9 +62,10 @@ def test_options(options, expected):
     assert score(["Sorry.", "Sorry.", CUT_OFF], [[], GT, GT], **options) == expected
 
 
-def test_on_unparseable_empty_counts_a_broken_box_as_no_box():
-    broken = '[{"bbox_2d": [0, 0, 500]}]'
-    assert score([broken, broken], [[], GT], on_unparseable="empty") == [0.2, 0.0]
+@pytest.mark.parametrize("broken", ["[0, 0, 500]", "[0, 0]", '"left"', "[x1, y1, x2, y2]", "[NaN, 0, 500, 500]"])
+def test_no_option_takes_a_broken_box_for_a_stated_negative(broken):
+    broken = f'[{{"bbox_2d": {broken}}}]'
+    assert score([broken, broken], [[], GT], on_unparseable="empty") == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(
@@ -302,7 +303,7 @@ def test_extra_columns_have_one_entry_per_completion():
         (
             '[{"bbox_2d": [0, 0, 500, 500]}, {"bbox_2d": [1, 2]}, {"bbox_2d": [1, 2, 3]}]',
             GT,
-            "1 of 1 found, 1 broken box, mean IoU 1.00",
+            "1 of 1 found, 2 broken boxes, mean IoU 1.00",
         ),
         (RIGHT, [], "1 box where there is nothing to find"),
         ("[]", [], "nothing to find, and says so"),

@@ -130,6 +130,23 @@ class TestReaders:
             assert scored.reward == pytest.approx(expected, abs=1e-15)
             assert scored.reader == reader
 
+    def test_the_expected_reward(self):
+        # hits the first reader's box and one of the second's two: 1 and R3's 0.8 F(1, 1/2) with β = 1.5, by hand
+        mean = gr.get_reward("R3", box_format="qwen3-vl", readers="mean")
+        best = gr.get_reward("R3", box_format="qwen3-vl")
+        sizes = {"width": [100] * 4, "height": [100] * 4}
+        texts = [answer(HIT), "[]", answer(HIT), "no idea"]
+        columns = {"reader_boxes": [[self.A, self.B], [self.A, []], [self.A, self.A], [self.A, []]], **sizes}
+        of_second = 0.8 * (3.25 * 0.5) / (2.25 + 0.5)
+        assert mean(texts, **columns) == pytest.approx([(1 + of_second) / 2, 0.1, 1.0, 0.0])
+        assert all(one <= other for one, other in zip(mean(texts, **columns), best(texts, **columns), strict=True))
+        # rows without readers, and what is said of an answer, stay as they are
+        one = {"boxes": [GT], "width": [100], "height": [100]}
+        assert mean([answer(HIT)], **one) == best([answer(HIT)], **one)
+        assert [said.reader for said in mean.details(texts, **columns)] == [0, 1, 0, 0]
+        with pytest.raises(ValueError, match="best, mean"):
+            gr.get_reward("R3", readers="median")
+
     def test_explanation_metrics_and_reason_are_those_of_the_best(self):
         seen = {}
         reward = gr.get_reward("R3", box_format="qwen3-vl")

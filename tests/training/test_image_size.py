@@ -103,7 +103,7 @@ def test_an_evaluation_at_another_size_does_not_take_up_old_answers(large_films,
     evaluate += ["--max-new-tokens", "4", "--resamples", "20"]
     assert main([*evaluate, "--max-image-pixels", str(LIMIT)]) == 0
     assert main(evaluate) == 2
-    assert "max_image_pixels None instead of 40000" in capsys.readouterr().err
+    assert "--max-image-pixels 40000`. Name another folder" in capsys.readouterr().err
 
 
 def test_evaluate_refuses_a_size_that_it_cannot_use(tmp_path, capsys):

@@ -110,5 +110,5 @@ def test_a_module_that_fails_says_why(tmp_path, monkeypatch):
 
 
 def test_what_a_card_says():
-    assert reward_with_parameters(gr.get_reward("R2", beta=2)).startswith("R2: ProductIoUReward(iou_threshold=0.5")
+    assert reward_with_parameters(gr.get_reward("R2", beta=2)).startswith("R2: ProductIoUReward(no_box_bonus=0.2")
     assert reward_with_parameters(brevity) == "brevity"

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
+from grounding_rewards import whole_files
+from grounding_rewards.training import card
 from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
+from grounding_rewards.training.callbacks import LogFile
 from grounding_rewards.training.run_folder import (
+    CARD,
+    CONFIG,
+    LOG,
     claim,
     find_start,
     last_complete_checkpoint,
@@ -222,3 +230,28 @@ class TestReadBack:
         file.write_text(yaml.safe_dump({**base, "use_peft": True, "lora_target_modules": "all-linear"}))
         _, _, model = parse_grpo_arguments(["--config", str(file)])
         assert model.lora_target_modules == "all-linear"
+
+
+def test_a_full_disk_leaves_the_files_of_the_run_as_they_were(tmp_path, monkeypatch):
+    """Configuration, log and card; an empty one would be a run that can neither be resumed nor repeated."""
+    files = (CONFIG, LOG, CARD)
+    for name in files:
+        (tmp_path / name).write_text("before")
+
+    def refuse(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(whole_files.os, "fsync", refuse)
+    monkeypatch.setattr(card, "model_card", lambda trainer: "after")
+    trainer = card.RunCard()
+    trainer.args = SimpleNamespace(output_dir=str(tmp_path))
+    trainer.is_world_process_zero = lambda: True
+    state = SimpleNamespace(is_world_process_zero=True, log_history=[{"loss": 1.0}])
+    for write in (
+        lambda: claim({"output_dir": str(tmp_path), "seed": 1}),
+        lambda: LogFile(tmp_path / LOG).on_train_begin(None, state, None),
+        trainer.create_model_card,
+    ):
+        with pytest.raises(OSError, match="No space left on device: "):
+            write()
+    assert {name: (tmp_path / name).read_text() for name in files} == dict.fromkeys(files, "before")

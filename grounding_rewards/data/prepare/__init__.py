@@ -1,7 +1,8 @@
 """Writes the films of a reader as a folder of parquet shards with prompts, images, boxes and a card.
 
-`pipeline` runs the steps in this order: `survey` (with `splits`, `tasks` and `spacing`), `film_images`, `rows`,
-`shards`, `manifest` (with `card`). `settings` holds what the output depends on.
+`pipeline` runs the steps in this order: `survey` (with `splits`, `tasks` and `spacing`), `copied_films`,
+`planned_films`, `film_images`, `rows`, `shards`, `manifest` (with `card`). `settings` holds what the output depends on.
+`mix` joins such folders, `hub` uploads one.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -68,6 +69,7 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield "A row without boxes is one where no reader drew any. All readers' boxes are counted, so that a finding"
         yield "counts once for each reader who drew it; the column `boxes` holds those of one reader."
         yield ""
+    yield from _origins(splits)
     yield "Rows with a finding, and boxes of it:"
     yield ""
     yield from _table(
@@ -79,6 +81,9 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
     )
     yield ""
     yield _split_sentence(manifest)
+    for sentence in left_out_sentences(manifest):
+        yield ""
+        yield sentence
     if skipped := manifest["skipped"]:
         yield ""
         yield f"{len(skipped)} films were left out because they cannot be used:"
@@ -90,6 +95,28 @@ def _counts(manifest: Mapping[str, Any]) -> Iterator[str]:
         yield from _unreadable(faults)
 
 
+def left_out_sentences(manifest: Mapping[str, Any]) -> Iterator[str]:
+    """What `negatives`, `smallest_box` and the weights of a mix left out, one sentence each.
+
+    >>> small = {"boxes": 3, "films": 2, "without_other": 1}
+    >>> list(left_out_sentences({"small_boxes": small, "negatives_left_out": {}}))
+    ['3 boxes on 2 films are too small (--smallest-box) and left out; 1 of these films has no other box, and is no \
+negative.']
+    """
+    for split, films in manifest["negatives_left_out"].items():
+        yield f"{films} films without findings are left out of {split}, for the share of negatives that was asked for."
+    for folder, rows in manifest.get("rows_left_out", {}).items():
+        yield f"{rows} rows of {folder} are left out of train, for the weights of the mix."
+    small = manifest["small_boxes"]
+    if small["boxes"]:
+        alone = small["without_other"]
+        have = "has no other box, and is no negative" if alone == 1 else "have no other box, and are no negatives"
+        yield (
+            f"{small['boxes']} boxes on {small['films']} films are too small (--smallest-box) and left out; {alone} of "
+            f"these films {have}."
+        )
+
+
 def _unreadable(faults: Sequence[str]) -> Iterator[str]:
     yield ""
     yield f"{len(faults)} films could not be read and were left out:"
@@ -99,13 +126,27 @@ def _unreadable(faults: Sequence[str]) -> Iterator[str]:
         yield "- the others are in `manifest.json`"
 
 
+def _origins(splits: Mapping[str, Any]) -> Iterator[str]:
+    origins = Counter[tuple[str | None, str | None]]()
+    for counts in splits.values():
+        origins.update({(source, licence): rows for source, licence, rows in counts["origins"]})
+    if origins:
+        yield "Rows of each source, by the columns `source` and `licence`:"
+        yield ""
+        rows = [(source or "–", licence or "–", count) for (source, licence), count in origins.items()]
+        yield from _table(("source", "licence", "rows"), rows)
+        yield ""
+
+
 def _split_sentence(manifest: Mapping[str, Any]) -> str:
     films, drawn = manifest["films"]["count"], manifest["films_without_own_split"]
     without, alone = manifest["films_without_patient"], manifest["films_drawn_by_film"]
     words = [f"Of {films} films {films - drawn} have the dataset's own split."]
-    if by_patient := drawn - alone:
+    if drawn and len(manifest["drawn_into"]) == 1:
+        words.append(f"{drawn} are in {manifest['drawn_into'][0]}, or where their patient is; none was drawn.")
+    elif by_patient := drawn - alone:
         words.append(f"{by_patient} were drawn by a seeded hash of the patient, or stand where the patient does.")
-    if alone:
+    if alone and len(manifest["drawn_into"]) > 1:
         words.append(f"{alone} were drawn by a seeded hash of the film, because the patient is not known.")
     if copies := manifest["films_with_copies"]:
         words.append(

@@ -29,7 +29,7 @@ from grounding_rewards.whole_files import UNFINISHED, write_whole
 MANIFEST = "manifest.json"
 CARD = "README.md"
 
-_PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
+PACKAGES = ("grounding_rewards", "datasets", "numpy", "pillow", "pyarrow", "pydicom")
 
 
 def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[str, Any] | None:
@@ -71,6 +71,36 @@ def finish_folder(
 
     `agreement` is that of the readers, as `Agreement.as_json` gives it; None if no film has several.
     """
+    splits, skipped = written_splits(out)
+    return write_manifest(
+        out,
+        {
+            "complete": True,
+            **_identity(settings, survey),
+            **survey_facts(survey),
+            "boxes_drawn": survey.boxes,
+            "films_without_patient": survey.without_patient,
+            "films_without_own_split": survey.films_drawn,
+            "drawn_into": [name for name, share in survey.rule.shares.items() if share],
+            "films_with_copies": survey.copied.films,
+            "films_drawn_by_film": survey.without_both if survey.rule.own else survey.without_patient,
+            "agreement": agreement,
+            "splits": splits,
+            "skipped": skipped,
+        },
+    )
+
+
+def write_manifest(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Write the card of a finished folder and its manifest, and return the manifest with the checksum of the card."""
+    write_whole(out / CARD, card_text(manifest))
+    manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}
+    write_whole(out / MANIFEST, _as_json(manifest))
+    return manifest
+
+
+def written_splits(out: Path) -> tuple[dict[str, Any], list[list[str]]]:
+    """Counts and shards of each split of a folder, and split, id and reason of each film that was left out."""
     splits, skipped = {}, []
     for split in _split_order(out):
         files = shard_files(out, split)
@@ -87,25 +117,19 @@ def finish_folder(
             for path, footer in zip(files, footers, strict=True)
         ]
         splits[split] = {**counts, "shards": shards}
-    manifest: dict[str, Any] = {
-        "complete": True,
-        **_identity(settings, survey),
+    return splits, skipped
+
+
+def survey_facts(survey: Survey) -> dict[str, Any]:
+    """The part of the manifest that is known before any image is opened."""
+    settings = survey.plan.settings
+    return {
         "source": source_of(settings.dataset, settings.licence, settings.source)._asdict(),
         "vocabulary": list(survey.plan.vocabulary),
-        "boxes_drawn": survey.boxes,
-        "films_without_patient": survey.without_patient,
-        "films_without_own_split": survey.films_drawn,
-        "films_with_copies": survey.copied.films,
-        "films_drawn_by_film": survey.without_both if survey.rule.own else survey.without_patient,
-        "agreement": agreement,
-        "splits": splits,
-        "skipped": skipped,
+        "small_boxes": survey.small._asdict(),
+        "negatives_left_out": dict(survey.negatives_left_out),
         "unreadable": list(survey.unreadable),
     }
-    write_whole(out / CARD, card_text(manifest))
-    manifest["card"] = {"file": CARD, "sha256": file_checksum(out / CARD)}
-    write_whole(out / MANIFEST, _as_json(manifest))
-    return manifest
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
@@ -180,7 +204,7 @@ def _identity(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
     return {
         "settings": plain,
         "films": {"count": survey.films, "digest": survey.digest},
-        "versions": package_versions(_PACKAGES),
+        "versions": package_versions(PACKAGES),
     }
 
 

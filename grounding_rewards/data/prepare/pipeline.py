@@ -5,24 +5,24 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from grounding_rewards.data.agreement import measure_agreement
 from grounding_rewards.data.film_paths import film_path
-from grounding_rewards.data.held_out import film_split
-from grounding_rewards.data.patients import patient_of_film
+from grounding_rewards.data.held_out import in_usual_order
 from grounding_rewards.data.prepare.copied_films import join_copies, signature_of_file
 from grounding_rewards.data.prepare.film_images import ImageOptions, StoredImage, store_image
-from grounding_rewards.data.prepare.manifest import begin_folder, find_finished, finish_folder
+from grounding_rewards.data.prepare.manifest import begin_folder, find_finished, finish_folder, survey_facts
+from grounding_rewards.data.prepare.planned_films import PlannedFilm, count_films, planned_films, with_negatives
 from grounding_rewards.data.prepare.rows import dataset_features, film_rows
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.shards import ShardWriter
 from grounding_rewards.data.prepare.survey import Survey, survey_films
-from grounding_rewards.data.prepare.tasks import TaskRow, film_of_interest, task_rows
-from grounding_rewards.data.readers.base import FilmRecord
+from grounding_rewards.data.prepare.tasks import film_of_interest, without_small_boxes
+from grounding_rewards.data.readers.base import SOURCES, FilmRecord
 from grounding_rewards.data.readers.passed_over import passing_over
 from grounding_rewards.data.resize import has_resized_size, load_processor
 from grounding_rewards.data.workers import map_in_order, worker_pool
@@ -33,14 +33,6 @@ Progress = Callable[[str, int, int | None], None]
 
 # Films in work per process: enough to keep all busy while one takes long, few enough for the memory.
 _AHEAD = 4
-
-
-class _Job(NamedTuple):
-    """A film to be written."""
-
-    record: FilmRecord
-    split: str
-    rows: list[TaskRow]
 
 
 def prepare_films(
@@ -86,10 +78,48 @@ def prepare_films(
     if processes < 1:
         raise ValueError(f"Expected at least 1 for processes, got {processes}. Take the number of cores.")
     out = Path(out)
-    if settings.bad_films == "stop":
-        return _prepare(read, root, out, settings, processes, allow_outside, on_progress, {})
-    with passing_over() as faults:
+    with _passing_over(settings) as faults:
         return _prepare(read, root, out, settings, processes, allow_outside, on_progress, faults)
+
+
+def survey_only(
+    read: Callable[[], Iterable[FilmRecord]],
+    settings: PrepareSettings,
+    *,
+    on_progress: Progress = lambda stage, done, total: None,
+) -> dict[str, Any]:
+    """What `prepare_films` would write, from the tables alone: no image is opened and nothing is written.
+
+    Copies of films are not looked for, and what is wrong with images or boxes is not found.
+
+    Args:
+        read: As for `prepare_films`.
+        settings: What would be written.
+        on_progress: Called after every film.
+
+    Returns:
+        The counts of `manifest.json`: `splits` (without shards), `vocabulary`, `small_boxes`, `negatives_left_out`,
+        `unreadable`, `source`.
+
+    Raises:
+        ValueError: As `survey_films`.
+
+    >>> films = [FilmRecord("1", "1.png", [[16, 14, 33, 27]], ["pacemaker"], split="train")]
+    >>> survey_only(lambda: films, PrepareSettings("coco", "qwen3-vl"))["splits"]["train"]["boxes"]
+    {'pacemaker': 1}
+    """
+    with _passing_over(settings) as faults:
+        records = functools.partial(_records, read, settings)
+        survey = survey_films(_counted(records(), lambda done: on_progress("reading tables", done, None)), settings)
+        survey = with_negatives(records, replace(survey, unreadable=tuple(faults)))
+        films = _counted(records(), lambda done: on_progress("counting rows", done, survey.films))
+        splits = count_films(films, survey)
+    return {"splits": {split: splits[split].as_json() for split in in_usual_order(splits)}, **survey_facts(survey)}
+
+
+def _passing_over(settings: PrepareSettings) -> AbstractContextManager[Mapping[str, None]]:
+    """Within it, what the reader passes over, if it may."""
+    return passing_over() if settings.bad_films == "skip" else nullcontext({})
 
 
 def _prepare(
@@ -109,12 +139,13 @@ def _prepare(
     if finished := find_finished(out, settings, survey):
         return finished
     survey = _with_copies(survey, records, root, allow_outside, processes, on_progress)
+    survey = with_negatives(records, survey)
     # Fail before the folder is begun: it would refuse corrected settings.
     processor = None if settings.model is None else load_processor(settings.model)
     agreement = None
     if survey.has_several_readers:
         films = _counted(records(), lambda done: on_progress("comparing readers", done, survey.films))
-        of_interest = (film_of_interest(film, survey.plan.vocabulary) for film in films)
+        of_interest = (without_small_boxes(film_of_interest(film, survey.plan.vocabulary), settings) for film in films)
         agreement = measure_agreement(of_interest).as_json()
     begin_folder(out, settings, survey)
     films = _counted(records(), lambda done: on_progress("writing films", done, survey.films))
@@ -161,7 +192,7 @@ def _write_shards(
     settings = survey.plan.settings
     features = dataset_features(survey, with_resized=has_resized_size(processor))
     writers: dict[str, ShardWriter] = {}
-    jobs, to_store = itertools.tee(_open_jobs(films, out, survey, features, writers))
+    jobs, to_store = itertools.tee(_open_films(films, out, survey, features, writers))
     names = (job.record.file for job in to_store)
     with worker_pool(processes) if processes > 1 else nullcontext() as pool:
         images = map(store, names) if pool is None else map_in_order(pool, store, names, ahead=processes * _AHEAD)
@@ -201,30 +232,20 @@ def _check_rows(writers: Sequence[ShardWriter]) -> None:
     )
 
 
-def _open_jobs(
+def _open_films(
     films: Iterable[FilmRecord], out: Path, survey: Survey, features: Any, writers: dict[str, ShardWriter]
-) -> Iterator[_Job]:
-    """A job for each film that the task asks about and that is not in a finished shard; adds missing writers."""
-    settings = survey.plan.settings
+) -> Iterator[PlannedFilm]:
+    """The films with rows that are not in a finished shard; adds missing writers."""
     finished: dict[str, int] = {}
-    for record in films:
-        patient = patient_of_film(record)
-        own = None if patient is None else survey.patient_splits.get(patient)
-        name = patient or record.id
-        if name in survey.copied.groups:
-            name = survey.copied.groups[name]
-            own = survey.copied.splits.get(name)
-        split = film_split(record.split, name, own, survey.rule, settings.seed)
-        rows = list(task_rows(record, survey.plan))
-        if not rows:
-            continue
+    for film in planned_films(films, survey):
+        split = film.split
         if split not in writers:
-            writers[split] = ShardWriter(out, split, features, settings.shard_megabytes * 1e6)
+            writers[split] = ShardWriter(out, split, features, survey.plan.settings.shard_megabytes * 1e6)
             finished[split] = writers[split].films
         if finished[split]:
             finished[split] -= 1
         else:
-            yield _Job(record, split, rows)
+            yield film
 
 
 def _try_store(root: str | Path, allow_outside: bool, options: ImageOptions, file: str) -> StoredImage | str:
@@ -236,8 +257,14 @@ def _try_store(root: str | Path, allow_outside: bool, options: ImageOptions, fil
 
 
 def _records(read: Callable[[], Iterable[FilmRecord]], settings: PrepareSettings) -> Iterator[FilmRecord]:
+    origin = {"source": settings.source, "licence": settings.licence}
+    if settings.dataset in SOURCES:
+        origin = {"source": settings.dataset, "licence": SOURCES[settings.dataset].licence}
     for record in read():
-        yield normalize_record(record, settings.dataset) if settings.normalize_labels else record
+        # A row that names its own source or licence keeps it.
+        missing = {name: value for name, value in origin.items() if value and record.extra.get(name) is None}
+        told = record._replace(extra={**record.extra, **missing}) if missing else record
+        yield normalize_record(told, settings.dataset) if settings.normalize_labels else told
 
 
 def _counted(records: Iterable[FilmRecord], on_film: Callable[[int], None]) -> Iterator[FilmRecord]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grounding_rewards.data.held_out import SHARES
+from grounding_rewards.data.held_out import SHARES, TRAIN
 from grounding_rewards.data.policies import POLICIES
-from grounding_rewards.data.prompts import TASKS
+from grounding_rewards.data.prompts import TASKS, check_template
 from grounding_rewards.data.readers import SOURCES
 from grounding_rewards.legal import check_word
 from grounding_rewards.parsing import get_box_format
@@ -31,8 +32,12 @@ class PrepareSettings:
         box_format: How the model writes boxes: a name, or a mapping as `get_box_format` takes.
         task: `detection` asks for all findings of a film, `finding` for one, `phrase` for what a phrase describes.
         labels: The findings of interest; None takes all. Boxes of other findings are left out.
-        negatives: Of the rows of one finding (task `finding`), the share that asks for it where it is absent, in
-            [0, 1). Less where there are not that many films without it.
+        negatives: The share of rows without boxes, in [0, 1); less where there are not that many films. For the task
+            `finding`: of the rows of each finding, 0.5 if None. For `detection`: of the rows of `train`, or of the
+            splits that pairs of a name and a share name; None, and every other split, keeps all films. No share for
+            `phrase`.
+        smallest_box: Boxes with a shorter side below this are left out, in pixels of the film that they were drawn on;
+            None keeps all. A film, or a finding of it, that has no other box is not asked about.
         normalize_labels: Write the findings in the words of the shared vocabulary.
         readers: How the boxes of several readers become one reference, of `POLICIES`; None where one person read.
         split: The only split of the dataset's own that was read; None where all were.
@@ -41,6 +46,7 @@ class PrepareSettings:
         shares: Names of the splits that patients are drawn into, and their shares, which sum to 1.
         seed: Of the splits, the wording of prompts and the choice of negatives.
         one_wording: Ask every time in the same words.
+        template: The words of every prompt, as `prompts.check_template` accepts them; None takes the package's own.
         side: Longest side of a stored image in pixels; larger ones are shrunk. None leaves the size.
         image_format: Of the stored images; `keep` copies files that need no change, with all that is in them.
         squeezed: The images are copies that were squeezed to another shape, often 1024 x 1024, and boxes are scaled
@@ -67,7 +73,8 @@ class PrepareSettings:
     box_format: str | Mapping[str, Any]
     task: str = "detection"
     labels: tuple[str, ...] | None = None
-    negatives: float = 0.5
+    negatives: float | tuple[tuple[str, float], ...] | None = None
+    smallest_box: float | None = None
     normalize_labels: bool = False
     readers: str | None = None
     split: str | None = None
@@ -75,6 +82,7 @@ class PrepareSettings:
     shares: tuple[tuple[str, float], ...] = tuple(SHARES.items())
     seed: int = 0
     one_wording: bool = False
+    template: str | None = None
     side: int | None = None
     image_format: str = "png"
     squeezed: bool = False
@@ -93,8 +101,14 @@ class PrepareSettings:
         check_word("bad_films", self.bad_films, BAD_FILMS)
         if self.readers is not None:
             check_word("readers", self.readers, POLICIES)
-        if not 0 <= self.negatives < 1:
-            raise ValueError(f"Expected 0 <= negatives < 1, got {self.negatives}. With 0.5 half the rows are negative.")
+        if self.template is not None:
+            check_template(self.template, self.task, self.box_format)
+        self._check_negatives()
+        if self.smallest_box is not None and not 0 < self.smallest_box < math.inf:
+            raise ValueError(
+                f"Expected a number of pixels above 0 for smallest_box, got {self.smallest_box}. The doctor says which "
+                "boxes are too small; leave it out to keep all."
+            )
         if self.side is not None and self.side < 1:
             raise ValueError(f"Expected at least 1 pixel for side, got {self.side}. 1024 is usual.")
         if self.window is not None and not self.window[0] < self.window[1]:
@@ -108,6 +122,34 @@ class PrepareSettings:
                     "Leave it out; it is for films in a general format."
                 )
         check_shares(dict(self.shares))
+
+    def _check_negatives(self) -> None:
+        if self.task == "phrase" and self.negatives is not None:
+            raise ValueError(
+                f"Expected no share of negatives for the task phrase, got {self.negatives}. Leave it out: every row "
+                "asks for a phrase that is there."
+            )
+        if self.task == "finding" and isinstance(self.negatives, tuple):
+            raise ValueError(
+                "Expected one share of negatives for the task finding, got one for each split. Its share holds for "
+                "every finding in every split; shares by split are for detection."
+            )
+        for share in self.negative_shares.values():
+            if not 0 <= share < 1:
+                raise ValueError(f"Expected 0 <= negatives < 1, got {share}. With 0.5 half the rows are negative.")
+
+    @property
+    def negative_shares(self) -> dict[str, float]:
+        """The share of rows without boxes of each split that has one; of the task `finding` under an empty name.
+
+        >>> PrepareSettings("coco", "qwen3-vl", negatives=0.2).negative_shares
+        {'train': 0.2}
+        """
+        if isinstance(self.negatives, tuple):
+            return dict(self.negatives)
+        if self.task == "finding":
+            return {"": 0.5 if self.negatives is None else self.negatives}
+        return {} if self.negatives is None else {TRAIN: self.negatives}
 
 
 def check_split_name(name: str) -> None:

@@ -114,6 +114,7 @@ class Counts:
         negatives: Rows on which no reader drew a box.
         boxes: Boxes of each label, of all readers.
         rows_with: Rows with at least one box of each label.
+        origins: Rows of each source and licence, where they name either.
         skipped: Id and reason of each film left out.
     """
 
@@ -123,6 +124,7 @@ class Counts:
         self.negatives = given.get("negatives", 0)
         self.boxes = Counter(given.get("boxes", {}))
         self.rows_with = Counter(given.get("rows_with", {}))
+        self.origins = Counter({tuple(origin): rows for *origin, rows in given.get("origins", [])})
         self.skipped: list[list[str]] = list(given.get("skipped", []))
 
     def add(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -135,6 +137,9 @@ class Counts:
             self.negatives += not labels
             self.boxes.update(labels)
             self.rows_with.update(set(labels))
+            origin = (row.get("source"), row.get("licence"))
+            if any(origin):
+                self.origins[origin] += 1
 
     def __add__(self, other: Counts) -> Counts:
         both = Counts()
@@ -150,6 +155,7 @@ class Counts:
             "negatives": self.negatives,
             "boxes": dict(sorted(self.boxes.items())),
             "rows_with": dict(sorted(self.rows_with.items())),
+            "origins": [[*origin, rows] for origin, rows in sorted(self.origins.items(), key=str)],
             "skipped": self.skipped,
         }
 

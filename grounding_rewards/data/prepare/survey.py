@@ -5,20 +5,34 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from grounding_rewards.data.carried_columns import CarriedColumns
-from grounding_rewards.data.held_out import TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
+from grounding_rewards.data.held_out import SHARES, TRAIN, SplitRule, drawn_sentence, holds_out, split_rule
 from grounding_rewards.data.patients import patient_of_film
 from grounding_rewards.data.policies import check_readers, film_readers
 from grounding_rewards.data.prepare.copied_films import CopiedFilms
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.spacing import may_have_spacing
 from grounding_rewards.data.prepare.splits import PatientSplits
-from grounding_rewards.data.prepare.tasks import Plan, finding_row, is_present
+from grounding_rewards.data.prepare.tasks import Plan, finding_row, is_present, without_small_boxes
 from grounding_rewards.data.prompts import prompt_order
 from grounding_rewards.data.readers.base import FilmRecord
+
+
+class SmallBoxes(NamedTuple):
+    """What `smallest_box` leaves out of the findings of interest.
+
+    boxes: Boxes that are smaller.
+    films: Films that have such a box.
+    without_other: Films of which it is every box.
+    """
+
+    boxes: int = 0
+    films: int = 0
+    without_other: int = 0
 
 
 @dataclass(frozen=True)
@@ -28,7 +42,8 @@ class Survey:
     Attributes:
         films: Number of films.
         digest: Hash of all records, so that a continued run notices other films.
-        boxes: Boxes of each label, before policies for readers.
+        boxes: Boxes of each label that are not too small, before policies for readers.
+        small: The boxes that are.
         patient_splits: The dataset's own split of each patient, if any.
         rule: Whether the dataset's own splits hold, and the shares in which other films are drawn.
         without_patient: Films whose patient is not known.
@@ -40,6 +55,8 @@ class Survey:
         carried: The columns that are not the package's own.
         plan: For `tasks.task_rows`.
         own_splits: Names of the dataset's own splits.
+        negatives_left_out: Films without findings that `negatives` leaves out of each split; empty until `pipeline` has
+            counted them.
         unreadable: What the reader passed over, an error each.
         copied: Copies among the films; empty until `pipeline` has compared them.
     """
@@ -47,6 +64,7 @@ class Survey:
     films: int
     digest: str
     boxes: dict[str, int]
+    small: SmallBoxes
     patient_splits: dict[str, str]
     rule: SplitRule
     without_patient: int
@@ -59,6 +77,7 @@ class Survey:
     plan: Plan
     own_splits: frozenset[str]
     copied: CopiedFilms = field(default_factory=CopiedFilms)
+    negatives_left_out: Mapping[str, int] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
 
     @property
@@ -76,10 +95,11 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
     """
     digest = hashlib.blake2b(digest_size=16)
     splits, boxes, seen = PatientSplits(), Counter[str](), set[int]()
-    carried, names = CarriedColumns(), set[str]()
+    carried, names, patients = CarriedColumns(), set[str](), set[str]()
     # Films with a finding, and other films that are no negatives for it. Films with ignored regions never are.
     present, unclear = Counter[str](), Counter[str]()
     without_patient = without_split = without_both = films = ignored = 0
+    small = SmallBoxes()
     has_phrases = has_spacing = has_several_readers = False
     for record in records:
         films += 1
@@ -90,14 +110,19 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         splits.add(record)
         if record.split is not None:
             names.add(record.split)
-        boxes.update(record.labels)
+        large = without_small_boxes(record, settings)
+        boxes.update(large.labels)
+        small = _with_small(small, record, large, settings.labels)
         carried.add(record.extra)
         if settings.task == "finding":
             for label in set(record.labels):
                 state = is_present(finding_row(record, label, settings))
                 present[label] += state is True
                 unclear[label] += (state is not False) - bool(record.ignored)
-        is_unknown = patient_of_film(record) is None
+        patient = patient_of_film(record)
+        if patient is not None:
+            patients.add(patient)
+        is_unknown = patient is None
         without_patient += is_unknown
         without_split += record.split is None
         without_both += is_unknown and record.split is None
@@ -113,16 +138,20 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
         raise ValueError(
             f"Expected phrases for the task phrase, got none in {settings.dataset}. Choose detection or finding."
         )
-    rule = _rule(names, len(splits.known) + without_patient, settings)
-    if names and settings.splits_from == "dataset" and not rule.own:
+    rule = _rule(names, len(patients) + without_patient, settings)
+    if settings.splits_from == "dataset" and not rule.own:
         said = drawn_sentence(settings.dataset, rule.shares, films, without_patient)
-        warnings.warn(f"{said} --split-shares draws others, --split {TRAIN} draws none.", stacklevel=3)
+        warnings.warn(f"{said} --split-shares draws others{_undrawn(names)}.", stacklevel=3)
     vocabulary = _vocabulary(boxes, settings.labels)
-    keep = {label: _keep(present[label], films - ignored - unclear[label], settings.negatives) for label in vocabulary}
+    keep = {}
+    if settings.task == "finding":
+        (share,) = settings.negative_shares.values()
+        keep = {label: _keep(present[label], films - ignored - unclear[label], share) for label in vocabulary}
     return Survey(
         films=films,
         digest=digest.hexdigest(),
         boxes=dict(sorted(boxes.items())),
+        small=small,
         patient_splits=splits.known if rule.own else {},
         rule=rule,
         without_patient=without_patient,
@@ -138,15 +167,31 @@ def survey_films(records: Iterable[FilmRecord], settings: PrepareSettings) -> Su
 
 
 def _rule(names: set[str], patients: int, settings: PrepareSettings) -> SplitRule:
-    """Own splits hold where the dataset holds films out, or where only one of them was asked for."""
+    """As where films are used without `prepare`, unless a draw, one split or shares of one's own were asked for."""
     shares = dict(settings.shares)
-    if settings.splits_from == "hash" or not names:
+    if settings.splits_from == "hash":
         return SplitRule(False, shares)
     if settings.split is not None:
         return SplitRule(True, {settings.split: 1.0})
     rule = split_rule(names, patients, shares)
-    # Of a few patients those without a split are drawn as they were asked to be.
-    return SplitRule(True, shares) if rule.own and not holds_out(names) else rule
+    # Shares of one's own are drawn of a few patients too; those with a split keep it.
+    is_asked = shares != SHARES and not holds_out(names)
+    return SplitRule(True, shares) if rule.own and is_asked else rule
+
+
+def _undrawn(names: set[str]) -> str:
+    """How nothing is drawn: only a dataset that names the split can be asked for it."""
+    return f", --split {TRAIN} draws none" if names else ""
+
+
+def _with_small(small: SmallBoxes, record: FilmRecord, large: FilmRecord, labels: tuple[str, ...] | None) -> SmallBoxes:
+    """The count with one film more, given with all its boxes and with the large ones."""
+    if large is record:
+        return small
+    here, left = (sum(labels is None or label in labels for label in film.labels) for film in (record, large))
+    return SmallBoxes(
+        small.boxes + here - left, small.films + (left < here), small.without_other + (left == 0 and here > 0)
+    )
 
 
 def _keep(present: int, absent: int, negatives: float) -> float:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from grounding_rewards.data.held_out import hash_fraction
 from grounding_rewards.data.policies import film_readers, reference_boxes
 from grounding_rewards.data.prepare.settings import PrepareSettings
-from grounding_rewards.data.prompts import task_prompt, wordings
+from grounding_rewards.data.prompts import task_prompt, template_prompt, wordings
 from grounding_rewards.data.readers.base import FilmRecord
 
 
@@ -40,35 +40,51 @@ class Plan:
         settings: The settings of the preparation.
         vocabulary: The findings of interest, in the order of the prompt.
         keep: For each finding the share of the films without it that become negative rows.
+        keep_normal: For a split the end of the hashes of films without findings that stay, for the task `detection`;
+            all stay in other splits.
     """
 
     settings: PrepareSettings
     vocabulary: tuple[str, ...]
     keep: Mapping[str, float]
+    keep_normal: Mapping[str, float] = field(default_factory=dict)
 
 
 def task_rows(record: FilmRecord, plan: Plan) -> Iterator[TaskRow]:
-    """The rows of one film; none if the task has nothing to ask.
+    """The rows of one film; none if the task has nothing to ask, or if all boxes that answer it are too small.
 
-    Boxes of other findings are dropped before the policy for several readers is applied.
+    Boxes of other findings, and small ones, are dropped before the policy for several readers is applied.
 
     Raises:
         ValueError: Boxes, labels, phrases and readers of the film differ in number.
     """
     task = plan.settings.task
     if task == "detection":
-        yield _row(film_of_interest(record, plan.vocabulary), plan.settings, record.id, plan.vocabulary)
+        row = _row(film_of_interest(record, plan.vocabulary), plan.settings, record.id, plan.vocabulary)
+        if row is not None:
+            yield row
     elif task == "finding":
         for label in plan.vocabulary:
             row = finding_row(record, label, plan.settings)
             state = is_present(row)
-            if state or (state is False and hash_fraction("negative", plan.settings.seed, row.id) < plan.keep[label]):
+            if row is not None and (state or (state is False and _drawn(row, plan.settings) < plan.keep[label])):
                 yield row
     else:
         for number, phrase in enumerate(dict.fromkeys(record.phrases)):
             row = _phrase_row(record, f"{record.id}/{number}", phrase, plan)
-            if is_present(row):
+            if row is not None and is_present(row):
                 yield row
+
+
+def is_kept(row: TaskRow, split: str, plan: Plan) -> bool:
+    """Whether a row of the task `detection` stays where its split has a share of films without findings."""
+    end = plan.keep_normal.get(split)
+    return end is None or is_present(row) is not False or normal_hash(row, plan.settings) < end
+
+
+def normal_hash(row: TaskRow, settings: PrepareSettings) -> float:
+    """A number in [0, 1) by which films without findings are chosen, the smallest first."""
+    return hash_fraction("normal", settings.seed, row.id)
 
 
 def film_of_interest(record: FilmRecord, labels: tuple[str, ...]) -> FilmRecord:
@@ -80,8 +96,21 @@ def film_of_interest(record: FilmRecord, labels: tuple[str, ...]) -> FilmRecord:
     return _boxes_where(record, lambda label, _: label in labels)
 
 
-def finding_row(record: FilmRecord, label: str, settings: PrepareSettings) -> TaskRow:
-    """The row that asks a film for one finding, present or not.
+def without_small_boxes(record: FilmRecord, settings: PrepareSettings) -> FilmRecord:
+    """The film without the boxes that have a side below `smallest_box`; broken ones stay, to be refused.
+
+    >>> film = FilmRecord("a", "a.png", [[0, 0, 9, 2], [0, 0, 9, 9]], ["mass", "mass"])
+    >>> without_small_boxes(film, PrepareSettings("coco", "qwen3-vl", smallest_box=4)).boxes
+    [[0, 0, 9, 9]]
+    """
+    if not settings.smallest_box:
+        return record
+    sides = (min(x2 - x1, y2 - y1) for x1, y1, x2, y2 in record.boxes)
+    return _with_boxes(record, [k for k, side in enumerate(sides) if not 0 < side < settings.smallest_box])
+
+
+def finding_row(record: FilmRecord, label: str, settings: PrepareSettings) -> TaskRow | None:
+    """The row that asks a film for one finding, present or not; None where its boxes are all too small.
 
     >>> film = FilmRecord("a", "a.png", [[0, 0, 9, 9]], ["mass"])
     >>> finding_row(film, "mass", PrepareSettings("coco", "qwen3-vl", task="finding")).id
@@ -90,30 +119,44 @@ def finding_row(record: FilmRecord, label: str, settings: PrepareSettings) -> Ta
     return _row(_boxes_where(record, lambda own, _: own == label), settings, f"{record.id}/{label}", label)
 
 
-def is_present(row: TaskRow) -> bool | None:
-    """Whether the finding is there for any reader; None if it may be in an ignored region."""
+def is_present(row: TaskRow | None) -> bool | None:
+    """Whether the finding is there for any reader; None if it may be in an ignored region, or too small to be asked."""
+    if row is None:
+        return None
     if row.boxes or any(row.reader_boxes):
         return True
     return None if row.ignore_boxes else False
 
 
 def prompt_of(row: TaskRow, settings: PrepareSettings) -> list[dict[str, Any]]:
-    """The prompt of a row; its wording is drawn by id and seed."""
+    """The prompt of a row: by the template of the settings, or in a wording that is drawn by id and seed."""
+    if settings.template is not None:
+        return template_prompt(settings.template, settings.task, row.what, settings.box_format)
     number = 0
     if not settings.one_wording:
         number = int(hash_fraction("wording", settings.seed, row.id) * wordings(settings.task))
     return task_prompt(settings.task, row.what, settings.box_format, wording=number)
 
 
-def _phrase_row(record: FilmRecord, row_id: str, phrase: str, plan: Plan) -> TaskRow:
+def _phrase_row(record: FilmRecord, row_id: str, phrase: str, plan: Plan) -> TaskRow | None:
     chosen = _boxes_where(record, lambda label, own: own == phrase and label in plan.vocabulary)
-    return _row(chosen, plan.settings, row_id, phrase)._replace(phrase=phrase)
+    row = _row(chosen, plan.settings, row_id, phrase)
+    return None if row is None else row._replace(phrase=phrase)
+
+
+def _drawn(row: TaskRow, settings: PrepareSettings) -> float:
+    return hash_fraction("negative", settings.seed, row.id)
 
 
 def _boxes_where(record: FilmRecord, keep: Callable[[str, str | None], bool]) -> FilmRecord:
     """The film with the boxes that `keep(label, phrase)` accepts; its readers stay."""
     phrases = record.phrases or (None,) * len(record.boxes)
-    chosen = [i for i, (label, phrase) in enumerate(zip(record.labels, phrases, strict=True)) if keep(label, phrase)]
+    named = enumerate(zip(record.labels, phrases, strict=True))
+    return _with_boxes(record, [i for i, (label, phrase) in named if keep(label, phrase)])
+
+
+def _with_boxes(record: FilmRecord, chosen: Sequence[int]) -> FilmRecord:
+    """The film with these of its boxes; its readers stay."""
     return record._replace(
         boxes=[record.boxes[i] for i in chosen],
         labels=[record.labels[i] for i in chosen],
@@ -123,7 +166,10 @@ def _boxes_where(record: FilmRecord, keep: Callable[[str, str | None], bool]) ->
     )
 
 
-def _row(record: FilmRecord, settings: PrepareSettings, row_id: str, what: str | tuple[str, ...]) -> TaskRow:
+def _row(asked: FilmRecord, settings: PrepareSettings, row_id: str, what: str | tuple[str, ...]) -> TaskRow | None:
+    record = without_small_boxes(asked, settings)
+    if asked.boxes and not record.boxes:
+        return None
     reference = reference_boxes(record, settings.readers or "union")
     return TaskRow(
         id=row_id,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 CREDENTIALED = "PhysioNet Credentialed Health Data License 1.5.0; not redistributable"
 RESTRICTED = "PhysioNet Restricted Health Data License 1.5.0; not redistributable"
-KAGGLE = "rules of the competition; academic and non-commercial use"
+KAGGLE = "rules of the competition; academic and non-commercial use; not redistributable"
 
 
 class FilmRecord(NamedTuple):

@@ -23,10 +23,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import read_json_rows
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.tables import chosen_splits, find_file, image_files, row_error
 
 _SIDE = 1024
@@ -66,19 +68,23 @@ def _read(root: str | Path, split: str | None, name: str) -> Iterator[FilmRecord
 
 def _films(path: Path, split: str, files: Mapping[str, str]) -> Iterator[FilmRecord]:
     for number, entry in read_json_rows(path):
-        name, labels, boxes = str(entry.get("file_name")), entry.get("syms"), entry.get("boxes")
-        if not isinstance(labels, list) or not isinstance(boxes, list) or len(labels) != len(boxes):
-            got = (labels, boxes)
-            raise row_error(path, number, name, "as many syms as boxes", got, "Correct the entry.")
-        for box in boxes:
-            if not is_box(box):
-                raise row_error(path, number, name, "four numbers for a box", box, "Correct the entry.")
-        yield FilmRecord(
-            id=name,
-            file=files.get(name, f"{split}_data/{name}"),
-            boxes=[[float(value) for value in box] for box in boxes],
-            labels=labels,
-            width=_SIDE,
-            height=_SIDE,
-            split=split,
-        )
+        yield from sound_films(_film, path, number, entry, split, files)
+
+
+def _film(path: Path, number: int, entry: Mapping[str, Any], split: str, files: Mapping[str, str]) -> FilmRecord:
+    name, labels, boxes = str(entry.get("file_name")), entry.get("syms"), entry.get("boxes")
+    if not isinstance(labels, list) or not isinstance(boxes, list) or len(labels) != len(boxes):
+        got = (labels, boxes)
+        raise row_error(path, number, name, "as many syms as boxes", got, "Correct the entry.")
+    for box in boxes:
+        if not is_box(box):
+            raise row_error(path, number, name, "four numbers for a box", box, "Correct the entry.")
+    return FilmRecord(
+        id=name,
+        file=files.get(name, f"{split}_data/{name}"),
+        boxes=[[float(value) for value in box] for box in boxes],
+        labels=labels,
+        width=_SIDE,
+        height=_SIDE,
+        split=split,
+    )

@@ -8,6 +8,7 @@ Folder::
 
 Other names are given with `annotations` and `images`. `bbox` is x, y, width, height in pixels of the image.
 Negative: an image without annotations.
+Carried along: what else an image entry says, such as age or view, and the name of its `license` as `licence`.
 Ignored: a crowd (`iscrowd` 1).
 Source: https://cocodataset.org/#format-data.
 """
@@ -22,7 +23,9 @@ from typing import Any, Literal, NamedTuple, get_args
 from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
-from grounding_rewards.data.readers.documents import pixels, read_json
+from grounding_rewards.data.readers.documents import objects_in, pixels, read_json
+from grounding_rewards.data.readers.jsonl import KNOWN_KEYS, TAKEN
+from grounding_rewards.data.readers.passed_over import passes_over, sound_films
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import xywh_box
 from grounding_rewards.legal import check_word
@@ -89,9 +92,11 @@ class _Film(NamedTuple):
     width: int | None
     height: int | None
     patient: str | None
+    extra: dict[str, Any]
     boxes: list[list[float]]
     labels: list[str]
     ignored: list[tuple[float, float, float, float]]
+    problems: list[str]
 
 
 def coco_films(
@@ -120,23 +125,43 @@ def coco_films(
         for category in document["categories"]
         if (key := _key(category.get("id"))) is not None
     }
+    licences = {
+        key: str(licence["name"])
+        for licence in objects_in(document.get("licenses"))
+        if (key := _key(licence.get("id"))) is not None and licence.get("name")
+    }
     problems: list[str] = []
     films: dict[str, _Film] = {}
     by_image: dict[int | str, _Film] = {}
     for image in document["images"]:
-        film = _Film(pixels(image.get("width")), pixels(image.get("height")), _value(image, patient_key), [], [], [])
+        film = _Film(
+            width=pixels(image.get("width")),
+            height=pixels(image.get("height")),
+            patient=_value(image, patient_key),
+            extra=_extra(image, patient_key, licences),
+            boxes=[],
+            labels=[],
+            ignored=[],
+            problems=[],
+        )
         first = films.setdefault(str(image.get("file_name")), film)
         key = _key(image.get("id"))
-        if first[:3] != film[:3] or key is None or key in by_image or not image.get("file_name"):
-            problems.append(f"image {key}: id, file_name, size or patient is missing or contradicts another image's")
+        problem = f"image {key}: id, file_name, size or patient is missing or contradicts another image's"
+        if key is None or key in by_image or not image.get("file_name"):
+            problems.append(problem)
+        elif first[:3] != film[:3]:
+            first.problems.append(problem)
+        first.extra.update({name: value for name, value in film.extra.items() if name not in first.extra})
         if key is not None:
             by_image[key] = first
     for annotation in document["annotations"]:
         ignored = annotation.get("iscrowd") == 1 or (
             missing_category == "ignore" and annotation.get("category_id") is None
         )
-        if problem := _problem(annotation, by_image, names, ignored):
-            problems.append(f"annotation {annotation.get('id')}: {problem}")
+        if annotation_problem := _problem(annotation, by_image, names, ignored):
+            image_id = _key(annotation.get("image_id"))
+            of_film = by_image[image_id].problems if image_id in by_image else problems
+            of_film.append(f"annotation {annotation.get('id')}: {annotation_problem}")
             continue
         film = by_image[annotation["image_id"]]
         x1, y1, x2, y2 = xywh_box(annotation["bbox"])
@@ -145,6 +170,8 @@ def coco_films(
         else:
             film.boxes.append([float(x1), float(y1), float(x2), float(y2)])
             film.labels.append(names[annotation["category_id"]])
+    if not passes_over():
+        problems += [problem for film in films.values() for problem in film.problems]
     if problems:
         raise ValueError(
             f"Expected images and annotations that can be read in {path}, got {len(problems)} of "
@@ -153,18 +180,35 @@ def coco_films(
             + "\n".join([*problems[:_SHOWN], "..."] if len(problems) > _SHOWN else problems)
         )
     for name, film in films.items():
-        file = PurePosixPath(images, name).as_posix()
-        yield FilmRecord(
-            id=file,
-            file=file,
-            boxes=film.boxes,
-            labels=film.labels,
-            width=film.width,
-            height=film.height,
-            patient_id=film.patient,
-            split=split,
-            ignored=tuple(film.ignored),
+        yield from sound_films(_record, path, PurePosixPath(images, name).as_posix(), film, split)
+
+
+def _record(path: str | Path, file: str, film: _Film, split: str | None) -> FilmRecord:
+    if film.problems:
+        raise ValueError(
+            f"Expected a film that can be read for {file} in {path}, got: {'; '.join(film.problems)}. Correct or drop "
+            "it."
         )
+    return FilmRecord(
+        id=file,
+        file=file,
+        boxes=film.boxes,
+        labels=film.labels,
+        width=film.width,
+        height=film.height,
+        patient_id=film.patient,
+        split=split,
+        ignored=tuple(film.ignored),
+        extra=film.extra,
+    )
+
+
+def _extra(image: Mapping[str, Any], patient_key: str | None, licences: Mapping[int | str, str]) -> dict[str, Any]:
+    """What else an image entry says, under names that are free in rows; the name of its licence instead of a number."""
+    known = {*KNOWN_KEYS, *TAKEN, "file_name", "license", patient_key}
+    extra = {name: value for name, value in image.items() if name not in known and value is not None}
+    key = _key(image.get("license"))
+    return {**extra, "licence": licences[key]} if key is not None and key in licences else extra
 
 
 _HINT = ', or take boxes without category_id as regions to ignore with missing_category="ignore"'

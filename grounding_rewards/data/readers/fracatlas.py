@@ -23,6 +23,7 @@ from typing import Literal
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.coco import coco_films
 from grounding_rewards.data.readers.documents import read_xml
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import check_split, find_file, header_size, read_table, scaled_box
 from grounding_rewards.data.readers.voc import voc_film
@@ -66,13 +67,17 @@ def read_fracatlas(
             "Point to the folder that holds them."
         )
     return (
-        _film(root, path, found(path), splits.get(path.stem), marks.get(path.stem, ""))
+        film
         for path in files
         if split in (None, splits.get(path.stem))
+        for film in sound_films(_film, root, path, found, splits.get(path.stem), marks.get(path.stem, ""))
     )
 
 
-def _film(root: Path, path: Path, found: FilmRecord | None, split: str | None, marks: str) -> FilmRecord:
+def _film(
+    root: Path, path: Path, find: Callable[[Path], FilmRecord | None], split: str | None, marks: str
+) -> FilmRecord:
+    found = find(path)
     fractured = path.parent.name == "Fractured"
     if fractured != bool(found and found.boxes):
         raise ValueError(

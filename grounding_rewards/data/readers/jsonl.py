@@ -35,11 +35,11 @@ KNOWN_KEYS = (
 )  # fmt: skip
 """What a line may say that the package knows; all else is carried along."""
 
-# Columns that the trainer makes itself, or hands to a reward under these names.
-_TAKEN = (
+TAKEN = (
     "image", "images", "looked_for", "prompts", "completion", "completions", "completion_ids", "trainer_state",
     "log_extra", "log_metric",
 )  # fmt: skip
+"""Columns that the trainer makes itself, or hands to a reward under these names."""
 
 
 @register_reader("jsonl")
@@ -166,7 +166,7 @@ def word_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield f"a positive number for {name}", row[name]
     if not isinstance(row.get("box_format"), str | None):
         yield "a name for box_format", row["box_format"]
-    if taken := [name for name in _TAKEN if name in row]:
+    if taken := [name for name in TAKEN if name in row]:
         yield "columns under names that training leaves free", taken[0]
 
 

@@ -15,7 +15,7 @@ Source: https://github.com/modelscope/ms-swift, docs/source_en/Customization/Cus
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 from grounding_rewards.boxes import is_box
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import UNNAMED, JsonRow, group_json_rows, objects_in
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import header_size, known, row_error, scaled_box
 
@@ -69,25 +70,29 @@ def read_ms_swift(
 
 def _films(root: Path, path: Path, split: str | None, images: str) -> Iterator[FilmRecord]:
     for image, rows in group_json_rows(path, "images"):
-        file = PurePosixPath(images, image).as_posix()
-        boxes, labels, size = [], [], None
-        for numbered in rows:
-            found, normalised, names = _objects(path, image, numbered)
-            if normalised and found:
-                size = size or header_size(root / file)
-                found = [scaled_box(box, *size) for box in found]
-            boxes += found
-            labels += names
-        yield FilmRecord(
-            id=file,
-            file=file,
-            boxes=boxes,
-            labels=labels,
-            width=size and size[0],
-            height=size and size[1],
-            split=split,
-            phrases=tuple(labels) if any(label != UNNAMED for label in labels) else (),
-        )
+        yield from sound_films(_film, root, path, split, images, image, rows)
+
+
+def _film(root: Path, path: Path, split: str | None, images: str, image: str, rows: Sequence[JsonRow]) -> FilmRecord:
+    file = PurePosixPath(images, image).as_posix()
+    boxes, labels, size = [], [], None
+    for numbered in rows:
+        found, normalised, names = _objects(path, image, numbered)
+        if normalised and found:
+            size = size or header_size(root / file)
+            found = [scaled_box(box, *size) for box in found]
+        boxes += found
+        labels += names
+    return FilmRecord(
+        id=file,
+        file=file,
+        boxes=boxes,
+        labels=labels,
+        width=size and size[0],
+        height=size and size[1],
+        split=split,
+        phrases=tuple(labels) if any(label != UNNAMED for label in labels) else (),
+    )
 
 
 def _objects(path: Path, image: str, numbered: JsonRow) -> tuple[list[list[float]], bool, list[str]]:

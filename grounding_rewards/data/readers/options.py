@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
-from grounding_rewards.data.readers.base import Reader
+from grounding_rewards.data.readers.base import READERS, Reader
 
 
 def reader_options(reader: Reader, given: Sequence[str]) -> dict[str, Any]:
@@ -40,6 +41,29 @@ def reader_options(reader: Reader, given: Sequence[str]) -> dict[str, Any]:
             )
         options[name] = _value(value, parameters[name])
     return options
+
+
+def describe_options() -> str:
+    """The options of every reader that has any, one line each, as their docstrings say.
+
+    Example:
+        >>> print(describe_options().partition("coco:")[2].splitlines()[1].strip())
+        annotations: the annotation file relative to the root; `{split}` stands for the name of the split.
+    """
+    lines: list[str] = []
+    for name, reader in sorted(READERS.items()):
+        documented = _documented(inspect.getdoc(reader) or "")
+        own = list(inspect.signature(reader).parameters)[2:]
+        lines += [f"{name}:"] if own else []
+        lines += [f"  {option}: {documented.get(option, 'see the reader')}" for option in own]
+    return "\n".join(lines)
+
+
+def _documented(docstring: str) -> dict[str, str]:
+    """The first sentence about each argument."""
+    listed = re.search(r"^Args:\n((?:    .*\n?|\n)+)", docstring, re.MULTILINE)
+    entries = re.findall(r"^    (\w+): ((?:.*)(?:\n {8}.*)*)", listed[1], re.MULTILINE) if listed else []
+    return {name: re.split(r"(?<=\.) (?=[A-Z])", " ".join(words.split()))[0] for name, words in entries}
 
 
 def _value(text: str, default: Any) -> Any:

@@ -27,6 +27,7 @@ from grounding_rewards.boxes import is_box
 from grounding_rewards.columns import stated_name
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import read_json_rows
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.tables import (
     Size,
     check_split,
@@ -91,32 +92,45 @@ def _films(
         patient, name = about.get(film, ("", ""))
         if split not in (None, name):
             continue
-        if problem := _problem(report, f"sentence_{language}"):
-            raise row_error(path, number, film, "findings with a sentence and boxes", problem, "Correct the report.")
-        findings = report["findings"]
-        drawn = [
-            (finding, reader, box) for finding in findings for reader in _SETS for box in finding.get(reader) or ()
-        ]
-        without = sum(bool(one.get("abnormal")) and not any(one.get(key) for key in _SETS) for one in findings)
-        if without and not drawn:
-            continue
-        file = files.get(film, film)
-        size = _size(root / file, film, sizes, path, number) if drawn or sizes else None
-        yield FilmRecord(
-            id=film,
-            file=file,
-            boxes=[scaled_box(box, *size) for _, _, box in drawn] if size else [],
-            labels=["|".join(finding.get("labels") or ()) for finding, _, _ in drawn],
-            width=size[0] if size else None,
-            height=size[1] if size else None,
-            patient_id=stated_name(patient),
-            split=stated_name(name),
-            readers=tuple(reader for _, reader, _ in drawn),
-            read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in drawn) else _SETS[:1],
-            phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn),
-            extra={"study_id": str(report.get("StudyID"))}
-            | ({"findings_without_box": str(without)} if without else {}),
-        )
+        found = sound_films(_film, root, path, number, report, (patient, name), files, sizes, language)
+        yield from (one for one in found if one is not None)
+
+
+def _film(
+    root: Path,
+    path: Path,
+    number: int,
+    report: Mapping[str, Any],
+    about: tuple[str, str],
+    files: Mapping[str, str],
+    sizes: dict[str, Size] | None,
+    language: Language,
+) -> FilmRecord | None:
+    """The film of a report; None where all findings are without a box, so that nobody knows where they are."""
+    film, (patient, name) = str(report.get("ImageID")), about
+    if problem := _problem(report, f"sentence_{language}"):
+        raise row_error(path, number, film, "findings with a sentence and boxes", problem, "Correct the report.")
+    findings = report["findings"]
+    drawn = [(finding, reader, box) for finding in findings for reader in _SETS for box in finding.get(reader) or ()]
+    without = sum(bool(one.get("abnormal")) and not any(one.get(key) for key in _SETS) for one in findings)
+    if without and not drawn:
+        return None
+    file = files.get(film, film)
+    size = _size(root / file, film, sizes, path, number) if drawn or sizes else None
+    return FilmRecord(
+        id=film,
+        file=file,
+        boxes=[scaled_box(box, *size) for _, _, box in drawn] if size else [],
+        labels=["|".join(finding.get("labels") or ()) for finding, _, _ in drawn],
+        width=size[0] if size else None,
+        height=size[1] if size else None,
+        patient_id=stated_name(patient),
+        split=stated_name(name),
+        readers=tuple(reader for _, reader, _ in drawn),
+        read_by=_SETS if any(reader == _SETS[1] for _, reader, _ in drawn) else _SETS[:1],
+        phrases=tuple(finding[f"sentence_{language}"] for finding, _, _ in drawn),
+        extra={"study_id": str(report.get("StudyID"))} | ({"findings_without_box": str(without)} if without else {}),
+    )
 
 
 def _size(image: Path, film: str, sizes: dict[str, Size] | None, path: Path, number: int) -> Size:

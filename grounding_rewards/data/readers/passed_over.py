@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeVar
 
-from grounding_rewards.data.readers.base import FilmRecord
+_Made = TypeVar("_Made")
 
 _FAULTS: ContextVar[dict[str, None] | None] = ContextVar("faults", default=None)
 
@@ -37,8 +37,15 @@ def passing_over() -> Iterator[dict[str, None]]:
         _FAULTS.reset(token)
 
 
-def sound_films(make: Callable[..., FilmRecord], *arguments: Any) -> list[FilmRecord]:
-    """The film that a function makes of these arguments; none where it raises `ValueError` within `passing_over`."""
+def passes_over() -> bool:
+    """Whether what a reader cannot read is passed over here."""
+    return _FAULTS.get() is not None
+
+
+def sound_films(make: Callable[..., _Made], *arguments: Any) -> list[_Made]:
+    """What a function makes of these arguments, a film or a part of it; nothing where it raises `ValueError` within
+    `passing_over`.
+    """
     try:
         return [make(*arguments)]
     except ValueError as error:

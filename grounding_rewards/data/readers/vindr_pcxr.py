@@ -37,5 +37,11 @@ _TABLES = {name: (f"annotations_{name}.csv", f"annotations/annotations_{name}.cs
 def read_vindr_pcxr(
     root: str | Path, *, split: str | None = None, sizes: str | Path | None = None
 ) -> Iterator[FilmRecord]:
-    """The films of VinDr-PCXR; arguments and records as `read_vindr_cxr`."""
+    """The films of VinDr-PCXR; records as those of `read_vindr_cxr`.
+
+    Args:
+        root: the folder of the dataset.
+        split: `train` or `test`; None takes both.
+        sizes: a CSV file with the width and height of every film, as for `read_vindr_cxr`.
+    """
     return read_vindr_chest(root, {name: _TABLES[name] for name in chosen_splits(split, _TABLES)}, sizes)

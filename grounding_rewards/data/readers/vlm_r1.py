@@ -14,13 +14,14 @@ Source: https://github.com/om-ai-lab/VLM-R1.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import UNNAMED, JsonRow, group_json_rows, objects_in, pixels
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.splits import split_files
 from grounding_rewards.data.readers.tables import header_size, row_error
 from grounding_rewards.parsing import BoxFormat, get_box_format, parse_boxes
@@ -80,27 +81,40 @@ def _films(
     root: Path, path: Path, split: str | None, fmt: BoxFormat, images: str, phrase_after: str
 ) -> Iterator[FilmRecord]:
     for image, rows in group_json_rows(path, "image"):
-        file = PurePosixPath(images, image).as_posix()
-        first = rows[0][1]
-        width, height = pixels(first.get("width")), pixels(first.get("height"))
-        if width is None or height is None:
-            width, height = header_size(root / file)
-        boxes, labels, phrases = [], [], []
-        for row in rows:
-            question, found, names = _answer(path, image, row, fmt, width, height)
-            boxes += found
-            labels += names
-            phrases += [question.rpartition(phrase_after)[2].strip()] * len(found)
-        yield FilmRecord(
-            id=file,
-            file=file,
-            boxes=boxes,
-            labels=labels,
-            width=width,
-            height=height,
-            split=split,
-            phrases=tuple(phrases),
-        )
+        yield from sound_films(_film, root, path, split, fmt, images, phrase_after, image, rows)
+
+
+def _film(
+    root: Path,
+    path: Path,
+    split: str | None,
+    fmt: BoxFormat,
+    images: str,
+    phrase_after: str,
+    image: str,
+    rows: Sequence[JsonRow],
+) -> FilmRecord:
+    file = PurePosixPath(images, image).as_posix()
+    first = rows[0][1]
+    width, height = pixels(first.get("width")), pixels(first.get("height"))
+    if width is None or height is None:
+        width, height = header_size(root / file)
+    boxes, labels, phrases = [], [], []
+    for row in rows:
+        question, found, names = _answer(path, image, row, fmt, width, height)
+        boxes += found
+        labels += names
+        phrases += [question.rpartition(phrase_after)[2].strip()] * len(found)
+    return FilmRecord(
+        id=file,
+        file=file,
+        boxes=boxes,
+        labels=labels,
+        width=width,
+        height=height,
+        split=split,
+        phrases=tuple(phrases),
+    )
 
 
 def _answer(

@@ -22,12 +22,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grounding_rewards.data.readers.base import FilmRecord, register_reader
 from grounding_rewards.data.readers.documents import pixels, read_xml
+from grounding_rewards.data.readers.passed_over import sound_films
 from grounding_rewards.data.readers.splits import split_name
 from grounding_rewards.data.readers.tables import check_split, outline_box
 from grounding_rewards.data.texts import read_text
@@ -80,9 +82,13 @@ def read_voc(
     if splits:
         check_split(split, dict.fromkeys(splits.values()))
         paths = [path for path in paths if split is None or splits.get(path.stem) == split]
+    # A broken file of several costs its film alone.
+    roots = (
+        (path, root) for path in paths for root in (sound_films(read_xml, path) if len(paths) > 1 else [read_xml(path)])
+    )
     return chain.from_iterable(
-        _films(path, images=images, split=split, known_split=splits.get(path.stem), one_based=one_based)
-        for path in paths
+        _films(root, path, images=images, split=split, known_split=splits.get(path.stem), one_based=one_based)
+        for path, root in roots
     )
 
 
@@ -109,14 +115,32 @@ def _image_sets(root: Path) -> dict[str, str]:
 
 
 def _films(
-    path: Path, *, images: str | None, split: str | None, known_split: str | None, one_based: bool | None
+    root: Element,
+    path: Path,
+    *,
+    images: str | None,
+    split: str | None,
+    known_split: str | None,
+    one_based: bool | None,
 ) -> Iterator[FilmRecord]:
-    root = read_xml(path)
     if root.tag == "annotation":
         if split not in (None, known_split):
             check_split(split, ())
-        yield voc_film(root, path, images="JPEGImages" if images is None else images, split=known_split,
-                       one_based=one_based)  # fmt: skip
+        if one_based is None:
+            raise ValueError(
+                f"Expected True or False for one_based, got None with a Pascal VOC file ({path}). Give True where "
+                "xmin of the first pixel is 1, as in the VOC challenge, and False where it is 0, as most tools write."
+            )
+        yield from sound_films(
+            partial(
+                voc_film,
+                root,
+                path,
+                images="JPEGImages" if images is None else images,
+                split=known_split,
+                one_based=one_based,
+            )
+        )
     elif root.tag == "annotations":
         yield from _cvat_films(root, path, "images" if images is None else images, split)
     else:
@@ -126,7 +150,7 @@ def _films(
         )
 
 
-def voc_film(root: Element, path: Path, *, images: str, split: str | None, one_based: bool | None) -> FilmRecord:
+def voc_film(root: Element, path: Path, *, images: str, split: str | None, one_based: bool) -> FilmRecord:
     """The film of one VOC file.
 
     Args:
@@ -139,11 +163,6 @@ def voc_film(root: Element, path: Path, *, images: str, split: str | None, one_b
     Raises:
         ValueError: as `read_voc`.
     """
-    if one_based is None:
-        raise ValueError(
-            f"Expected True or False for one_based, got None with a Pascal VOC file ({path}). Give True where xmin of "
-            "the first pixel is 1, as in the VOC challenge, and False where it is 0, as most tools write."
-        )
     name = (root.findtext("filename") or "").strip()
     if not name:
         raise ValueError(f"Expected <filename> in {path}, got none. Name the image.")
@@ -188,17 +207,21 @@ def _cvat_films(root: Element, path: Path, images: str, split: str | None) -> It
     for image in root.iterfind("image"):
         if split not in (None, subsets[id(image)]):
             continue
-        name = image.get("name") or ""
-        shapes = [shape for shape in image if shape.tag not in _NO_BOX]
-        yield FilmRecord(
-            id=f"{images}/{name}",
-            file=f"{images}/{name}",
-            boxes=[_cvat_box(shape, path, number, name) for number, shape in enumerate(shapes, start=1)],
-            labels=[shape.get("label", "") for shape in shapes],
-            width=pixels(image.get("width")),
-            height=pixels(image.get("height")),
-            split=subsets[id(image)],
-        )
+        yield from sound_films(_cvat_film, image, path, images, subsets[id(image)])
+
+
+def _cvat_film(image: Element, path: Path, images: str, split: str | None) -> FilmRecord:
+    name = image.get("name") or ""
+    shapes = [shape for shape in image if shape.tag not in _NO_BOX]
+    return FilmRecord(
+        id=f"{images}/{name}",
+        file=f"{images}/{name}",
+        boxes=[_cvat_box(shape, path, number, name) for number, shape in enumerate(shapes, start=1)],
+        labels=[shape.get("label", "") for shape in shapes],
+        width=pixels(image.get("width")),
+        height=pixels(image.get("height")),
+        split=split,
+    )
 
 
 def _cvat_box(shape: Element, path: Path, number: int, name: str) -> list[float]:

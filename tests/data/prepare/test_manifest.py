@@ -114,21 +114,24 @@ def test_a_changed_card_is_noticed(prepared):
 
 
 @pytest.mark.parametrize(
-    ("splits_from", "split", "drawn"),
+    ("splits_from", "films", "split", "drawn"),
     [
-        ("dataset", "train", 0),  # they stay where the dataset has them
-        ("dataset", None, 3),
-        ("hash", "train", 3),
+        ("dataset", 3, "train", 0),  # they stay where the dataset has them
+        ("dataset", 3, None, 0),  # of a few nobody is held out
+        ("dataset", 20, None, 20),
+        ("hash", 3, "train", 3),
     ],
 )
-def test_films_without_patient_are_drawn_only_without_a_split(make_films, tmp_path, splits_from, split, drawn):
-    root, records = make_films(3)
+def test_films_without_patient_are_drawn_only_without_a_split(make_films, tmp_path, splits_from, films, split, drawn):
+    root, records = make_films(films)
     records = [record._replace(patient_id=None, split=split) for record in records]
     settings = PrepareSettings("coco", "qwen3-vl", splits_from=splits_from)
-    assert prepare_films(lambda: records, root, tmp_path / "out", settings)["films_drawn_by_film"] == drawn
+    splits = prepare_films(lambda: records, root, tmp_path / "out", settings)["splits"]
     card = (tmp_path / "out/README.md").read_text()
-    assert "The patient of 3 films is not known, so nobody can say whether a patient is in two splits." in card
-    assert ("3 were drawn by a seeded hash of the film, because" in card) == (drawn > 0)
+    assert f"The patient of {films} films is not known, so nobody can say whether a patient is in two splits." in card
+    assert (f"{drawn} were drawn by a seeded hash of the film, because" in card) == (drawn > 0)
+    assert ("3 are in train, or where their patient is; none was drawn." in card) == (split is None and not drawn)
+    assert drawn or list(splits) == ["train"]
     assert "hash of the patient" not in card
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grounding_rewards.data.prepare.planned_films import count_films, planned_films, with_negatives
 from grounding_rewards.data.prepare.settings import PrepareSettings
 from grounding_rewards.data.prepare.survey import survey_films
 from grounding_rewards.data.prepare.tasks import prompt_of, task_rows
+from grounding_rewards.data.prompts import format_instruction
 from grounding_rewards.data.readers.base import FilmRecord
 
 A, B, C = [0, 0, 10, 10], [20, 20, 30, 30], [40, 40, 60, 60]
@@ -166,3 +170,117 @@ def test_wording_varies_unless_it_should_not():
 def test_datasets_that_cannot_be_asked_are_refused(films, values, message):
     with pytest.raises(ValueError, match=message):
         rows_of(films, **values)
+
+
+SPECK = [5, 5, 9, 30]
+
+
+def test_small_boxes_make_no_negatives():
+    """A film whose boxes are all specks is neither positive nor negative; beside a large box, specks are dropped."""
+    films = [
+        FilmRecord("speck", "1.png", [SPECK], ["mass"]),
+        FilmRecord("beside", "2.png", [A, SPECK], ["mass", "effusion"], phrases=("large", "small")),
+        FilmRecord("normal", "3.png", [], []),
+        FilmRecord("broken", "4.png", [[9, 5, 5, 30]], ["mass"]),
+    ]
+    asked = settings(smallest_box=5, task="finding", negatives=0.9)
+    survey = survey_films(films, asked)
+    assert survey.boxes == {"mass": 2}
+    # A box of no area is broken, not small: it is refused where films are written.
+    assert survey.small == (2, 2, 1)
+    assert [(row.id, row.boxes) for row in rows_of(films, smallest_box=5)] == [
+        ("beside", [A]),
+        ("normal", []),
+        ("broken", [[9, 5, 5, 30]]),
+    ]
+    assert [row.id for row in rows_of(films, smallest_box=5, task="finding", negatives=0.9)] == [
+        "beside/mass",
+        "normal/mass",
+        "broken/mass",
+    ]
+    assert [row.phrase for row in rows_of(films, smallest_box=5, task="phrase")] == ["large"]
+    # By the shorter side, and not below it
+    assert len(rows_of(films, smallest_box=4)) == 4
+
+
+def test_a_small_finding_is_no_negative_where_others_are_of_no_interest():
+    film = FilmRecord("film", "1.png", [A, SPECK], ["mass", "effusion"])
+    other = FilmRecord("other", "2.png", [B], ["effusion"])
+    assert [row.id for row in rows_of([film, other], labels=("effusion",), smallest_box=5)] == ["other"]
+
+
+def test_a_speck_of_one_reader_leaves_the_box_of_another():
+    film = FilmRecord("film", "1.png", [A, SPECK], ["mass", "mass"], readers=("R1", "R2"))
+    (row,) = rows_of([film], smallest_box=5, readers="any-of")
+    assert row.reader_boxes == [[A], []]
+
+
+@given(st.integers(1, 60), st.integers(0, 60), st.floats(0, 0.99))
+def test_the_share_of_films_without_findings(positive, normal, share):
+    """Exactly the share that was asked for, to half a film, or all there are; other splits keep theirs."""
+    films = [FilmRecord(f"p{k}", "1.png", [A], ["mass"], split="train") for k in range(positive)]
+    films += [FilmRecord(f"n{k}", "1.png", [], [], split="train") for k in range(normal)]
+    films += [FilmRecord(f"t{k}", "1.png", [], [], split="test") for k in range(5)]
+    survey = with_negatives(lambda: films, survey_films(films, settings(negatives=share)))
+    counts = count_films(films, survey)
+    kept = counts["train"].negatives
+    assert kept == min(normal, round(positive * share / (1 - share)))
+    assert survey.negatives_left_out.get("train", 0) == normal - kept
+    assert (counts["train"].films, counts["test"].negatives) == (positive + kept, 5)
+
+
+def test_a_share_for_each_split_by_hash():
+    films = [
+        FilmRecord(f"{split}{k}", "1.png", [A] * (k % 4 == 0), ["mass"] * (k % 4 == 0), split=split)
+        for split in ("train", "test")
+        for k in range(40)
+    ]
+
+    def kept(seed):
+        chosen = settings(negatives=(("train", 0.5), ("test", 0.2)), seed=seed)
+        planned = planned_films(films, with_negatives(lambda: films, survey_films(films, chosen)))
+        return [film.record.id for film in planned]
+
+    assert kept(0) == kept(0) != kept(1)
+    # 10 films with a mass each; 10 of 20 and 2 or 3 of 12.5 rows without
+    assert [sum(name.startswith(split) for name in kept(0)) for split in ("train", "test")] == [20, 12]
+    chosen = settings(negatives=(("tset", 0.5),))
+    with pytest.raises(
+        ValueError, match="shares of negatives for splits that there are, train, test, got one for 'tset'"
+    ):
+        with_negatives(lambda: films, survey_films(films, chosen))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"task": "phrase", "negatives": 0.5}, "Expected no share of negatives for the task phrase"),
+        ({"task": "finding", "negatives": (("train", 0.5),)}, "Expected one share of negatives for the task finding"),
+        ({"negatives": 1.0}, "Expected 0 <= negatives < 1, got 1.0"),
+        ({"negatives": (("train", -0.1),)}, "Expected 0 <= negatives < 1, got -0.1"),
+        ({"smallest_box": 0.0}, "above 0 for smallest_box, got 0.0"),
+        ({"smallest_box": float("nan")}, "above 0 for smallest_box, got nan"),
+        ({"template": " "}, "Expected words for the template"),
+        # another task's placeholder, and a slip
+        ({"template": "Find {finding}."}, "got {finding}"),
+        ({"template": "Find {lables}."}, "got {lables}"),
+        ({"template": "Find the mass.", "task": "finding"}, "Expected {finding} in a template"),
+        ({"template": "Find it.", "task": "phrase"}, "Expected {phrase} in a template"),
+        ({"template": "Find {labels} in pixel coordinates."}, "asks for the space pixels"),
+        ({"template": "Find {labels} as [y1, x1, y2, x2]. {format}"}, "asks for the order yxyx"),
+        ({"template": "Answer in JSON: {labels}", "box_format": "paligemma"}, "asks for the syntax JSON"),
+    ],
+)
+def test_settings_that_contradict(values, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        settings(**values)
+
+
+def test_a_template_of_ones_own():
+    template = 'Where is {finding}? {format}\nAs in {"a": 1}.'
+    asked = settings(task="finding", template=template, negatives=0.0)
+    film = FilmRecord("film", "1.png", [A], ["{format} mass"])
+    (row,) = task_rows(film, survey_films([film], asked).plan)
+    # A finding's own braces are no placeholder, and neither is JSON.
+    expected = f'Where is {{format}} mass? {format_instruction("qwen3-vl")}\nAs in {{"a": 1}}.'
+    assert prompt_of(row, asked)[0]["content"] == [{"type": "image"}, {"type": "text", "text": expected}]

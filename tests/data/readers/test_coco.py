@@ -178,3 +178,23 @@ def test_the_real_file_names_patients(shared_dir):
     assert sum(len(film.boxes) for film in films) == 121
     assert sum(len(film.ignored) for film in films) == 1
     assert {label for film in films for label in film.labels} == {"Left Lung", "Right Lung"}
+
+
+def test_what_else_an_image_entry_says_is_carried_along(tmp_path):
+    entry = {"file_name": "a.png", "width": 40, "height": 30}
+    content = {
+        "licenses": [{"id": 0, "name": "CC BY 4.0"}],
+        # two entries of one film
+        "images": [
+            {**entry, "id": 1, "license": 0, "age": 63, "patient": "p1", "prompts": "x", "labels": "x", "note": None},
+            {**entry, "id": 2, "license": 0, "age": 63, "patient": "p1", "view": "PA", "site": {"name": "north"}},
+            {"id": 3, "file_name": "b.png", "license": 5},
+        ],
+        "annotations": [],
+        "categories": [{"id": 1, "name": "mass"}],
+    }
+    (tmp_path / "all.json").write_text(json.dumps(content))
+    one, other = read_coco(tmp_path, annotations="all.json", images=".", patient_key="patient")
+    assert one.patient_id == "p1"
+    assert one.extra == {"licence": "CC BY 4.0", "age": 63, "view": "PA", "site": {"name": "north"}}
+    assert other.extra == {}

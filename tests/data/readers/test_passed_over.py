@@ -12,6 +12,7 @@ pytest.importorskip("datasets", reason="needs the train extra")
 from PIL import Image
 
 from grounding_rewards.data.prepare import PrepareSettings, prepare_films
+from grounding_rewards.data.readers import get_reader
 from grounding_rewards.data.readers.jsonl import read_jsonl
 from grounding_rewards.data.readers.passed_over import passing_over
 from grounding_rewards.data.readers.yolo import read_yolo
@@ -62,3 +63,170 @@ def test_a_label_file_that_is_broken_costs_its_film_alone(tmp_path):
     assert len(faults) == 1
     with pytest.raises(ValueError, match=r"b\.txt"):
         list(read_yolo(tmp_path))  # again an error
+
+
+BOX = [1, 2, 10, 20]
+NAMES = ("a", "b", "c")
+
+
+def as_json(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content))
+
+
+def as_lines(path, rows):
+    path.write_text("\n".join(map(json.dumps, rows)))
+
+
+def coco(root, annotations="train.json", broken=None):
+    """The second film has a good box and a broken one."""
+    images = [{"id": k, "file_name": f"{name}.jpg", "width": 40, "height": 30} for k, name in enumerate(NAMES)]
+    boxes = [{"id": k, "image_id": k, "category_id": 1, "bbox": BOX} for k in range(3)]
+    boxes.append(
+        {"id": 3, "image_id": 1, "category_id": 1, "bbox": BOX, **({"bbox": [1, 2]} if broken is None else broken)}
+    )
+    categories = [{"id": 1, "name": "mass"}]
+    as_json(root / annotations, {"images": images, "annotations": boxes, "categories": categories})
+    return {"annotations": annotations, "images": "."}
+
+
+def coco_of_no_category(root):
+    return coco(root, broken={"category_id": 7})
+
+
+def coco_of_two_sizes(root):
+    options = coco(root, broken={})
+    content = json.loads((root / "train.json").read_text())
+    content["images"].append({"id": 9, "file_name": "b.jpg", "width": 50, "height": 30})
+    as_json(root / "train.json", content)
+    return options
+
+
+def voc_text(name, corner):
+    box = f"<bndbox><xmin>{corner}</xmin><ymin>2</ymin><xmax>10</xmax><ymax>20</ymax></bndbox>"
+    return f"<annotation><filename>{name}.jpg</filename><object><name>mass</name>{box}</object></annotation>"
+
+
+def voc(root, broken=None):
+    (root / "Annotations").mkdir()
+    for name in NAMES:
+        (root / "Annotations" / f"{name}.xml").write_text(
+            broken or voc_text("b", "one") if name == "b" else voc_text(name, 1)
+        )
+    return {"one_based": False}
+
+
+def voc_cut_off(root):
+    return voc(root, voc_text("b", 1)[:50])
+
+
+def cvat(root):
+    box = '<box label="mass" xtl="{}" ytl="2" xbr="11" ybr="22"/>'
+    images = [
+        f'<image name="{name}.jpg" width="40" height="30">{box.format("x" if name == "b" else 1)}</image>'
+        for name in NAMES
+    ]
+    (root / "annotations.xml").write_text(f"<annotations>{''.join(images)}</annotations>")
+    return {}
+
+
+def fracatlas(root):
+    for name in NAMES:
+        (root / "images" / "Fractured").mkdir(parents=True, exist_ok=True)
+        Image.new("L", (40, 30)).save(root / "images" / "Fractured" / f"{name}.jpg")
+    coco(root, "Annotations/COCO JSON/COCO_fracture_masks.json")
+    return {}
+
+
+def padchest_gr(root):
+    reports = [
+        {
+            "StudyID": name,
+            "ImageID": f"{name}.jpg",
+            "findings": [{"sentence_en": "A mass.", "boxes": [[0.1, 0.1, 0.5 if name != "b" else 50, 0.5]]}],
+        }
+        for name in NAMES
+    ]
+    as_json(root / "grounded_reports_20240819.json", reports)
+    table = [f"{name}.jpg,p{name},train" for name in NAMES]
+    (root / "master_table.csv").write_text("\n".join(["ImageID,PatientID,split", *table]))
+    (root / "sizes.csv").write_text("\n".join(["ImageID,width,height", *(f"{name}.jpg,40,30" for name in NAMES)]))
+    return {"sizes": str(root / "sizes.csv")}
+
+
+def ms_swift(root):
+    as_lines(
+        root / "train.jsonl",
+        [
+            {
+                "messages": [{"role": "user", "content": "<image>Find the <ref-object>"}],
+                "images": [f"{name}.jpg"],
+                "objects": {"ref": ["mass"], "bbox": [BOX if name != "b" else [1, 2]]},
+            }
+            for name in NAMES
+        ],
+    )
+    return {}
+
+
+def vlm_r1(root):
+    rows = [{"image": f"{name}.jpg", "width": 40, "height": 30, "problem": "a mass", "solution": BOX} for name in NAMES]
+    rows[1]["solution"] = "somewhere"
+    as_lines(root / "train.jsonl", rows)
+    return {"box_format": "qwen3-vl"}
+
+
+def chestx_det(root):
+    for split in ("train", "test"):
+        rows = [
+            {"file_name": f"{name}.jpg", "syms": ["Mass"], "boxes": [BOX]}
+            for name in (NAMES if split == "train" else ())
+        ]
+        for row in rows[1:2]:
+            row["boxes"] = []
+        as_json(root / f"ChestX_Det_{split}.json", rows)
+    return {}
+
+
+@pytest.mark.parametrize(
+    ("name", "write_folder"),
+    [
+        ("coco", coco),
+        ("coco", coco_of_no_category),
+        ("coco", coco_of_two_sizes),
+        ("voc", voc),
+        ("voc", voc_cut_off),
+        ("voc", cvat),
+        ("fracatlas", fracatlas),
+        ("padchest-gr", padchest_gr),
+        ("ms-swift", ms_swift),
+        ("vlm-r1", vlm_r1),
+        ("chestx-det", chestx_det),
+    ],
+    ids=lambda given: given if isinstance(given, str) else given.__name__,
+)
+def test_a_film_that_cannot_be_read_costs_no_other(tmp_path, name, write_folder):
+    options = write_folder(tmp_path)
+    read = functools.partial(get_reader(name), str(tmp_path), **options)
+    with pytest.raises(ValueError, match="Expected"):
+        list(read())
+    with passing_over() as faults:
+        films = list(read())
+    assert [film.file.rpartition("/")[2] for film in films] == ["a.jpg", "c.jpg"]
+    assert all(len(film.boxes) == 1 for film in films)
+    assert faults
+    with pytest.raises(ValueError, match="Expected"):
+        list(read())
+
+
+def test_a_fault_of_no_film_stays_an_error(tmp_path):
+    """Passed over, it would leave some film without one of its boxes."""
+    options = coco(tmp_path, broken={"image_id": 12})
+    with passing_over(), pytest.raises(ValueError, match="image_id 12 is no image"):
+        list(get_reader("coco")(str(tmp_path), **options))
+
+
+def test_an_option_that_is_missing_is_no_fault_of_films(tmp_path):
+    voc(tmp_path)
+    with passing_over(), pytest.raises(ValueError, match="one_based"):
+        list(get_reader("voc")(str(tmp_path)))

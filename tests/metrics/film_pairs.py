@@ -3,12 +3,12 @@
 Predicted and reference boxes are paired one to one so that the sum of their IoUs is largest; boxes that do not overlap
 are no partners. Hits from an IoU on are paired for themselves: as many as there can be. A predicted box that is no hit
 and that an ignored region excuses does not count, as in the rewards. These are the rules of
-:class:`grounding_rewards.metrics.counts.MatchedFilms`, here box by box.
+:class:`grounding_rewards.metrics.counts.MatchedFilms`, here film by film, so that the two can be held against each
+other.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -78,8 +78,6 @@ class BoxPairs(NamedTuple):
         return ~excused_boxes(film.pred, film.gt, film.ignore, self.found(iou_threshold) >= 0)
 
 
-# Every figure of a film asks for the pairs of that film before the next film comes.
-@lru_cache(maxsize=2)
 def pair_film(film: AnsweredFilm, label_matching: str = "ignore") -> BoxPairs:
     """Pair the predicted with the reference boxes of a film.
 

