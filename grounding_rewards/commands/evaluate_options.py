@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="of the bands around curves; default: %(default)s",
     )
-    measures.add_argument("--seed", type=int, default=0, help="of bands, samples and attacks; default: 0")
+    measures.add_argument("--seed", type=int, default=0, help="of intervals, samples and attacks; default: 0")
     generation = parser.add_argument_group("how a model is asked")
     generation.add_argument("--samples", type=int, default=0, metavar="K", help="sampled answers beside the greedy one")
     generation.add_argument("--temperature", type=float, default=_TEMPERATURE, help="of the samples; default: 1")

@@ -12,8 +12,8 @@ from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.data.resize import fit_images
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.metrics.baselines import baseline_systems
-from grounding_rewards.metrics.bootstrap import ratio_estimates
 from grounding_rewards.metrics.counts import film_sums
+from grounding_rewards.metrics.jackknife import ratio_estimates
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.load import load_model
 from grounding_rewards.rewards.grounding import get_reward
