@@ -175,7 +175,9 @@ _MOVES = {
         none > none, nothing > nothing, there > there, who > who, have show > shown, be > part_be,
         normal > normal, not >
         part_not, seek > seek""",
-    "seek": """find kind abn anat image mod word past normal in of or look > seek, comma and that but > seek_on,
+    "sought": "be > sought, normal none > tail, not > finding_not",
+    "seek": """be > sought, find kind abn anat image mod word past normal in of or look > seek,
+        comma and that but > seek_on,
         colon > finding_colon, see seen > saw, no > scope, none > none, nothing > nothing, who > who, there > there""",
     "seek_on": f"{_CLAUSE}, find kind abn mod past word > seek, seen > saw, and comma but > seek_on",
     # who answers

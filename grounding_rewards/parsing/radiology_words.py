@@ -35,7 +35,8 @@ PHRASES = {
             |labell?(?:ed)?)\b
         | \b(?:that\ needs?\ )?to\ (?:be\ )?(?:mark|report|annotate|locali[sz]e|box|draw|see|show|note|label
             |highlight|return|output|give|outline)(?:ed|d|n)?\b | \bof\ (?:note|concern|significance)\b""",
-    "skip": r"""\b(?:that\ )?(?:i|we)\ can\ (?:see|find|detect|identify)(?=\ ?(?:$|[.,;\n]|in\b|on\b|here\b))
+    "skip": r"""\bsuspected\ clinically\b | \bclinically\ suspected\b
+        | \b(?:that\ )?(?:i|we)\ can\ (?:see|find|detect|identify)(?=\ ?(?:$|[.,;\n]|in\b|on\b|here\b))
         | \bto(?=\ (?:contain|show|demonstrate|have|reveal|exhibit)\b)
         | \b(?:free\ of|without)\ (?:[a-z]{1,12}\ )?art[ie]facts?\b | \bi\ (?:d|would)\ say(?:\ that)?\b
         | \beven(?=\ (?:in|with|on)\b) | \bwould(?=\ not\ (?:draw|mark|box|outline|report|annotate)\b)
@@ -84,9 +85,9 @@ PHRASES = {
         | \b(?:concerning|worrisome|suspicious)\ for\b | \b(?:consistent|compatible)\ with\b
         | \b(?:that\ )?(?:correspond|suggest|resembl|indicat|represent)(?:s|es|ing)?\b(?:\ (?:to|with)\b)?""",
     "in": r"\bwrong\ with\b",
-    "mod": r"""\b(?:after|with)\ (?:intravenous\ |iv\ )?(?:contrast|gadolinium)\b
-        | \b(?:instance|case)s?(?=\ of\b) | \bbox(?:es)?\ for\b
-        | \bround(?:ed)?(?=\ (?:atelectas|opacit|lesion|mass|nodul))""",
+    "mod": r"""\b(?:small|large)(?=\ (?:joint|bowel|intestine|airway|vessel|toe)s?\b)
+        | \b(?:after|with)\ (?:intravenous\ |iv\ )?(?:contrast|gadolinium)\b | \b(?:instance|case)s?(?=\ of\b)
+        | \bbox(?:es)?\ for\b | \bround(?:ed)?(?=\ (?:atelectas|opacit|lesion|mass|nodul))""",
     "image": r"""\bx\ ?rays?\b | \bdiffusion\ weighted\b | \b\w{1,12}\ (?:year|month|week|day)s?\ olds?\b
         | \b(?:good|adequate|full|satisfactory)\ (?:inspiratory\ effort|inspiration|positioning|penetration
             |quality)\b""",
@@ -100,7 +101,7 @@ PHRASES = {
         | \b(?:look|search|check|examin|assess|evaluat|screen|inspect|review|scrutini[sz])(?:ed|ing)?\ (?:(?:at
             |the|this|image|film|x\ ray|radiograph|scan|carefully|closely)\ ){0,4}for\b""",
     "find": r"""\b(?:soft\ tissue|portal(?:\ venous)?|intravascular|subcutaneous)\ (?:gas|air)\b
-        | \b(?:patholog[a-z]{2,4}|abnormal)\ changes?\b | \bpleural\ lines?\b
+        | \b(?:patholog[a-z]{2,4}|abnormal|density|signal|structural)\ changes?\b | \bpleural\ lines?\b
         | \b(?:air|gas)(?=\ (?:(?:is|was)\ )?(?:\w{1,12}\ )?(?:under|beneath|below)\b)
         | \b(?!dramatic)[a-z]{2,20}(?:[rdl]ative|itic|otic|atic|lytic|osive|uctive)\ changes?\b
         | \b(?:mass|fracture|disease|consolidation|target)\ (?:lesion|process|pattern|deformity|line|object)s?\b
@@ -206,7 +207,7 @@ WORDS = {
     # is normal of an organ, while a lesion may be it as well
     "form": """smooth round rounded regular sharp homogeneous homogenous uniform concentric continuous straight
         compressible symmetric symmetrical aligned maintained good excellent cleared midline complete open congruent
-        congruous slim perfused slender spherical""",
+        congruous slim perfused slender spherical quiet""",
     "normal": """normal unremarkable intact healthy negative patent wnl preserved appropriate satisfactory
         physiological anatomical nad nbi clear unbroken united fused uninterrupted undisplaced undistorted unaffected
         uninvolved unobstructed unenlarged undilated sound spared pristine spotless unharmed uninjured unscathed
@@ -223,7 +224,7 @@ WORDS = {
         obstructed inflamed ischaemic ischemic protruding fissured subluxed opacified hypertrophied atrophied unhealed
         occluded thrombosed oedematous edematous malaligned cancerous malignant reduced pathological pathologic slipped
         loosened opaque small large tiny mild moderate severe minimal subtle big huge massive scattered diffuse patchy
-        extensive linear thin thick high low short shaped long full carious""",
+        extensive linear thin thick high low short shaped long full carious ectopic aberrant anomalous""",
     # attributes and nouns that claim nothing by themselves
     "evid": """evidence sign indication suggestion area region focus foci feature form presence pattern class
         category kind instance hint trace amount""",
