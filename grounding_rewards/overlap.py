@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array, valid_boxes
-from grounding_rewards.legal import SHARE, check_number
+from grounding_rewards.legal import SHARE, check_number, check_word
 
 __all__ = [
     "nms",
@@ -168,16 +168,18 @@ def pairwise_nwd(pred: ArrayLike, gt: ArrayLike) -> Array:
     return np.where(valid_boxes(p) & valid_boxes(g), np.nan_to_num(nwd, nan=0.0), 0.0)
 
 
-def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float) -> NDArray[np.int64]:
+def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float = 0.45, *, overlap: str = "iou") -> NDArray[np.int64]:
     """Non-maximum suppression: of boxes that overlap each other keep the highest-scoring.
 
-    Boxes are taken in order of falling score, equal scores by index, NaN last. Each is kept unless its IoU with a box
-    kept before exceeds the threshold. An invalid box overlaps nothing, so it is kept and removes nothing.
+    Boxes are taken in order of falling score, equal scores by index, NaN last. Each is kept unless its overlap with a
+    box kept before exceeds the threshold. An invalid box overlaps nothing, so it is kept and removes nothing.
 
     Args:
         boxes: ``(n, 4)`` xyxy.
         scores: ``(n,)``.
-        iou_threshold: in [0, 1].
+        iou_threshold: of the overlap, in [0, 1].
+        overlap: ``"iou"``; or ``"ioa"``, the part of the box itself that the kept one covers, which also removes small
+            boxes inside a large one.
 
     Returns:
         ``(kept,)`` int64: indices into ``boxes``, by falling score.
@@ -188,6 +190,9 @@ def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float) -> NDArray[np
     Example:
         >>> nms([[0, 0, 10, 10], [0, 0, 10, 9], [20, 20, 30, 30]], [0.5, 0.9, 0.1], 0.5)
         array([1, 2])
+        >>> inside = [[0, 0, 10, 10], [2, 2, 5, 5]]
+        >>> nms(inside, [0.9, 0.5]), nms(inside, [0.9, 0.5], overlap="ioa")
+        (array([0, 1]), array([0]))
 
     Source: Felzenszwalb et al., Object Detection with Discriminatively Trained Part-Based Models, PAMI 2010, §5.2; the
     order of equals and the strict comparison are torchvision's.
@@ -195,14 +200,18 @@ def nms(boxes: ArrayLike, scores: ArrayLike, iou_threshold: float) -> NDArray[np
     array, ranks = as_box_array(boxes, "boxes"), np.asarray(scores, dtype=np.float64)
     if ranks.shape != (len(array),):
         raise ValueError(f"Expected {len(array)} numbers for `scores`, got shape {ranks.shape}. Give one for each box.")
-    check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.5.")
+    check_number("iou_threshold", iou_threshold, SHARE, "The usual value is 0.45.")
+    check_word("overlap", overlap, _SUPPRESSED_BY)
     left = np.argsort(np.where(np.isnan(ranks), np.inf, -ranks), kind="stable")
     kept = []
     while len(left):
         best, left = left[0], left[1:]
         kept.append(best)
-        left = left[pairwise_iou(array[[best]], array[left])[0] <= iou_threshold]
+        left = left[_SUPPRESSED_BY[overlap](array[[best]], array[left])[0] <= iou_threshold]
     return np.array(kept, dtype=np.int64)
+
+
+_SUPPRESSED_BY = {"iou": pairwise_iou, "ioa": pairwise_ioa}
 
 
 def _pairs(pred: ArrayLike, gt: ArrayLike) -> tuple[Array, Array]:

@@ -188,6 +188,28 @@ def test_nms_by_hand(boxes, scores, threshold, kept):
     assert result.dtype == np.int64
 
 
+@pytest.mark.parametrize(
+    ("boxes", "scores", "kept"),
+    [
+        # a small box inside a large one, whose IoU is small
+        ([[0, 0, 10, 10], [2, 2, 5, 5]], [0.9, 0.5], [0]),
+        # the small one has the higher score: a tenth of the large one lies in it
+        ([[0, 0, 10, 10], [2, 2, 5, 5]], [0.5, 0.9], [1, 0]),
+        # 0.45 of the second lies in the first, no more; of the third a little more
+        ([[0, 0, 10, 10], [5.5, 0, 15.5, 10]], [0.9, 0.5], [0, 1]),
+        ([[0, 0, 10, 10], [5.4, 0, 15.4, 10]], [0.9, 0.5], [0]),
+        ([[0, 0, 10, 10], [5, 5, 5, 5]], [0.9, 0.5], [0, 1]),  # invalid
+    ],
+)
+def test_nms_by_the_part_that_is_covered(boxes, scores, kept):
+    assert nms(boxes, scores, overlap="ioa").tolist() == kept
+
+
+def test_nms_by_another_measure_is_refused():
+    with pytest.raises(ValueError, match="iou, ioa"):
+        nms([[0, 0, 1, 1]], [1], overlap="giou")
+
+
 @pytest.mark.parametrize("threshold", [0.0, 0.3, 0.5, 0.9, 1.0])
 def test_nms_equal_to_torchvision(threshold):
     torch = pytest.importorskip("torch")
