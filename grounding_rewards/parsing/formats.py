@@ -111,7 +111,7 @@ BOX_FORMATS = {
             JSON,
             _JSON_LAYOUT,
             NORM1000,
-            model_types=("qwen3_vl", "qwen3_vl_moe"),
+            model_types=("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
             source="QwenLM/Qwen3-VL: issue 1486 (maintainer), read; cookbooks/2d_grounding.ipynb",
         ),
         BoxFormat(

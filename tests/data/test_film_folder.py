@@ -139,6 +139,10 @@ def test_prompt_does_not_depend_on_the_order_of_the_lines(folder):
         ({**GOOD, "prompt": " "}, "expected a text or messages for prompt"),
         ({**GOOD, "completions": []}, "expected columns under names that training leaves free, got 'completions'"),
         ({**GOOD, "readers": ["A"], "read_by": ["A", "B"]}, r"2 people drew boxes side by side \(A, B\)"),
+        (
+            {"image": "a.png", **{key: value for key, value in GOOD.items() if key != "file"}},
+            r"expected a text for file \(rename the key image\), got None",
+        ),
         ({**GOOD, "file": "missing.png"}, r"line 2 \(id missing.png\): no such image: missing.png"),
     ],
 )

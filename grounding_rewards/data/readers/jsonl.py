@@ -113,6 +113,10 @@ def film_row(content: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+# How other tables call the path of the image.
+_MEANT_BY_FILE = ("image", "image_path", "img_path", "file_name", "filename", "path")
+
+
 def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Why a row cannot be a film at all: what is expected and what it has. Its geometry is checked later, by `checks`.
 
@@ -122,7 +126,8 @@ def row_faults(row: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """
     sides = (row.get("width"), row.get("height"))
     if not isinstance(row.get("file"), str) or not row["file"]:
-        yield "a text for file", row.get("file")
+        meant = next((name for name in _MEANT_BY_FILE if isinstance(row.get(name), str)), None)
+        yield "a text for file" + (f" (rename the key {meant})" if meant else ""), row.get("file")
     if sides != (None, None) and not all(map(is_size, sides)):
         yield "positive numbers for width and height", sides
     if unlisted := list(list_problems(row)):
