@@ -52,7 +52,7 @@ _PAGE = """\
 
 The demo's tiny model, trained with GRPO under each reward from the same start, with the same settings, and measured on
 the same held-out drawn films. Each line's sampled reward is its own reward's; the figures after it are the same ruler
-for all. Intervals are paired 95 % bootstrap intervals over films. Made by
+for all. Intervals are the 95 % intervals of `diff`, over films. Made by
 
     {command}
 
