@@ -146,7 +146,8 @@ _MOVES = {
     "part_and": f"{_SAID}, anat mod seen past num image > part, word > thing, no > scope",
     "part_comma": f"""{_SAID}, no > scope, image > image, who > who, there > there, see > saw, none > nothing, and >
         part_and, anat mod seen num > part_list, past > thing_of""",
-    "part_list": "anat mod seen num or in of > part_list, and > part_and, comma > part_comma, colon > part_colon",
+    "part_list": """image > image, anat mod seen num or in of > part_list, and > part_and, comma > part_comma, colon >
+        part_colon""",
     "part_colon": f"{_CLAUSE}, form > normal, comma > part_colon",
     "part_be": """and be seen in of have mod that anat > part_be, num > measured, look > reviewed, seek > seek,
         normal > normal, no > part_no, not > part_not""",

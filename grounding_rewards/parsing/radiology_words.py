@@ -14,7 +14,8 @@ PHRASES = {
         | \b(?:the\ )?(?:image|picture|photo|film|answer|question)\ (?:is|looks|appears)\ clear\b(?!\ of)""",
     # a sentence ends or a label stands before one: "Impression:", "the answer is"; what was asked, and known before
     "stop": r"""(?:^|\n)\ ?(?:findings?|impression|conclusion)\ ?(?=\n) | [.;!\n)。•–—-]
-        | ,\ ?(?:so|hence|thus|therefore)\b | \((?!\ ?normal\ ?\)|[a-z\ ,/]{1,40}\)\ (?:is|are|was|were)\ not\b)
+        | ,\ ?(?:so|hence|thus|therefore)\b
+        | (?<!\bclass\ )\((?!\ ?normal\ ?\)|[a-z\ ,/]{1,40}\)\ (?:is|are|was|were)\ not\b)
         | \d{1,2}[.)](?=\ ) | \bjson\b
         # what led to the film
         | \b(?:the\ )?(?:patient|child|man|woman|boy|girl)\ (?:fell|(?:presented|presents|came|complained|complains
@@ -23,10 +24,12 @@ PHRASES = {
             |breath|fall|accident|trauma|injury|headache|weakness|dizziness))\b[^.,;\n]{0,40}(?=[.,;\n])
         | \b(?:the\ )?clinical\ (?:concern|question|suspicion|query)\ (?:was|is)\ [^.,;\n]{1,50}(?=[.,;\n])
         # thanks, and advice that nothing need be done
-        | \bthank(?:s|\ you)(?:\ (?:very|so)\ much)?(?:\ for\ [^.,;!\n]{0,30}(?:image|film|scan|x\ ray
+        | \bthank(?:s|\ you)(?:\ (?:very|so)\ much)?(?:\ for\ (?:(?:the|this|your|sending|sharing|providing|uploading
+            |referring|asking|me|us|chest|x\ ray|kind|interesting)\ ){0,4}(?:image|film|scan|x\ ray
             |radiograph|picture|study|referral|question|patient))?(?=\ ?[.,;!\n])
         | \bnext\ (?:screening|mammogram|scan|check\ ?up|examination|visit)\ (?:is\ due\ )?in\ \w{1,6}\ (?:year|month)s?
-        | \b(?:continue\ )?(?:routine|annual|regular|age\ appropriate)\ (?:[a-z]{1,15}\ ){0,2}(?:screening|recall
+        | \b(?:continue\ )?(?:routine|annual|regular|age\ appropriate)\ (?:(?:breast|dental|eye|cancer|mammographic
+            |clinical)\ ){0,2}(?:screening|recall
             |surveillance|mammography|check\ ups?)(?:\ (?:is|are)\ (?:recommended|advised|suggested|appropriate
             ))?(?:\ in\ \w{1,6}\ (?:year|month)s?)?(?=\ ?(?:$|[.;\n]))
         | \bno\ (?:(?:further|additional|specific)\ )?(?:imaging|follow\ up|action|treatment|evaluation
@@ -48,12 +51,14 @@ PHRASES = {
             |allowing\ for)\ [^,.;\n]{0,60} \b(?:(?:was|were)\ (?:clinically\ )?suspected|suspicion|history
             |rotated|rotation|quality|positioning|inspiration|projection|motion|exposure)\b[^,.;\n]{0,40},""",
     "mark": r"""\bto\ (?:draw|place|put)\ (?:an?\ |any\ )?(?:bounding\ )?box(?:es)?(?:\ (?:around|for|on))?\b
-        | \bthat\ (?:would|could|can|should|needs?|requires?|i|we)\b[^.,;\n]{0,30}\b(?:outlined?|mark(?:ed)?
+        | \b(?:that|which)\ (?:would|could|can|should|needs?|requires?|i|we)\b[^.,;\n]{0,30}\b(?:outlined?|mark(?:ed)?
             |box(?:e[sd])?|drawn?|report(?:ed)?|locali[sz]ed?|annotat(?:ed|ion)|locali[sz]ation|highlight(?:ed)?
-            |labell?(?:ed)?)\b
+            |labell?(?:ed)?)\b(?:\ (?:with|by)\ an?\ (?:bounding\ )?box\b)?
         | \b(?:that\ needs?\ )?to\ (?:be\ )?(?:mark|report|annotate|locali[sz]e|box|draw|see|show|note|label
             |highlight|return|output|give|outline)(?:ed|d|n)?\b | \bof\ (?:note|concern|significance)\b""",
-    "skip": r"""(?<=\bgive\ )you\b
+    "skip": r"""\b(?:from|of|taken)\ today\b | \bit\ is\ my\ (?:impression|opinion|view|reading)\ that\b
+        | (?<=\bclass\ )\([a-z\ ]{1,40}\) | \bwith\ (?:an?\ )?(?:cough|fever|(?:\w{1,12}\ )?pain|dyspno?ea|headache)\b
+        | (?<=\bgive\ )you\b
         | \bwhen\ (?:i|we)\ (?:examined|reviewed|looked\ at|inspected|checked)\ (?:it|the\ \w{1,12}
             |this\ \w{1,12})\b
         | (?:\b(?:that|which)\ )?\b(?:you\ (?:have\ )?|(?:was|were|has\ been)\ )(?:provided|sent|supplied|uploaded
@@ -81,7 +86,7 @@ PHRASES = {
         | \bcould(?=\ (?:not|be\ (?:seen|found|identified|detected|visuali[sz]ed|locali[sz]ed|demonstrated
             |confirmed))\b) | \([a-z\ ,/]{1,40}\)(?=\ (?:is|are|was|were)\ not\b)
         | \bfindings\ (?:are|were)(?=\ (?:all\ )?(?:normal|unremarkable|within\ normal|negative)\b)""",
-    "none": r"""\bempty\ (?:list|array|answer)\b
+    "none": r"""\bno\ (?:instance|example|object)s?(?=\ (?:was|were|is|are)\b) | \bempty\ (?:list|array|answer)\b
         | \bno\ (?:reason|need|grounds?|cause)\ to\ (?:mark|draw|outline|box|annotate|highlight|report
             |locali[sz]e)(?:\ \w{1,12}){0,3} | \bthere\ (?:is|are|was|were)\ (?:not(?:\ any)?|none)(?=[.;\n])
         | \bn/a\b | \bnil\ (?:acute|focal|significant|abnormal|of\ note)\b(?=\s?(?:$|[.;,\n]))
@@ -93,7 +98,7 @@ PHRASES = {
             |diseases|targets|classes|categories)\b)
         | \b(?:free\ from|(?:free|clear|devoid|absence|lack)\ of|negative\ for|0(?=\ [a-z]))\b
         | \bnil(?=\ [a-z])(?!\ (?:seen|detected|found|identified))
-        | \bnor\ (?:was|were|is|are|has|have)(?:\ there)?\b""",
+        | \brules\ out\b | \b(?:nor|neither)\ (?:was|were|is|are|has|have)(?:\ there)?\b""",
     "seen": r"""\bmade\ out\b | \bin\ (?:place|situ)\b | (?<=\bnot\ )a\ feature\b
         | \bappear(?=\ (?:in|on|anywhere|here)\b|\ ?(?:$|[.,;\n]))
         | (?:(?<=\bis\ )|(?<=\bare\ )|(?<=\bwere\ )|(?<=\bwas\ ))(?:provided|returned|made|placed|warranted|drawn)\b""",
@@ -101,7 +106,10 @@ PHRASES = {
     "draw": r"\b(?:draw|mark)(?:ing)?\ (?:anything|any\ box(?:es)?)\b",
     "or": r"/ | \band/or\b | \bor\ (?:of\ |in\ )?(?:any\ )?other\b",
     "not": r"\b(?:unable|fail(?:s|ed)?)\ to\b",
-    "normal": r"""\bnormal\ findings\b | \bnormally\ [a-z]{3,15}ed\b
+    "normal": r"""\b(?:physis|physes|plates?|epiphyses|apophyses)\ (?:is\ |are\ )?fused\b | \bnormal\ findings\b
+        | (?<=,\ )(?:smooth|regular|even)\ in\ (?:outline|contour|shape|appearance)\b
+        | (?<=\band\ )so\ (?:is|are)\ (?:the|both|all)\ [a-z]{3,15}(?:\ [a-z]{3,15})?(?=\ ?(?:$|[.,;\n]))
+        | \bnormally\ [a-z]{3,15}ed\b
         | (?<=\bratio\ is\ )(?:below|less\ than|under|<)\ ?(?:0?\.5|50\ ?%)
         | ,?\ which\ (?:is|was|are|were)\ (?:all\ |both\ |also\ |completely\ |entirely\ )?(?:normal|unremarkable
             |within\ (?:the\ )?normal\ (?:limits|range))\b | \(\ ?normal\ ?\)
@@ -121,7 +129,8 @@ PHRASES = {
         | \b(?:[a-z]{1,2}|lung)\ ?rads\ (?:category\ )?1\b
         | (?<=\b(?:is|re)\ )central(?:ly\ (?:placed|located|positioned))?(?=\s?(?:$|[.,;\n]|and\b))""",
     # is normal of an organ only
-    "form": r"""(?<!\bor\ )(?<!\band\ )\bcentral(?:ly)?(?=\ ?(?:$|[.,;\n])) | (?<=\bpleura\ is\ )thin\b
+    "form": r"""(?<=\bare\ )free(?=\ ?(?:$|[.,;\n]))
+        | (?<!\bor\ )(?<!\band\ )\bcentral(?:ly)?(?=\ ?(?:$|[.,;\n])) | (?<=\bpleura\ is\ )thin\b
         | (?<=\bwall\ is\ )thin\b
         | (?<=\bwall\ )thin\b | (?<=\bskin\ is\ )thin\b""",
     "anything": r"""\bwhat\ (?:you|was|were)\ (?:asked|requested|named|wanted|queried)(?:\ (?:for|about
@@ -131,7 +140,8 @@ PHRASES = {
         | \b(?:concerning|worrisome|suspicious)\ for\b | \b(?:consistent|compatible)\ with\b
         | \b(?:that\ )?(?:correspond|suggest|resembl|indicat|represent)(?:s|es|ing)?\b(?:\ (?:to|with)\b)?""",
     "in": r"\bwrong\ with\b",
-    "mod": r"""\btoday(?=\ (?:film|image|exam|examination|study|scan|x\ ray|radiograph)\b)
+    "mod": r"""(?:(?<=\bcm\ )|(?<=\bmm\ ))(?:long|wide|thick|deep)\b
+        | \btoday(?=\ (?:film|image|exam|examination|study|scan|x\ ray|radiograph)\b)
         | \b(?:small|large)(?=\ (?:joint|bowel|intestine|airway|vessel|toe)s?\b)
         | \b(?:after|with|without)\ (?:intravenous\ |iv\ )?(?:contrast|gadolinium)\b | \b(?:instance|case)s?(?=\ of\b)
         | \bbox(?:es)?\ for\b | \bround(?:ed)?(?=\ (?:atelectas|opacit|lesion|mass|nodul))""",
@@ -150,7 +160,9 @@ PHRASES = {
         | \b(?:look|search|check|examin|assess|evaluat|screen|inspect|review|scrutini[sz])(?:ed|ing)?\ (?:(?:all|both
             |each|whole|entire|lungs?|heart|bones?|chest|brain|joints?|spine|abdomen|liver|and|of|patient|at
             |the|this|image|film|x\ ray|radiograph|scan|carefully|closely)\ ){0,4}for\b""",
-    "find": r"""\bground\ glass(?:\ (?:opaci|nodul|chang|attenuat|densit|shadow)[a-z]{1,8})?\b
+    "find": r"""\b(?:round|rounded|smooth|dense|hazy|oval|dark|bright|white)\ (?:shadow|density|densitie|area|spot
+            |line)s?\b
+        | \bground\ glass(?:\ (?:opaci|nodul|chang|attenuat|densit|shadow)[a-z]{1,8})?\b
         | \b(?:lines?|tubes?)(?:,|\ (?:and|or|nor))\ (?:lines?|tubes?)\b
         | (?:(?<=\bno\ )|(?<=without\ ))(?:abnormal\ |contrast\ )?enhancement\b
         | \b(?:soft\ tissue|portal(?:\ venous)?|intravascular|subcutaneous)\ (?:gas|air)\b
@@ -190,7 +202,7 @@ WORDS = {
         looks lie lies measure measured measuring stay stays keeps""",
     "have": "has have had",
     # verbs that help, interjections, adverbs that leave a statement as strong as it is
-    "skip": """can do does did sorry overall thus therefore so indeed here currently presently also grossly
+    "skip": """too can do does did sorry overall thus therefore so indeed here currently presently also grossly
         carefully thoroughly essentially entirely completely fully bilaterally radiographically definitely definitively
         readily relatively quite very perfectly generally any ever anywhere altogether well unfortunately fortunately
         hence accordingly consequently truly clearly convincingly normally non pathologically confident sure certain""",
@@ -204,7 +216,8 @@ WORDS = {
         captured delineated documented recorded shown detectable present encountered elicited conspicuous appreciable
         imaged visualizable located discerned perceived distinguished ascertained verified""",
     "absent": "absent",
-    "show": """show showed showing hold holding reveal revealed revealing demonstrate demonstrating contain containing
+    "show": """show showed showing include hold holding reveal revealed revealing demonstrate demonstrating contain
+        containing
         display
         displayed displaying exhibit exhibited indicate indicating depict presents depicts portrays demonstrates""",
     "look": """based upon after following reviewing looking examining examined having review analysis analyzing
@@ -265,7 +278,7 @@ WORDS = {
         congruent
         congruous slim perfused slender spherical quiet""",
     "normal": """normal unremarkable intact healthy negative patent wnl preserved appropriate satisfactory
-        physiological anatomical nad nbi clear unbroken united fused kept clr unrem nml nl uninterrupted undisplaced
+        physiological anatomical nad nbi clear unbroken united kept clr unrem nml nl uninterrupted undisplaced
         undistorted unaffected
         uninvolved unobstructed unenlarged undilated sound spared pristine spotless unharmed uninjured unscathed
         flawless faultless usual aerated inflated ventilated corticated enlocated distensible pneumatised pneumatized
