@@ -144,7 +144,8 @@ _MOVES = {
         no > scope, with > part_with""",
     "part_with": "no > scope, normal > normal, mod > part_with",
     "part_and": f"{_SAID}, anat mod seen past num image > part, word > thing, no > scope",
-    "part_comma": f"""{_SAID}, no > scope, image > image, who > who, there > there, see > saw, none > nothing, and >
+    "part_comma": f"""{_SAID}, that > part_that, no > scope, image > image, who > who, there > there, see > saw, none
+        > nothing, and >
         part_and, anat mod seen num > part_list, past > thing_of""",
     "part_list": """image > image, anat mod seen num or in of > part_list, and > part_and, comma > part_comma, colon >
         part_colon""",
@@ -218,7 +219,8 @@ _MOVES = {
     # who answers
     "who": """image see seen > saw, have be > who_be, seek > seek, draw > drawn, look word past > reviewed, not >
         who_not, show > shown""",
-    "who_be": """nothing > nothing, none > none, be mod past in of > who_be, that there > since, comma and > start,
+    "who_be": """nothing > nothing, none > none, be mod past in of > who_be, that > since, there > there, comma and >
+        start,
         normal > normal, image > image,
         anat > this_is, draw > drawn, see seen > saw, seek > seek, look > reviewed, not > who_not, no > scope""",
     "who_not": "be > who_not, see seen show have > scope, draw > drawn_not",
@@ -294,7 +296,8 @@ _MOVES = {
         scope, there > there, that > since""",
     "none_of": "mod evid of seen > none_of, anat image > organ",
     "nothing": """mod seen abn past image > nothing, word > nothing_does, mark > tail, like > scope, in of > place,
-        be > found_be, that > nothing_that, comma and > start, but > but""",
+        be > nothing_be, that > nothing_that, comma and > start, but > but""",
+    "nothing_be": "be have > nothing_be, in of > place, seen abn past > tail",
     "nothing_that": "be seen who have look > nothing_that, like > scope, mark > tail, word past abn > nothing_does",
     "nothing_does": """one word past find kind abn mod anat > nothing_does, in of > place, be > found_be, comma and >
         start, but > but""",

@@ -133,13 +133,14 @@ PHRASES = {
         | (?<!\bor\ )(?<!\band\ )\bcentral(?:ly)?(?=\ ?(?:$|[.,;\n])) | (?<=\bpleura\ is\ )thin\b
         | (?<=\bwall\ is\ )thin\b
         | (?<=\bwall\ )thin\b | (?<=\bskin\ is\ )thin\b""",
-    "anything": r"""\bwhat\ (?:you|was|were)\ (?:asked|requested|named|wanted|queried)(?:\ (?:for|about
+    "anything": r"""(?<=\bfind\ )one(?=\ ?(?:$|[.;,\n]))
+        | \bwhat\ (?:you|was|were)\ (?:asked|requested|named|wanted|queried)(?:\ (?:for|about
             |to\ [a-z]{2,12}))?\b""",
     "like": r"""\b(?:that\ )?(?:looks?|appears?)\ like\b | \b(?:for|of)\ (?:the\ )?(?:category|class|label|term|type)\b
-        | \b(?:to|that)\ (?:suggest|indicate)s?\b | \b(?:suggestive|indicative)\ of\b
+        | \b(?:to|that)\ (?:would\ |could\ )?(?:suggest|indicate)s?\b | \b(?:suggestive|indicative)\ of\b
         | \b(?:concerning|worrisome|suspicious)\ for\b | \b(?:consistent|compatible)\ with\b
         | \b(?:that\ )?(?:correspond|suggest|resembl|indicat|represent)(?:s|es|ing)?\b(?:\ (?:to|with)\b)?""",
-    "in": r"\bwrong\ with\b",
+    "in": r"\bwrong\ with\b" "",
     "mod": r"""(?:(?<=\bcm\ )|(?<=\bmm\ ))(?:long|wide|thick|deep)\b
         | \btoday(?=\ (?:film|image|exam|examination|study|scan|x\ ray|radiograph)\b)
         | \b(?:small|large)(?=\ (?:joint|bowel|intestine|airway|vessel|toe)s?\b)
