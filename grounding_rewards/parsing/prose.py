@@ -33,7 +33,7 @@ MAX_REPEATS = 2
 
 _INSTRUCTION = re.compile(
     r"""\b(?: (?<!\bi\ )(?<!\bto\ )(?<!not\ )returns? | respond | reply | outputs?(?!\ ?:|\ is\b) | print | write
-      | (?<!not\ )provide | (?<!'d\ )(?<!’d\ )(?<!would\ )say
+      | (?<!not\ )provide | (?<!'d\ )(?<!’d\ )(?<!would\ )(?<!happy\ to\ )(?<!pleased\ to\ )(?<!glad\ to\ )say
       | answer\ (?:with|only|in|using) | your\ answer | (?:the\ following|in\ the|this)\ format
       | (?:if|when|unless)\ (?:there|no|none|nothing|not|you|the|it|any|an?)
       | (?:you|please)\ (?:must|should|need|detect|find|locate|identify|mark|draw|list|give|use)
@@ -101,89 +101,127 @@ _TOKEN = re.compile(
 #: How a clause begins.
 _CLAUSE = """no > no, none > none, nothing > nothing, not > not_first, normal > normal, form > formed, find kind abn
     > finding, anat mod seen past num > part, word > thing, image > image, there > there, who > who, see > saw, in of
-    look > frame, seek > seek, show > shown, absent > absent, be > this_is, that > start"""
+    look > frame, seek > seek, show have > shown, absent > absent, be > this_is, that > start"""
 #: What may come behind a clause that is whole: another one.
-_NEXT = "comma but and with > start, that > since, there > there, no > scope"
+_NEXT = "comma and with > start, but > but, that > since, there > there, no > scope"
 #: What may come behind something named that is no finding: what is said of it.
 _SAID = """be > part_be, have show > shown, colon > part_colon, normal > normal, not > part_not, find kind abn >
     finding, nothing > nothing"""
 #: What may come behind a finding that a negation denies.
-_FOUND = f"""{_NEXT}, comma > comma, or like > scope, in look > place, of > place_of, be have > found_be, seen mark
+_FOUND = f"""{_NEXT}, comma > comma, or like > scope, in look > place, of > place_of, be > found_be, have > found_has,
+        seen mark
     past > tail, colon > start"""
 #: What may come behind what is called normal.
 _NORMAL = "colon > start, show have > shown, or and > normal_and, in of > normal_in, comma > normal_comma"
+#: What may come behind a comma behind what is denied: another clause, or more of the list.
+_COMMA = f"""{_CLAUSE}, {_NEXT}, no > no, find kind > listed, abn > big, anat > item_part, mod past word > item,
+        that > start, the > comma_the, one > article, or > scope"""
+#: What may come behind the first words of an item of such a list.
+_ITEM = """mod abn word past > item, find kind > listed, anat > item_part, or > scope, and > last, comma > list,
+        image > image, normal > normal"""
 #: For each state of a sentence: the classes that may come next, and the state that follows; later ones count.
 _MOVES = {
-    "start": f"{_CLAUSE}, {_NEXT}, no > no, that yes > start",
+    "start": f"{_CLAUSE}, {_NEXT}, no > no, that yes > start, one > article",
+    # "a rounded density" is there
+    "article": f"{_CLAUSE}, form > asserted, one > article",
+    # "however, a density projects over the rib" asserts it, whatever the noun and the verb
+    # "not seen on one view but on the other"
+    "but_in": """anat image mod word past num in of look > but_in, comma > start, no > scope, none > none, nothing >
+        nothing, there > there, who > who""",
+    "asserted": "comma > asserted",
+    "but": f"{_CLAUSE}, {_NEXT}, no > no, that > start, comma > but, one > but_a, in > but_in",
+    "but_a": "normal > normal, form > asserted, image > image, look > frame, mod > but_a",
     "since": f"{_CLAUSE}",
     "formed": "form mod and > formed, normal anat image > normal, word > thing, find kind abn > finding",
     # something is named: parts of the body, or what no table holds
-    "part": f"""{_SAID}, anat mod seen num or > part, word past > thing_of, image > image, in of > part_of, and >
+    "part": f"""{_SAID}, anat mod seen or > part, num > part_num, that > part_that, word past > thing_of, image >
+        image, in of > part_of, and >
         part_and, comma > part_comma, no > scope, with > part_with""",
+    # a measure may be a finding: "aorta 5 cm, no dissection"
+    "part_num": f"{_SAID}, anat mod seen num in of > part_num",
+    "part_that": "be have > part_be",
     "part_of": f"""{_SAID}, anat image mod seen past num or in of word > part_of, and > part_and, comma > part_comma,
         no > scope, with > part_with""",
     "part_with": "no > scope, normal > normal, mod > part_with",
     "part_and": f"{_SAID}, anat mod seen past num image > part, word > thing, no > scope",
-    "part_comma": f"{_SAID}, none > nothing, and > part_and, anat mod seen num > part_list, past > thing_of",
-    "part_list": "anat mod seen num or in of > part_list, and > part_and, comma > part_comma, colon > part_colon",
+    "part_comma": f"""{_SAID}, that > part_that, no > scope, image > image, who > who, there > there, see > saw, none
+        > nothing, and >
+        part_and, anat mod seen num > part_list, past > thing_of""",
+    "part_list": """image > image, anat mod seen num or in of > part_list, and > part_and, comma > part_comma, colon >
+        part_colon""",
     "part_colon": f"{_CLAUSE}, form > normal, comma > part_colon",
     "part_be": """and be seen in of have mod that anat > part_be, num > measured, look > reviewed, seek > seek,
         normal > normal, no > part_no, not > part_not""",
     "part_no": """find kind > found, word > odd, past abn > part_denied, mod seen num of or like > scope, anat >
         organ, image > organ_in, anything nothing > nothing""",
     "part_denied": f"{_NEXT}, or > part_no, past abn > part_denied, anat word find kind evid > odd, in > normal_in",
-    "measured": "num mod > measured, comma and that with > start, in > part_be",
-    "reviewed": f"""{_NEXT}, comma > reviewed_on, and in of image mod anat or word num look > reviewed, see seen >
+    "measured": "normal > normal, num mod > measured, comma and that with > start, in > part_be",
+    "reviewed": f"""{_NEXT}, be > part_be, comma > reviewed_on, not > not_first, and in of image mod anat or word num
+        look > reviewed, see seen >
         saw, seek > seek, none > none, nothing > nothing, who > who""",
-    "reviewed_on": f"{_CLAUSE}, anat mod num word > reviewed, and > start",
+    "reviewed_on": f"{_CLAUSE}, ing > reviewed, anat mod num word > reviewed, and > start",
     "part_not": "be > part_not, draw > drawn_not, abn past > normal, show have see > scope",
-    "thing": """be > thing_be, have show > thing_shown, colon > thing_colon, normal > normal, not > thing_not, absent
+    "thing": """see > drawn, be > thing_be, have show > thing_shown, colon > thing_colon, normal > normal, not >
+        thing_not, absent
         > tail, word mod seen past num or > thing, anat > part, image > image, in of > thing_of, and > thing_and, find
         kind abn > finding""",
     "thing_of": """be > thing_be, have show > thing_shown, colon > thing_colon, not > thing_not, absent > tail, word
         mod seen past num or anat image in of > thing_of, and > thing_and, find kind abn > finding""",
     "thing_and": "word mod seen past num > thing, anat > part, find kind abn > finding",
-    "thing_be": """no > thing_no, none absent excluded > tail, be seen in of have mod that anat > thing_be, normal >
+    "thing_be": """seek > sought, no > thing_no, none absent excluded > tail, be seen in of have mod that anat >
+        thing_be, normal >
         normal, not > thing_not""",
     "thing_shown": "mod > thing_shown, normal > normal, no > thing_no",
     "thing_no": "mod evid abn of seen > thing_no, find kind > found",
     "thing_not": "show have > thing_no, be > thing_not, abn > normal, seen > tail",
     "thing_colon": "comma > thing_colon, no > no, none absent nothing > tail, normal > normal, not > thing_not",
     # a finding without a negation in front must be denied behind
-    "finding": """find kind abn mod anat word past seen image num in of and or > finding, comma > findings, be have >
+    "finding": """seek > finding, find kind abn mod anat word past seen image num in of and or > finding, comma >
+        findings, be have >
         finding_be, not > finding_not, absent excluded > tail, colon > finding_colon""",
-    "findings": "find kind abn mod anat word past image in of comma > findings, and or > finding",
-    "finding_be": "be have > finding_be, not > finding_not, absent excluded none > tail",
+    "findings": "find kind abn mod anat word past image in of > findings, comma > findings_end, and or > finding",
+    # "the object, a nodule, is not seen"
+    "findings_end": """find kind abn mod anat word past image in of comma > findings, and or > finding, be have >
+        finding_be, not > finding_not, absent > tail""",
+    "finding_be": "seek > sought, be have > finding_be, not > finding_not, absent excluded none > tail",
     "finding_not": "be > finding_not, seen > tail",
     "finding_colon": "comma > finding_colon, no none absent nothing normal excluded > tail, not > finding_not",
     # the picture and how it was read
-    "image": f"""{_SAID}, be > image_be, colon comma and > start, not > image_not, image anat mod word past in of or
+    "image": f"""{_SAID}, see > drawn, be > image_be, colon comma and > start, not > image_not, image anat mod word
+        past in of or
         look seen num > image, no > scope, with > part_with, none > nothing, that > since""",
     "image_be": f"""{_NEXT}, seek > seek, be mod image word past seen in of num anat look > image_be, normal >
         normal, not > image_not, show > shown, none > none, nothing > nothing""",
     "image_not": "be > image_not, show have see > scope, mod word past > image_be",
-    "shown": """mod num colon > shown, image > image, no > scope, none > none, nothing > nothing, normal > normal,
+    "shown": """be > part_be, mod num colon > shown, image > image, no > scope, none > none, nothing > nothing, normal
+        > normal,
         that > since, anat > part""",
     "this_is": "be mod anat > this_is, image > image, normal > normal, there > asked, in of > part_be",
     "asked": "find kind abn mod anat word past in of or > asked, colon > finding_colon",
-    "frame": """ing image > framed, mod seen past look num in of and or > frame, word anat > located, comma colon >
+    "frame": """see > drawn, ing image > framed, mod seen past look num in of and or > frame, word anat > located,
+        comma colon >
         start, no > scope, none > none, nothing > nothing, there > there, who > who, show > shown, that > since, seek >
         seek""",
-    "framed": """be > this_is, image mod word seen past look num in of and or > framed, anat > located, comma colon >
+    "framed": """see > drawn, be > this_is, image mod word seen past look num in of and or > framed, anat > located,
+        comma colon >
         start, no > scope, none > none, nothing > nothing, there > there, who > who, show > shown, seek > seek""",
-    "located": """mod word seen past look num in of and or image anat > located, comma colon > start, no > scope,
+    "located": """see > drawn, mod word seen past look num in of and or image anat > located, comma colon > start, no
+        > scope,
         none > none, nothing > nothing, there > there, who > who, have show > shown, be > part_be,
         normal > normal, not >
         part_not, seek > seek""",
-    "sought": "be > sought, normal none > tail, not > finding_not",
+    "sought": "be and but comma > sought, normal none > tail, not > finding_not",
     "seek": """be > sought, find kind abn anat image mod word past normal in of or look > seek,
         comma and that but > seek_on,
-        colon > finding_colon, see seen > saw, no > scope, none > none, nothing > nothing, who > who, there > there""",
+        colon > seek_colon, see seen > saw, no > scope, none > none, nothing > nothing, who > who, there > there""",
+    "seek_colon": f"{_CLAUSE}, comma > seek_colon, no none absent nothing normal excluded > tail, not > finding_not",
     "seek_on": f"{_CLAUSE}, find kind abn mod past word > seek, seen > saw, and comma but > seek_on",
     # who answers
     "who": """image see seen > saw, have be > who_be, seek > seek, draw > drawn, look word past > reviewed, not >
         who_not, show > shown""",
-    "who_be": """be mod past in of > who_be, that there > since, comma and > start, normal > normal, image > image,
+    "who_be": """nothing > nothing, none > none, be mod past in of > who_be, that > since, there > there, comma and >
+        start,
+        normal > normal, image > image,
         anat > this_is, draw > drawn, see seen > saw, seek > seek, look > reviewed, not > who_not, no > scope""",
     "who_not": "be > who_not, see seen show have > scope, draw > drawn_not",
     "drawn": "no > scope, none > none, nothing > nothing",
@@ -196,10 +234,15 @@ _MOVES = {
     "there_be": """be have seen > there_be, not > there_not, no > scope, none > none, nothing > nothing, normal >
         normal""",
     # behind a negation, in front of what it denies
-    "no": """comma > start, find kind > found, word > odd, past abn > odd_part, mod seen num of or like > scope, anat
+    "no": """comma colon > start, find kind > found, word > odd, past abn > odd_part, mod seen num of or like > scope,
+        anat
         > organ, image > organ_in, anything nothing > nothing""",
-    "scope": """comma > scope_on, find kind > found, word > odd, past abn > odd_part, mod seen num of or like and >
+    "scope": """that > denied_that, comma > scope_on, find kind > found, word > odd, past abn > odd_part, mod seen num
+        of or like and >
         scope, anat > organ, image > organ_in, anything nothing > nothing, mark > tail""",
+    # "no sign that the tooth is infected"
+    "denied_that": "anat mod word in of > denied_that, be have > denied_is",
+    "denied_is": "be mod seen > denied_is, find kind > found, abn past > tail",
     "scope_on": "mod num or and > scope, abn past > odd_part, comma > scope_on",
     "odd_part": """of > place, in > place, abn past mod or and > odd_part, anat image word find kind evid > odd, seen
         mark > tail""",
@@ -211,23 +254,31 @@ _MOVES = {
     "organ_be": "be have > organ_be, abn past > normal",
     # behind what is denied: the scope goes on over "or", and over a list that ends with "or" or "and"
     "found": f"{_FOUND}, kind mod word anat num > found, ing > place",
+    "found_has": "be have > found_be, past > tail, in > place",
     "found_be": "be have > found_be, in of > place, seen > tail",
     "tail": f"{_NEXT}, seen mark > tail, in > place, of > place_of, or like > scope, colon > start",
     "place": "in of > place, mod word look seen past num anat image > placed, one > place_of",
     "place_of": """the > place, in of one > place_of, mod word look seen past num anat image > placed, find kind abn
         > odd""",
-    "placed": f"""{_NEXT}, comma > comma, and > place_and, anat image mod word seen past num in of > placed, or >
-        any_or, be have > found_be, mark > tail, like > scope""",
+    "placed": f"""{_NEXT}, comma > place_comma, and > place_and, anat image mod word seen past num in of > placed, or >
+        any_or, be have > found_be, mark > tail, like > scope, colon > start""",
+    # "in the lungs, the pleura or the bones", or a clause of its own: "in the lungs, the heart is normal"
+    "comma_the": f"{_CLAUSE}, {_NEXT}, anat mod > placed_list, one > article",
+    "placed_list": f"""{_SAID}, anat mod seen num > placed_list, in of > part_of, comma > placed_comma, or > any_or, and
+        > part_and, no > scope""",
+    "placed_comma": f"{_SAID}, {_CLAUSE}, the > comma_the, anat mod > placed_list, or > any_or, and > part_and",
     "place_and": f"{_CLAUSE}, anat mod image > placed_and",
-    "placed_and": f"{_SAID}, anat image mod > placed_and, in of > place, comma but with > start",
-    "any_or": "mod > any_or, anat image word > placed, find kind abn past > scope",
-    "comma": f"""{_CLAUSE}, {_NEXT}, no > no, find kind > listed, abn > big, anat > item_part, mod past word > item,
-        that the one > start, or > scope""",
+    "placed_and": f"{_SAID}, anat image mod > placed_and, in of > place, comma with > start, but > but",
+    "any_or": "in > place, mod seen > any_or, anat image word > placed, find kind abn past > scope",
+    "comma": _COMMA,
+    "place_comma": f"{_COMMA}, mod seen > place_item",
     "big": "mod anat abn word past > big, find kind > big_listed",
     "big_listed": "kind anat mod word > big_listed, comma > big_list, or > scope",
     "big_list": "find kind mod anat abn word past > big_listed, or > scope",
-    "item": """mod abn word past > item, find kind > listed, anat > item_part, or > scope, and > last, comma > list,
-        image > image, normal > normal""",
+    "item": _ITEM,
+    # "in the upper, middle or lower zones"
+    "place_item": f"{_ITEM}, or > place_or, comma > place_comma",
+    "place_or": "mod seen of in > place_or, anat > placed, find kind > found, word > odd, abn past > odd_part",
     "item_part": """anat mod word > item_part, find kind > listed, be > part_be, colon > part_colon, normal > normal,
         not > part_not, no > scope, show have > shown, and > item_and, or > any_or, comma > item_comma, in of >
         part_of""",
@@ -236,23 +287,25 @@ _MOVES = {
         > part_not""",
     "item_comma": """and > item_and, or > any_or, anat mod > item_part, normal > normal, find kind > listed, no >
         scope""",
-    "listed": "comma > list, or > scope, and > last, kind anat mod word > listed",
+    "listed": "comma > list, or > scope, and > last, find kind anat mod word > listed",
     "list": "mod anat word past find kind > listed, abn > big, or > scope, and > last",
     "last": "mod anat abn past the > last, find kind word > odd",
     "listed_only": "find kind mod abn anat word past comma and or > listed_only",
-    "none": """seen mark > tail, be > found_be, of > none_of, in > place, colon comma but and > start, or like >
+    "none": """show have > scope, seen mark > tail, be > found_be, of > none_of, in > place, colon comma and > start,
+        but > but, or like >
         scope, there > there, that > since""",
     "none_of": "mod evid of seen > none_of, anat image > organ",
     "nothing": """mod seen abn past image > nothing, word > nothing_does, mark > tail, like > scope, in of > place,
-        be > found_be, that > nothing_that, comma but and > start""",
+        be > nothing_be, that > nothing_that, comma and > start, but > but""",
+    "nothing_be": "be have > nothing_be, in of > place, seen abn past > tail",
     "nothing_that": "be seen who have look > nothing_that, like > scope, mark > tail, word past abn > nothing_does",
-    "nothing_does": """one word past find kind abn mod anat > nothing_does, in of > place, be > found_be, comma and
-        but > start""",
-    "not_first": "abn past > normal, seen > seen_not, see > scope, be > not_first",
-    "seen_not": "colon > listed_only, in of > place, comma and but > start",
+    "nothing_does": """one word past find kind abn mod anat > nothing_does, in of > place, be > found_be, comma and >
+        start, but > but""",
+    "not_first": "abn past > normal, seen > seen_not, see show have > scope, be > not_first",
+    "seen_not": "colon > listed_only, in of > place, comma and > start, but > but",
     "absent": "mod > absent, colon > listed_only, find kind > tail",
     # something is called normal
-    "normal": f"""{_NORMAL}, but the > start, with > normal_with, that > since, there > there, no > scope, normal
+    "normal": f"""{_NORMAL}, the > start, but > but, with > normal_with, that > since, there > there, no > scope, normal
         anat image mod word past seen num be > normal""",
     "normal_with": f"{_CLAUSE}, the > normal_in",
     "normal_in": f"{_NEXT}, {_NORMAL}, and or word mod anat image num seen past normal > normal_in, be > part_be",
@@ -263,7 +316,7 @@ _MOVES = {
         normal_in, comma > normal_comma, in of > part_of, no > scope, image > image""",
     "normal_and": f"{_CLAUSE}, form image > normal, anat > normal_part, mod > normal_and, of be > part_be",
     "normal_part": f"""{_NORMAL}, anat mod > normal_part, word > thing, be > part_be, normal > normal, not >
-        part_not, no > scope, with but > start, find kind abn > finding""",
+        part_not, no > scope, with > start, but > but, find kind abn > finding""",
 }
 #: Ends of a sentence that states a negative, and of one that states nothing: "PA and lateral views were obtained."
 _STATED = frozenset(

@@ -14,12 +14,33 @@ PHRASES = {
         | \b(?:the\ )?(?:image|picture|photo|film|answer|question)\ (?:is|looks|appears)\ clear\b(?!\ of)""",
     # a sentence ends or a label stands before one: "Impression:", "the answer is"; what was asked, and known before
     "stop": r"""(?:^|\n)\ ?(?:findings?|impression|conclusion)\ ?(?=\n) | [.;!\n)。•–—-]
-        | ,\ ?(?:so|hence|thus|therefore)\b | \((?![a-z\ ,/]{1,40}\)\ (?:is|are|was|were)\ not\b)
+        | ,\ ?(?:so|hence|thus|therefore)\b
+        | (?<!\bclass\ )\((?!\ ?normal\ ?\)|[a-z\ ,/]{1,40}\)\ (?:is|are|was|were)\ not\b)
         | \d{1,2}[.)](?=\ ) | \bjson\b
+        # what led to the film
+        | \b(?:the\ )?(?:patient|child|man|woman|boy|girl)\ (?:fell|(?:presented|presents|came|complained|complains
+            |is\ here
+            |was\ seen)\ (?:with|for|of|after)\ (?:an?\ )?(?:\w{1,12}\ ){0,2}(?:pain|cough|fever|dyspnoea|dyspnea
+            |breath|fall|accident|trauma|injury|headache|weakness|dizziness))\b[^.,;\n]{0,40}(?=[.,;\n])
+        | \b(?:the\ )?clinical\ (?:concern|question|suspicion|query)\ (?:was|is)\ [^.,;\n]{1,50}(?=[.,;\n])
+        # thanks, and advice that nothing need be done
+        | \bthank(?:s|\ you)(?:\ (?:very|so)\ much)?(?:\ for\ (?:(?:the|this|your|sending|sharing|providing|uploading
+            |referring|asking|me|us|chest|x\ ray|kind|interesting)\ ){0,4}(?:image|film|scan|x\ ray
+            |radiograph|picture|study|referral|question|patient))?(?=\ ?[.,;!\n])
+        | \bnext\ (?:screening|mammogram|scan|check\ ?up|examination|visit)\ (?:is\ due\ )?in\ \w{1,6}\ (?:year|month)s?
+        | \b(?:continue\ )?(?:routine|annual|regular|age\ appropriate)\ (?:(?:breast|dental|eye|cancer|mammographic
+            |clinical)\ ){0,2}(?:screening|recall
+            |surveillance|mammography|check\ ups?)(?:\ (?:is|are)\ (?:recommended|advised|suggested|appropriate
+            ))?(?:\ in\ \w{1,6}\ (?:year|month)s?)?(?=\ ?(?:$|[.;\n]))
+        | \bno\ (?:(?:further|additional|specific)\ )?(?:imaging|follow\ up|action|treatment|evaluation
+            |work\ ?up|investigation|intervention)s?(?:\ (?:is|are)\ (?:needed|required|necessary|recommended
+            |indicated|advised|suggested))?(?=\ ?(?:$|[.;\n]))
+        | \b(?:there\ are\ )?scattered\ fibroglandular\ (?:densit(?:y|ies)|tissues?)\b
         | (?:,?\ ?(?:so|hence|thus|therefore),?\ )?\b(?:(?:the|my)\ )?(?:final\ )?(?:answer|result|impression
             |conclusion|output|response|opinion)(?:\ to\ (?:your|the)\ (?:request|question|query
             |prompt))?(?:\ is(?:\ that\b|\ ?:)?|\ ?:)
-        | \b(?:the|this|an?)\ (?:\w{1,20}\ )?\w{1,20}\ (?:was|is)\ (?:referred|sent|brought|admitted)\ (?:for
+        | \b(?:(?:(?:al)?though|while|because|since|as)\ )?(?:the|this|an?)\ (?:\w{1,20}\ )?\w{1,20}\ (?:was
+            |is)\ (?:referred|sent|brought|admitted)\ (?:for
             |after|with|to|because|following)\b[^.;,\n]{1,80}(?=[.;,\n])
         | \b(?:response|output|label|class|bbox|findings?|diagnosis|assessment|opinion|report|summary|exam|study
             |(?:detection|detected|predicted)\ [a-z]{1,10})\ ?:
@@ -30,12 +51,28 @@ PHRASES = {
             |allowing\ for)\ [^,.;\n]{0,60} \b(?:(?:was|were)\ (?:clinically\ )?suspected|suspicion|history
             |rotated|rotation|quality|positioning|inspiration|projection|motion|exposure)\b[^,.;\n]{0,40},""",
     "mark": r"""\bto\ (?:draw|place|put)\ (?:an?\ |any\ )?(?:bounding\ )?box(?:es)?(?:\ (?:around|for|on))?\b
-        | \bthat\ (?:would|could|can|should|needs?|requires?|i|we)\b[^.,;\n]{0,30}\b(?:outlined?|mark(?:ed)?
+        | \b(?:that|which)\ (?:would|could|can|should|needs?|requires?|i|we)\b[^.,;\n]{0,30}\b(?:outlined?|mark(?:ed)?
             |box(?:e[sd])?|drawn?|report(?:ed)?|locali[sz]ed?|annotat(?:ed|ion)|locali[sz]ation|highlight(?:ed)?
-            |labell?(?:ed)?)\b
+            |labell?(?:ed)?)\b(?:\ (?:with|by)\ an?\ (?:bounding\ )?box\b)?
         | \b(?:that\ needs?\ )?to\ (?:be\ )?(?:mark|report|annotate|locali[sz]e|box|draw|see|show|note|label
             |highlight|return|output|give|outline)(?:ed|d|n)?\b | \bof\ (?:note|concern|significance)\b""",
-    "skip": r"""\bsuspected\ clinically\b | \bclinically\ suspected\b
+    "skip": r"""\b(?:from|of|taken)\ today\b | \bit\ is\ my\ (?:impression|opinion|view|reading)\ that\b
+        | (?<=\bclass\ )\([a-z\ ]{1,40}\) | \bwith\ (?:an?\ )?(?:cough|fever|(?:\w{1,12}\ )?pain|dyspno?ea|headache)\b
+        | (?<=\bgive\ )you\b
+        | \bwhen\ (?:i|we)\ (?:examined|reviewed|looked\ at|inspected|checked)\ (?:it|the\ \w{1,12}
+            |this\ \w{1,12})\b
+        | (?:\b(?:that|which)\ )?\b(?:you\ (?:have\ )?|(?:was|were|has\ been)\ )(?:provided|sent|supplied|uploaded
+            |shared|attached
+            |submitted|gave)\b
+        | \b(?:was|were)\ (?:done|taken|performed|obtained|requested|ordered|made|acquired)\ (?:because\ of|due\ to|for
+            |to\ (?:exclude|rule\ out|look\ for|check|assess|see))\ [^.,;\n]{1,60}(?=[.;\n])
+        | \b(?:in|to)\ (?:answer|reply|response)\ (?:to\ )?(?:your|the|this)\ (?:question|request|query|prompt)\b
+        | ,\ (?:starting|beginning)\ (?:with|from|at)\ [^.,;\n]{1,60}
+        | ,?\ which\ (?:is|was)\ (?:the|what|why)\ [^.,;\n]{0,40}\b(?:request|question|indication|concern|referral|exam
+            |study|scan|asked|suspected)(?=[.,;\n])
+        | \bi\ am\ (?:happy|pleased|glad)\ to\ (?:say|report|confirm|tell\ you|inform\ you)\b
+        | \bcould(?=\ be\ (?:called|considered|regarded|described|interpreted|taken|labell?ed)\b)
+        | \bsuspected\ clinically\b | \bclinically\ suspected\b
         | \b(?:that\ )?(?:i|we)\ can\ (?:see|find|detect|identify)(?=\ ?(?:$|[.,;\n]|in\b|on\b|here\b))
         | \bto(?=\ (?:contain|show|demonstrate|have|reveal|exhibit)\b)
         | \b(?:free\ of|without)\ (?:[a-z]{1,12}\ )?art[ie]facts?\b | \bi\ (?:d|would)\ say(?:\ that)?\b
@@ -48,8 +85,8 @@ PHRASES = {
         | \bof\ (?:good|diagnostic|adequate)\ quality\b
         | \bcould(?=\ (?:not|be\ (?:seen|found|identified|detected|visuali[sz]ed|locali[sz]ed|demonstrated
             |confirmed))\b) | \([a-z\ ,/]{1,40}\)(?=\ (?:is|are|was|were)\ not\b)
-        | \bfindings\ are(?=\ (?:all\ )?(?:normal|unremarkable|within\ normal|negative)\b)""",
-    "none": r"""\bempty\ (?:list|array|answer)\b
+        | \bfindings\ (?:are|were)(?=\ (?:all\ )?(?:normal|unremarkable|within\ normal|negative)\b)""",
+    "none": r"""\bno\ (?:instance|example|object)s?(?=\ (?:was|were|is|are)\b) | \bempty\ (?:list|array|answer)\b
         | \bno\ (?:reason|need|grounds?|cause)\ to\ (?:mark|draw|outline|box|annotate|highlight|report
             |locali[sz]e)(?:\ \w{1,12}){0,3} | \bthere\ (?:is|are|was|were)\ (?:not(?:\ any)?|none)(?=[.;\n])
         | \bn/a\b | \bnil\ (?:acute|focal|significant|abnormal|of\ note)\b(?=\s?(?:$|[.;,\n]))
@@ -59,49 +96,79 @@ PHRASES = {
     "no": r"""\bno\ suspicion\ (?:of|for)\b | \bw/o\b | \bnot\ (?:a\ single|one|any)\b
         | \bnone\ of\ the(?:se)?(?=\ (?:\w{1,30}\ ){0,2}(?:findings|abnormalities|lesions|pathologies|conditions
             |diseases|targets|classes|categories)\b)
-        | \b(?:(?:free|clear|devoid|absence|lack)\ of|negative\ for|0(?=\ [a-z]))\b
+        | \b(?:free\ from|(?:free|clear|devoid|absence|lack)\ of|negative\ for|0(?=\ [a-z]))\b
         | \bnil(?=\ [a-z])(?!\ (?:seen|detected|found|identified))
-        | \bnor\ (?:was|were|is|are|has|have)(?:\ there)?\b""",
-    "seen": r"\bmade\ out\b",
-    "see": r"\bmake\ out\b",
+        | \brules\ out\b | \b(?:nor|neither)\ (?:was|were|is|are|has|have)(?:\ there)?\b""",
+    "seen": r"""\bmade\ out\b | \bin\ (?:place|situ)\b | (?<=\bnot\ )a\ feature\b
+        | \bappear(?=\ (?:in|on|anywhere|here)\b|\ ?(?:$|[.,;\n]))
+        | (?:(?<=\bis\ )|(?<=\bare\ )|(?<=\bwere\ )|(?<=\bwas\ ))(?:provided|returned|made|placed|warranted|drawn)\b""",
+    "see": r"\bmake\ out\b | \b(?:come|came)\ across\b",
     "draw": r"\b(?:draw|mark)(?:ing)?\ (?:anything|any\ box(?:es)?)\b",
-    "or": r"/ | \band/or\b | \bor\ (?:any\ )?other\b",
+    "or": r"/ | \band/or\b | \bor\ (?:of\ |in\ )?(?:any\ )?other\b",
     "not": r"\b(?:unable|fail(?:s|ed)?)\ to\b",
-    "normal": r"""\bnormal\ findings\b
+    "normal": r"""\b(?:physis|physes|plates?|epiphyses|apophyses)\ (?:is\ |are\ )?fused\b | \bnormal\ findings\b
+        | (?<=,\ )(?:smooth|regular|even)\ in\ (?:outline|contour|shape|appearance)\b
+        | (?<=\band\ )so\ (?:is|are)\ (?:the|both|all)\ [a-z]{3,15}(?:\ [a-z]{3,15})?(?=\ ?(?:$|[.,;\n]))
+        | \bnormally\ [a-z]{3,15}ed\b
+        | (?<=\bratio\ is\ )(?:below|less\ than|under|<)\ ?(?:0?\.5|50\ ?%)
+        | ,?\ which\ (?:is|was|are|were)\ (?:all\ |both\ |also\ |completely\ |entirely\ )?(?:normal|unremarkable
+            |within\ (?:the\ )?normal\ (?:limits|range))\b | \(\ ?normal\ ?\)
+        | \b(?:compress|expand|inflate|distend|fill|move|taper|align)s?\ (?:fully|well|freely|evenly|completely)\b
+        | \b(?:ordinary|usual|average|expected)\ (?:size|shape|contour|outline|appearance|position|calib(?:re|er))s?\b
         | (?<!\bnot\ )\b[a-z]{3,12}\ (?:normally|symmetrically|homogeneously|uniformly)(?=\ ?(?:$|[.,;\n])
-            |\ (?:and|in|with|on)\b)
+            |\ (?:and|in|with|without|on)\b)
         | \b(?:keep|retain|maintain|hold)s?\ (?:its|their|a|the)\ (?:normal\ |usual\ )?(?:height|shape|contour
             |alignment|signal|outline|form|position|width|size)s?\b
         | \b(?!not|are|was|were)[a-z]{3,15}\ free(?=\ ?(?:$|[.,;\n]|and\b)) | (?<=\b(?:is|re)\ )level\b
         | (?<=[a-z]\ )expanded(?=\ ?(?:$|[.,;\n]|and\b)) | (?<=[a-z]\ )(?:ok|okay|fine)(?=\ ?(?:$|[.,;\n]))
-        | \b(?:extend|reach)(?:s|es|ing)?\ (?:out\ )?to\ the\ (?:chest\ wall|periphery)\b
+        | \b(?:(?:extend|reach)(?:s|es|ing)?\ (?:out\ )?to|reach(?:es|ing)?)\ the\ (?:chest\ wall|periphery)\b
         | \bwithin\ (?:the\ )?(?:normal\ (?:limits|range)|limits\ of\ normal)\b | \bclean\ bill\ of\ health\b
         | \b(?:well|fully|symmetrically|normally|adequately)\ (?:expanded|inflated|aerated|ventilated|defined
-            |seated|maintained|preserved|formed|corticated|aligned|cent(?:re|ere)d)\b | \bin\ the\ midline\b
+            |seated|covered|developed|minerali[sz]ed|maintained|preserved|formed|corticated|aligned|cent(?:re
+            |ere)d)\b | \bin\ the\ midline\b
         | \b(?:[a-z]{1,2}|lung)\ ?rads\ (?:category\ )?1\b
         | (?<=\b(?:is|re)\ )central(?:ly\ (?:placed|located|positioned))?(?=\s?(?:$|[.,;\n]|and\b))""",
-    "like": r"""\b(?:that\ )?(?:looks?|appears?)\ like\b | \b(?:for|of)\ the\ (?:category|class|label|term)\b
-        | \b(?:to|that)\ (?:suggest|indicate)s?\b | \b(?:suggestive|indicative)\ of\b
+    # is normal of an organ only
+    "form": r"""(?<=\bare\ )free(?=\ ?(?:$|[.,;\n]))
+        | (?<!\bor\ )(?<!\band\ )\bcentral(?:ly)?(?=\ ?(?:$|[.,;\n])) | (?<=\bpleura\ is\ )thin\b
+        | (?<=\bwall\ is\ )thin\b
+        | (?<=\bwall\ )thin\b | (?<=\bskin\ is\ )thin\b""",
+    "anything": r"""(?<=\bfind\ )one(?=\ ?(?:$|[.;,\n]))
+        | \bwhat\ (?:you|was|were)\ (?:asked|requested|named|wanted|queried)(?:\ (?:for|about
+            |to\ [a-z]{2,12}))?\b""",
+    "like": r"""\b(?:that\ )?(?:looks?|appears?)\ like\b | \b(?:for|of)\ (?:the\ )?(?:category|class|label|term|type)\b
+        | \b(?:to|that)\ (?:would\ |could\ )?(?:suggest|indicate)s?\b | \b(?:suggestive|indicative)\ of\b
         | \b(?:concerning|worrisome|suspicious)\ for\b | \b(?:consistent|compatible)\ with\b
         | \b(?:that\ )?(?:correspond|suggest|resembl|indicat|represent)(?:s|es|ing)?\b(?:\ (?:to|with)\b)?""",
-    "in": r"\bwrong\ with\b",
-    "mod": r"""\b(?:small|large)(?=\ (?:joint|bowel|intestine|airway|vessel|toe)s?\b)
-        | \b(?:after|with)\ (?:intravenous\ |iv\ )?(?:contrast|gadolinium)\b | \b(?:instance|case)s?(?=\ of\b)
+    "in": r"\bwrong\ with\b" "",
+    "mod": r"""(?:(?<=\bcm\ )|(?<=\bmm\ ))(?:long|wide|thick|deep)\b
+        | \btoday(?=\ (?:film|image|exam|examination|study|scan|x\ ray|radiograph)\b)
+        | \b(?:small|large)(?=\ (?:joint|bowel|intestine|airway|vessel|toe)s?\b)
+        | \b(?:after|with|without)\ (?:intravenous\ |iv\ )?(?:contrast|gadolinium)\b | \b(?:instance|case)s?(?=\ of\b)
         | \bbox(?:es)?\ for\b | \bround(?:ed)?(?=\ (?:atelectas|opacit|lesion|mass|nodul))""",
-    "image": r"""\bx\ ?rays?\b | \bdiffusion\ weighted\b | \b\w{1,12}\ (?:year|month|week|day)s?\ olds?\b
+    "image": r"""\bthis\ one\b | \b(?:pa|ap|frontal|lateral|erect|upright|supine|portable)\ chest\b
+        | \bx\ ?rays?\b | \bdiffusion\ weighted\b | \b\w{1,12}\ (?:year|month|week|day)s?\ olds?\b
         | \b(?:good|adequate|full|satisfactory)\ (?:inspiratory\ effort|inspiration|positioning|penetration
             |quality)\b""",
-    "anat": r"""\bgrowth\ plates?\b
+    "anat": r"""(?<=\bthe\ )midline\b | \bgrowth\ plates?\b
         | \b(?:first|second|third|fourth|fifth)\ (?:metatarsal|metacarpal|toe|finger|ray|digit|ventricle)s?\b
         | \b(?:odontoid|styloid|coronoid|spinous|transverse|mastoid|alveolar)\ process(?:es)?\b
         | \bcup\ to\ disc\b | \b[clts]\ spine\b | \b(?:[clts]\d{1,2})(?:\ ?[/-]\ ?[clts]?\d{1,2})?\b""",
     "look": r"\blook(?:ed|ing)\ at\b | \ba\ (?:\w{1,20}\ )?look(?=\ at\b)",
-    "seek": r"""\b(?:query|request|question|prompt|task|you)\ (?:asks?|asked|is|was)\ (?:for|to\ [a-z]{2,12})\b
+    "seek": r"""\basked\ (?:to\ [a-z]{2,12}|for|about|whether|if)\b
+        | \b(?:query|request|question|prompt|task|you)\ (?:asks?|asked|is|was)\ (?:for|about|to\ [a-z]{2,12})\b
         | \bquery(?=\ [a-z]) | \ba\ search\ for\b
-        | \b(?:look|search|check|examin|assess|evaluat|screen|inspect|review|scrutini[sz])(?:ed|ing)?\ (?:(?:at
+        | \b(?:look|search|check|examin|assess|evaluat|screen|inspect|review|scrutini[sz])(?:ed|ing)?\ (?:(?:all|both
+            |each|whole|entire|lungs?|heart|bones?|chest|brain|joints?|spine|abdomen|liver|and|of|patient|at
             |the|this|image|film|x\ ray|radiograph|scan|carefully|closely)\ ){0,4}for\b""",
-    "find": r"""\b(?:soft\ tissue|portal(?:\ venous)?|intravascular|subcutaneous)\ (?:gas|air)\b
-        | \b(?:patholog[a-z]{2,4}|abnormal|density|signal|structural)\ changes?\b | \bpleural\ lines?\b
+    "find": r"""\b(?:round|rounded|smooth|dense|hazy|oval|dark|bright|white)\ (?:shadow|density|densitie|area|spot
+            |line)s?\b
+        | \bground\ glass(?:\ (?:opaci|nodul|chang|attenuat|densit|shadow)[a-z]{1,8})?\b
+        | \b(?:lines?|tubes?)(?:,|\ (?:and|or|nor))\ (?:lines?|tubes?)\b
+        | (?:(?<=\bno\ )|(?<=without\ ))(?:abnormal\ |contrast\ )?enhancement\b
+        | \b(?:soft\ tissue|portal(?:\ venous)?|intravascular|subcutaneous)\ (?:gas|air)\b
+        | \b(?:patholog[a-z]{2,4}|abnormal|density|signal|structural|interstitial|parenchymal|bony|osseous
+            |focal)\ changes?\b | \bpleural\ lines?\b
         | \b(?:air|gas)(?=\ (?:(?:is|was)\ )?(?:\w{1,12}\ )?(?:under|beneath|below)\b)
         | \b(?!dramatic)[a-z]{2,20}(?:[rdl]ative|itic|otic|atic|lytic|osive|uctive)\ changes?\b
         | \b(?:mass|fracture|disease|consolidation|target)\ (?:lesion|process|pattern|deformity|line|object)s?\b
@@ -131,12 +198,12 @@ WORDS = {
     "that": "that since because as which",
     "there": "there",
     "the": "the this these those either each all such its their my your one two three four every her his our both",
-    "who": "i we it model",
+    "who": "i we it they model",
     "be": """is are was were be been being am appear appeared appearing seem seemed look looked remain appears seems
         looks lie lies measure measured measuring stay stays keeps""",
     "have": "has have had",
     # verbs that help, interjections, adverbs that leave a statement as strong as it is
-    "skip": """can do does did sorry overall thus therefore so indeed here currently presently also grossly
+    "skip": """too can do does did sorry overall thus therefore so indeed here currently presently also grossly
         carefully thoroughly essentially entirely completely fully bilaterally radiographically definitely definitively
         readily relatively quite very perfectly generally any ever anywhere altogether well unfortunately fortunately
         hence accordingly consequently truly clearly convincingly normally non pathologically confident sure certain""",
@@ -150,7 +217,9 @@ WORDS = {
         captured delineated documented recorded shown detectable present encountered elicited conspicuous appreciable
         imaged visualizable located discerned perceived distinguished ascertained verified""",
     "absent": "absent",
-    "show": """show showed showing reveal revealed revealing demonstrate demonstrating contain containing display
+    "show": """show showed showing include hold holding reveal revealed revealing demonstrate demonstrating contain
+        containing
+        display
         displayed displaying exhibit exhibited indicate indicating depict presents depicts portrays demonstrates""",
     "look": """based upon after following reviewing looking examining examined having review analysis analyzing
         inspection evaluation careful thorough close detailed assessment assessed studied inspected checked scrutinised
@@ -205,11 +274,13 @@ WORDS = {
         morison morrison system chest head abdomen patient man woman child infant boy girl adult neonate baby person
         individual signal corpus ray""",
     # is normal of an organ, while a lesion may be it as well
-    "form": """smooth round rounded regular sharp homogeneous homogenous uniform concentric continuous straight
-        compressible symmetric symmetrical aligned maintained good excellent cleared midline complete open congruent
+    "form": """smooth crisp round rounded regular sharp homogeneous homogenous uniform concentric continuous straight
+        compressible symmetric symmetrical aligned maintained good excellent cleared midline pink complete open
+        congruent
         congruous slim perfused slender spherical quiet""",
     "normal": """normal unremarkable intact healthy negative patent wnl preserved appropriate satisfactory
-        physiological anatomical nad nbi clear unbroken united fused uninterrupted undisplaced undistorted unaffected
+        physiological anatomical nad nbi clear unbroken united kept clr unrem nml nl uninterrupted undisplaced
+        undistorted unaffected
         uninvolved unobstructed unenlarged undilated sound spared pristine spotless unharmed uninjured unscathed
         flawless faultless usual aerated inflated ventilated corticated enlocated distensible pneumatised pneumatized
         normocephalic normocellular isointense anechoic balanced proportionate nondilated nonenlarged ungapped
@@ -251,7 +322,7 @@ WORDS = {
     "feature": """calcification cavitation displacement angulation necrosis invasion infiltration perforation
         obstruction leak leakage rupture restriction retraction loculation spiculation septation retropulsion
         washout""",
-    "find": """finding abnormality box target annotation pathology disorder anomaly infection infiltrate
+    "find": """finding abnormality eff box target annotation pathology disorder anomaly infection infiltrate
         consolidation opacity opacification shadowing nodule mass cancer malignancy metastasis metastases effusion fluid
         congestion collapse dislocation granuloma scar scarring fibrosis thickening blunting enlargement widening shift
         deviation adenopathy cavity cyst bulla bullae bleb hyperinflation tb ild copd failure hemorrhage trauma device
@@ -296,7 +367,7 @@ WORDS = {
         probable probably likely versus vs difference regression clearing alteration reduction response recovery
         resolving improving changing enlarging increasing decreasing simple mere ordinary error input data prompt
         language diagnosis prognosis unless until otherwise elsewhere else could how when where why what whether whose
-        he she they you then once even never hardly almost change doubtful suspected suspect suspicion equivocal
+        he she you then once even never hardly almost change doubtful suspected suspect suspicion equivocal
         questionable dubious missed uncertain unclear unsure initial historical original baseline apart save exclude
         rule ruled dismissed before ago last yesterday week today now again still already barely scarcely nearly mostly
         partly partially incompletely remains insufficient poor limited inadequate nondiagnostic suboptimal artefact
