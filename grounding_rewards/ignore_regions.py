@@ -75,9 +75,9 @@ def excused_boxes(
 
     Source: a maximum matching by augmenting paths, Kuhn, Naval Research Logistics 1955.
     """
-    inside = pairwise_ioa(regions, pred) >= ignore_threshold
     if ignore_many:
-        return np.asarray(inside.any(axis=0) & ~matched, dtype=np.bool_)
+        return is_ignored(covered_share(pred, regions), matched, ignore_threshold)
+    inside = pairwise_ioa(regions, pred) >= ignore_threshold
     touches = (pairwise_iou(pred, gt) > 0).any(axis=1)
     candidates = np.flatnonzero(~matched & ~touches & inside.any(axis=0))
     holder: dict[int, int] = {}

@@ -341,8 +341,7 @@ class GroundingReward:
         readers: Sequence[int | None] = [None] * len(raws)
         if rows is not None:
             best = _first_best(reward, rows)
-            of_all = np.bincount(rows, weights=reward) / np.bincount(rows)
-            reward = reward[best] if self.readers == "best" else of_all
+            reward = reward[best] if self.readers == "best" else np.bincount(rows, weights=reward) / np.bincount(rows)
             outcomes, gt = outcomes.take(best), gt.take(best)
             readers = [references.readers[entry] for entry in best]
         return _ScoredBatch(**vars(read), outcomes=outcomes, reward=reward, gt=gt, readers=readers)
