@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def script(name: str) -> ModuleType:
         *("fuzz_parsing.py", "judge_sentences.py", "measure_answer_tokens.py"),
         *("simulate_signal.py", "take_pictures.py", "write_formats.py", "draw_schedules.py"),
         *("draw_rewards.py", "search_exploits.py", "write_audit.py", "simulate_study.py", "write_study.py"),
-        "find_small_nodules.py",
+        *("find_small_nodules.py", "write_golden.py"),
     ],
 )
 def test_help_teaches(name: str) -> None:
@@ -77,6 +78,45 @@ def test_a_list_of_sentences_of_ones_own(tmp_path: Path) -> None:
     path.write_text("no fracture\n", encoding="utf-8")
     done = subprocess.run(command, capture_output=True, text=True)
     assert "Expected negative or finding, a region and a text, between tabs, for line 1" in done.stderr
+
+
+class TestNumbersThatAreKept:
+    """scripts/write_golden.py: a number of a reward changes with a version that breaks with earlier ones alone."""
+
+    BEFORE: ClassVar = {"version": "1.4.0", "numbers": {"R3": {"one": {"right": 1.0, "loose": 0.7}}}}
+
+    @pytest.mark.parametrize(
+        ("numbers", "version"),
+        [
+            ({"R3": {"one": {"right": 1.0, "loose": 0.7000000000000001}}}, "1.5.0"),  # the last digit
+            ({"R3": {"one": {"right": 1.0}}}, "1.4.1"),  # gone
+            ({}, "1.4.0"),
+        ],
+    )
+    def test_another_number_is_refused(self, numbers: dict[str, Any], version: str) -> None:
+        with pytest.raises(ValueError, match=r"Expected the numbers of version 1\.4\.0, got . others"):
+            script("write_golden").check(numbers, self.BEFORE, version)
+
+    def test_a_new_major_version_and_new_rows_are_free(self) -> None:
+        check = script("write_golden").check
+        check({"R3": {"one": {"right": 0.9}}}, self.BEFORE, "2.0.0")
+        check({**self.BEFORE["numbers"], "R6": {"one": {"right": 0.5}}}, self.BEFORE, "1.4.0")
+
+    @pytest.mark.parametrize(
+        ("new", "old", "breaks"),
+        [
+            ("2.0.0", "1.9.9", True),
+            ("1.10.0", "1.9.9", False),
+            # before 1.0 the second part counts, as in ranges of versions
+            ("0.2.0", "0.1.9", True),
+            ("0.1.10", "0.1.9", False),
+            ("1.0.0", "0.9.0", True),
+            ("1.4.0", "1.4.0", False),
+            ("0.9.0", "1.4.0", False),
+        ],
+    )
+    def test_which_versions_break(self, new: str, old: str, breaks: bool) -> None:
+        assert script("write_golden").breaks(new, old) is breaks
 
 
 def test_pictures_of_a_page_are_taken(tmp_path: Path) -> None:
