@@ -95,7 +95,9 @@ $(LOWEST)/.installed: $(VENV)/.installed scripts/lowest_versions.py
 test-lowest: test-core $(LOWEST)/.installed
 	$(LOWEST)/bin/python -m pip install --quiet --no-deps --force-reinstall build/core/wheel/*.whl
 	cd build/core && ../../$(LOWEST)/bin/python -m pytest -q -o addopts= tests/rewards/test_golden.py tests/test_boxes.py \
-		tests/test_overlap.py tests/test_matching.py tests/test_wheel.py tests/metrics tests/report
+		tests/test_overlap.py tests/test_matching.py tests/test_wheel.py tests/metrics/test_average_precision.py \
+		tests/metrics/test_comparison.py tests/metrics/test_evaluation.py tests/report/test_evaluation_page.py \
+		tests/report/test_evaluation_diagrams.py tests/report/test_diff_page.py
 	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= -k "test_contract or test_adapter" \
 		tests/training/test_contract.py tests/training/test_resume.py
 
