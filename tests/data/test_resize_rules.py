@@ -385,7 +385,8 @@ def test_not_known(name, changed):
     image_processor = built(name, **changed)
     assert not has_resized_size(image_processor)
     with pytest.raises(
-        ValueError, match=rf"way to resize is known for processor, got {name}\. Measure it: .* add resized_width"
+        ValueError,
+        match=rf"way to resize is known for processor, got {name}\. Measure it: .* add columns resized_width",
     ):
         resized_size(image_processor, 100, 100)
 
