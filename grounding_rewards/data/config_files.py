@@ -26,7 +26,8 @@ def read_config(
     whole: a mapping is not merged with another.
 
     Args:
-        files: one file, or several, that lie where they say or come with the package. `base` in a file is a path, or a list of them, seen from the folder of that file.
+        files: one file, or several, that lie where they say or come with the package. `base` in a file is a path, or a
+            list of them, seen from the folder of that file.
         known: the options that there are, against which every file is checked; when left out, none is.
         command: whose options these are, for the error.
 
