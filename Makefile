@@ -8,6 +8,9 @@ SEED ?= 0
 
 BIN := $(VENV)/bin
 CORE := .venv-core
+# Processes that share the tests. Those of a file stay together, as they share what is trained or drawn once.
+WORKERS ?= logical
+SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --durations 20
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
@@ -40,7 +43,7 @@ $(VENV)/.lmms-eval: $(VENV)/.installed
 $(CORE)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(CORE)
 	$(CORE)/bin/python -m pip install --quiet --upgrade pip
-	$(CORE)/bin/python -m pip install --quiet numpy scipy pytest hypothesis
+	$(CORE)/bin/python -m pip install --quiet numpy scipy pytest pytest-xdist hypothesis
 	touch $@
 
 demo: export PYTHONWARNINGS := ignore::FutureWarning
@@ -51,7 +54,10 @@ study: export PYTHONWARNINGS := ignore::FutureWarning
 study: $(VENV)/.installed
 	$(BIN)/grounding-rewards study configs/study/quick.yaml --out runs/study/quick --jobs 2
 
-test: lint test-core test-all
+# The core needs little to be installed and is tested while the rest is.
+test:
+	$(MAKE) --jobs 2 lint test-core
+	$(MAKE) test-all
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check
@@ -63,10 +69,11 @@ test-core: $(CORE)/.installed
 	$(CORE)/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/core/wheel .
 	$(CORE)/bin/python -m pip install --quiet --no-deps --force-reinstall build/core/wheel/*.whl
 	cp -r tests pyproject.toml build/core/
-	cd build/core && ../../$(CORE)/bin/python -m pytest -q -o addopts= $(CORE_TESTS)
+	cd build/core && ../../$(CORE)/bin/python -m pytest -q -o addopts= $(SPREAD) --dist worksteal $(CORE_TESTS)
 
 test-all: $(VENV)/.installed $(VENV)/.lmms-eval
-	$(BIN)/python -m pytest -m "not untraced" --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -m "not untraced" $(SPREAD) --dist loadfile --no-loadscope-reorder \
+		--cov --cov-report=term:skip-covered
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_rewards.py
