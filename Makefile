@@ -23,7 +23,7 @@ CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py t
 help:
 	@echo "make demo [REWARD=R1..R5] [SEED=0]  train the small model with GRPO and open runs/demo/index.html"
 	@echo "make study                          compare two rewards over three seeds, a quarter of an hour"
-	@echo "make test                           every check: lint, types, the core alone, all tests"
+	@echo "make test [WORKERS=logical]         every check: lint, types, the core alone, all tests; a worker for each core"
 	@echo "make bench                          speed of text to reward"
 	@echo "make clean                          remove the environments and what runs left behind"
 
