@@ -8,6 +8,7 @@ SEED ?= 0
 
 BIN := $(VENV)/bin
 CORE := .venv-core
+INSTALLED := .venv-wheel
 # Processes that share the tests. Those of a file stay together, as they share what is trained or drawn once.
 WORKERS ?= logical
 SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --durations 20
@@ -16,9 +17,9 @@ export TOKENIZERS_PARALLELISM := false
 
 # The rooms that must work with numpy and scipy alone.
 CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_labels.py tests/test_space_check.py \
-	tests/test_columns.py tests/test_layers.py tests/rewards tests/parsing
+	tests/test_columns.py tests/test_layers.py tests/test_shipped.py tests/test_wheel.py tests/rewards tests/parsing
 
-.PHONY: help demo study test lint test-core test-all bench clean
+.PHONY: help demo study test lint test-core test-wheel test-all bench clean
 
 help:
 	@echo "make demo [REWARD=R1..R5] [SEED=0]  train the small model with GRPO and open runs/demo/index.html"
@@ -46,9 +47,8 @@ $(CORE)/.installed: pyproject.toml
 	$(CORE)/bin/python -m pip install --quiet numpy scipy pytest pytest-xdist hypothesis
 	touch $@
 
-demo: export PYTHONWARNINGS := ignore::FutureWarning
 demo: $(VENV)/.installed
-	$(BIN)/python scripts/demo.py --reward $(REWARD) --seed $(SEED)
+	$(BIN)/grounding-rewards demo --reward $(REWARD) --seed $(SEED)
 
 study: export PYTHONWARNINGS := ignore::FutureWarning
 study: $(VENV)/.installed
@@ -56,7 +56,7 @@ study: $(VENV)/.installed
 
 # The core needs little to be installed and is tested while the rest is.
 test:
-	$(MAKE) --jobs 2 lint test-core
+	$(MAKE) --jobs 2 lint test-core test-wheel
 	$(MAKE) test-all
 
 lint: $(VENV)/.installed
@@ -71,6 +71,18 @@ test-core: $(CORE)/.installed
 	cp -r tests pyproject.toml build/core/
 	cd build/core && ../../$(CORE)/bin/python -m pytest -q -o addopts= $(SPREAD) --dist worksteal $(CORE_TESTS)
 
+# Beside the wheel this environment has the libraries of the other one, so that nothing is installed twice.
+$(INSTALLED)/.installed: $(VENV)/.installed
+	$(PYTHON) -m venv $(INSTALLED)
+	mkdir -p build
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/libraries.pth
+	mv build/libraries.pth "$$($(INSTALLED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	touch $@
+
+test-wheel: test-core $(INSTALLED)/.installed
+	$(INSTALLED)/bin/python -m pip install --quiet --no-deps --force-reinstall build/core/wheel/*.whl
+	cd build/core && ../../$(INSTALLED)/bin/python -m pytest -q -o addopts= tests/test_wheel.py
+
 test-all: $(VENV)/.installed $(VENV)/.lmms-eval
 	$(BIN)/python -m pytest -m "not untraced" $(SPREAD) --dist loadfile --no-loadscope-reorder \
 		--cov --cov-report=term:skip-covered
@@ -82,4 +94,4 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_doctor.py
 
 clean:
-	rm -rf $(VENV) $(CORE) build runs .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CORE) $(INSTALLED) build runs .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

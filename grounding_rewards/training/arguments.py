@@ -24,6 +24,7 @@ from grounding_rewards.data.texts import read_yaml
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.rewards.registry import describe_rewards
+from grounding_rewards.shipped import find_shipped
 from grounding_rewards.training.curriculum import read_curriculum
 from grounding_rewards.training.look_closer import read_look_closer
 from grounding_rewards.training.option_values import (
@@ -315,6 +316,7 @@ class ModelArguments(ModelConfig):
                 "Expected a folder or a name on the hub for model_name_or_path, got nothing. "
                 "Name the model to start from."
             )
+        self.model_name_or_path: str = find_shipped(self.model_name_or_path)
         if not self.use_peft and self.lora_target_modules is not None:
             raise ValueError(
                 f"Expected use_peft: true beside lora_target_modules, got {self.lora_target_modules!r} alone, which "
@@ -366,12 +368,14 @@ def _parse(types: Iterable[type], command: str, description: str, args: Sequence
         description=description,
         formatter_class=_HelpFormatter,
     )
-    file = words[words.index("--config") + 1] if "--config" in words[:-1] else None
-    if file is None and "--config" in words:
+    if words[-1:] == ["--config"]:
         raise ValueError("Expected a file after --config, got none. Name the YAML file of the run.")
-    if file is not None and Path(file).is_file():
-        # Read here first: TRL's own reading never ends where aliases multiply.
-        read_yaml(file)
+    if "--config" in words:
+        place = words.index("--config") + 1
+        words[place] = find_shipped(words[place])
+        if Path(words[place]).is_file():
+            # Read here first: TRL's own reading never ends where aliases multiply.
+            read_yaml(words[place])
     return parser.parse_args_and_config(words)
 
 
