@@ -18,7 +18,9 @@ def map_on_ray(
     kind = "GPU" if gpu and ray.cluster_resources().get("GPU") else "CPU"
     stored = ray.put(list(items) if isinstance(items, Iterator) else items)
 
-    class Items(ray.data.Datasource):  # type: ignore[misc]
+    source: Any = ray.data.Datasource
+
+    class Items(source):
         def estimate_inmemory_data_size(self) -> None:
             return None
 

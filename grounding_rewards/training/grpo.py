@@ -98,6 +98,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
 
     method = "GRPO"
 
+    num_completions_to_print: int | None
+
     def __init__(
         self,
         model: Any,
@@ -316,7 +318,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             if negatives := metrics.get(f"{name}/negatives"):
                 seen, hallucinated = sum(negatives), sum(metrics[f"{name}/hallucinated"])
                 metrics[f"{name}/hallucination_rate"] = [hallucinated / seen if seen else float("nan")]
-        printed, self.num_completions_to_print = self.num_completions_to_print, 0
+        printed = self.num_completions_to_print
+        self.num_completions_to_print = 0
         try:
             super().log(logs, start_time)
         finally:
