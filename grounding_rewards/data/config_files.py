@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from grounding_rewards.data.texts import read_yaml
+from grounding_rewards.shipped import find_shipped
 
 BASE = "base"
 """The key under which a file names those that it is built on."""
@@ -25,7 +26,8 @@ def read_config(
     whole: a mapping is not merged with another.
 
     Args:
-        files: one file, or several. `base` in a file is a path, or a list of them, seen from the folder of that file.
+        files: one file, or several, that lie where they say or come with the package. `base` in a file is a path, or a
+            list of them, seen from the folder of that file.
         known: the options that there are, against which every file is checked; when left out, none is.
         command: whose options these are, for the error.
 
@@ -57,7 +59,9 @@ def read_config(
             read[found] = _merged([*(options(file.parent / one, (*above, found)) for one in bases), own])
         return read[found]
 
-    return _merged(options(Path(one), ()) for one in ([files] if isinstance(files, (str, Path)) else files))
+    return _merged(
+        options(Path(find_shipped(one)), ()) for one in ([files] if isinstance(files, (str, Path)) else files)
+    )
 
 
 def check_known(options: Iterable[str], known: Collection[str], command: str, where: str = "") -> None:

@@ -16,6 +16,7 @@ from typing import Any
 from grounding_rewards.data.config_files import read_config
 from grounding_rewards.data.texts import read_yaml
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
+from grounding_rewards.shipped import find_shipped
 from grounding_rewards.study.curves import POINTS
 from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS
 from grounding_rewards.study.rulers import RULERS
@@ -161,14 +162,15 @@ def read_plan(path: str | Path, *, dataset: str | None = None, elsewhere: bool =
     """The plan of a study's YAML, every run checked.
 
     Args:
-        path: of the YAML; the paths that it names are found from the working directory.
+        path: of the YAML; the paths that it names are found from the working directory, or are those of files that
+            come with the package.
         dataset: instead of its `dataset`.
         elsewhere: whether runs are made on another machine: that this one has no GPU is no reason to refuse them.
 
     Raises:
         ValueError: an unknown key, reward or parameter, an option of a wrong type, one seed alone, …; names where.
     """
-    content = read_yaml(path)
+    content = read_yaml(find_shipped(path))
     if not isinstance(content, Mapping):
         raise ValueError(f"Expected a mapping in {path}, got {type(content).__name__}. See configs/study/ for files.")
     given = {**content, **({"dataset": dataset} if dataset is not None else {})}
@@ -363,12 +365,13 @@ def _sequences(config: Mapping[str, Any], processes: int) -> int:
 
 
 def _processes(accelerate: str, where: str) -> int:
-    if not Path(accelerate).is_file():
+    file = find_shipped(accelerate)
+    if not Path(file).is_file():
         raise ValueError(
             f"Expected a configuration of `accelerate launch` for accelerate in {where}, got {accelerate!r}, which is "
             "no file. configs/accelerate/ has some."
         )
-    return int(read_yaml(accelerate).get("num_processes", 1))
+    return int(read_yaml(file).get("num_processes", 1))
 
 
 def _set(name: str, one: Mapping[str, Any], dataset: Any, where: str) -> FilmSet:

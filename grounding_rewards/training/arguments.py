@@ -26,6 +26,7 @@ from grounding_rewards.data.film_paths import ALLOW_OUTSIDE_HELP
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.rewards.registry import describe_rewards
+from grounding_rewards.shipped import find_shipped
 from grounding_rewards.training.curriculum import read_curriculum
 from grounding_rewards.training.look_closer import read_look_closer
 from grounding_rewards.training.option_values import (
@@ -323,6 +324,7 @@ class ModelArguments(ModelConfig):
                 "Expected a folder or a name on the hub for model_name_or_path, got nothing. "
                 "Name the model to start from."
             )
+        self.model_name_or_path: str = find_shipped(self.model_name_or_path)
         if not self.use_peft and self.lora_target_modules is not None:
             raise ValueError(
                 f"Expected use_peft: true beside lora_target_modules, got {self.lora_target_modules!r} alone, which "
