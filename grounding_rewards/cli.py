@@ -30,12 +30,15 @@ COMMANDS = {
     "diff": "is one evaluated run better than another on the same films",
     "study": "which reward: runs with several seeds from the same start, and what may be concluded",
     "plugin": "the file and the lines of configuration with which another trainer takes a reward",
+    "configs": "the configurations that come with the package: their names, or a copy to edit",
+    "env": "versions of everything that matters, for a report of a problem",
     "export": "an evaluation for other tools: COCO, FiftyOne, CVAT, Label Studio, DICOM SR, a model card",
 }
 
 #: Commands that have `run` alone, which takes the words after the command: their options are all of TRL's, whose own
 #: parser reads them, from YAML files too, and is slow to load.
 _TRAINING = {
+    "demo": "evaluate a small model, train it, evaluate it again: what changed, on drawn films",
     "train": "train a model with GRPO and a reward on its boxes",
     "sft": "teach a model to write boxes, before GRPO",
 }

@@ -16,7 +16,8 @@ from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, Pro
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.resize import largest_image, set_image_size
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
-from grounding_rewards.rewards.grounding import METRIC_KEYS, GroundingReward
+from grounding_rewards.rewards.batch_log import METRIC_KEYS
+from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.arguments import (
     GroundingArguments,
     GRPOArguments,
