@@ -85,6 +85,7 @@ def load_asked(
     from grounding_rewards.data.load import light_rows, load_split
     from grounding_rewards.data.model_columns import add_columns, add_prompts
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
+    from grounding_rewards.data.run_log import tool_notes
     from grounding_rewards.models.generate import completion_begins_in_thinking, reads_special_tokens
     from grounding_rewards.models.load import load_model, load_remote, model_type_of, process_state
 
@@ -102,7 +103,7 @@ def load_asked(
         model, processor = load_remote(options.model, workers=processes)
     else:
         model, processor = load_model(options.model, backend=backend)
-    notes = set_image_size(processor, options.max_image_pixels)
+    notes = [*set_image_size(processor, options.max_image_pixels), *tool_notes(options.model)]
     dataset = add_columns(dataset, processor, box_format, bad_rows=options.bad_rows)
     dataset = add_prompts(dataset, reward.box_format)
     places = dataset_places(dataset)

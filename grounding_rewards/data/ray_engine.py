@@ -22,7 +22,9 @@ def map_on_ray(
     kind = "GPU" if gpu and resources.get("GPU") else "CPU"
     stored = ray.put(list(items) if isinstance(items, Iterator) else items)
 
-    class Items(ray.data.Datasource):  # type: ignore[name-defined]
+    source: Any = ray.data.Datasource
+
+    class Items(source):
         def estimate_inmemory_data_size(self) -> None:
             return None
 

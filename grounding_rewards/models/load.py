@@ -11,6 +11,7 @@ from typing import Any
 
 from grounding_rewards.legal import check_word
 from grounding_rewards.models.place import ADAPTER, adapter_config, check_place
+from grounding_rewards.shipped import find_shipped
 
 #: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.
 BACKENDS = ("transformers", "vllm", "auto")
@@ -73,6 +74,7 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
             says, vLLM is to load an adapter or to run in several processes, or it is not installed.
         OSError: there is no model of this name on the hub.
     """
+    path = find_shipped(path)
     check_place(path)
     adapter = adapter_config(path)
     if choose_backend(backend) == "vllm":
@@ -117,6 +119,7 @@ def model_type_of(path: str | Path) -> str:
     """
     from transformers import AutoConfig
 
+    path = find_shipped(path)
     check_place(path)
     adapter = adapter_config(path)
     return AutoConfig.from_pretrained(path if adapter is None else _base_of(path, adapter)).model_type

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,10 +20,12 @@ from grounding_rewards.models import resumable
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.resumable import generate_to_file
 from grounding_rewards.rewards.grounding import get_reward
+from tests.training.forks import two_processes
 
 ASSET = Path(__file__).parents[2] / "assets" / "tiny_vlm"
 SHORT = Sampling(max_new_tokens=6)
 TWO = Sampling(samples=2, temperature=1.0, max_new_tokens=6)
+FILE = Path("run [1]", "completions.jsonl")
 GREEDY: dict[str, Any] = {"sampling": SHORT, "batch_size": 2}
 SAMPLED: dict[str, Any] = {"sampling": TWO, "batch_size": 4, "seed": 3}
 
@@ -37,7 +37,7 @@ def dataset() -> Any:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "run [1]" / "completions.jsonl"
+    return tmp_path / FILE
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -314,20 +314,14 @@ def test_shares_of_nobody_are_not_joined(tiny_model: tuple[Any, Any], dataset: A
         generate_to_file(*tiny_model, dataset, path, join=True, **GREEDY)
 
 
-_SCRIPT = """
-import sys
-from pathlib import Path
-from grounding_rewards.data.synthetic import synthetic_dataset
-from grounding_rewards.models.generate import Sampling
-from grounding_rewards.models.load import load_model, process_state
-from grounding_rewards.models.resumable import generate_to_file
+def answer_in_two_processes(folder: Path) -> None:
+    from grounding_rewards.models.load import load_model, process_state
 
-model, processor = load_model(sys.argv[1])
-answers = generate_to_file(model, processor, synthetic_dataset("test", 7), Path(sys.argv[2]),
-                           Sampling(samples=2, temperature=1.0, max_new_tokens=6), batch_size=4, seed=3)
-assert len(answers) == 7
-assert process_state().num_processes == 2
-"""
+    model, processor = load_model(ASSET)
+    films = synthetic_dataset("test", 7)
+    answers = generate_to_file(model, processor, films, folder / FILE, **SAMPLED)
+    assert len(answers) == 7
+    assert process_state().num_processes == 2
 
 
 @pytest.mark.training
@@ -341,16 +335,6 @@ def test_two_processes_share_the_films(dataset: Any, path: Path, tmp_path: Path)
     path.with_suffix(".settings.json").write_bytes(whole.with_suffix(".settings.json").read_bytes())
     stopped = whole.read_text(encoding="utf-8").splitlines(keepends=True)[4:7]
     path.with_suffix(".part-2.jsonl").write_text("".join(stopped) + '{"id"', encoding="utf-8")
-    script = tmp_path / "script.py"
-    script.write_text(_SCRIPT, encoding="utf-8")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    ended = subprocess.run(
-        [*launcher, str(script), str(ASSET), str(path)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    two_processes(answer_in_two_processes, tmp_path)
     assert path.read_bytes() == whole.read_bytes()
     assert sorted(file.name for file in path.parent.iterdir()) == ["completions.jsonl", "completions.settings.json"]
