@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.data.images import image_sizes, shrunken_size
 from grounding_rewards.data.resize_rules import rule_of
+from grounding_rewards.shipped import find_shipped
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -38,7 +39,7 @@ def load_processor(model: str) -> Any:
     from transformers import AutoProcessor
 
     try:
-        return AutoProcessor.from_pretrained(model)
+        return AutoProcessor.from_pretrained(find_shipped(model))
     # transformers raises many types: for a missing folder, a broken JSON file, a missing package.
     except Exception as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__
@@ -88,7 +89,8 @@ def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     if rule is None:
         raise ValueError(
             f"Expected a processor whose way to resize is known for processor, got {type(image_processor).__name__}. "
-            "Add resized_width and resized_height columns to the dataset instead."
+            "Measure it: call the processor with one film of each size and read what comes out (image_grid_thw times "
+            "patch_size, or the sides of pixel_values), and add columns resized_width, resized_height."
         )
     if width < 1 or height < 1:
         raise ValueError(
@@ -107,6 +109,9 @@ def _image_processor(processor: Any) -> Any:
     image_processor = getattr(processor, "image_processor", processor)
     asked = _call_settings(processor)
     changed = {name: asked[name] for name in ("crop_to_patches", "do_image_splitting") if name in asked}
+    # Pixtral's and Mistral 3's resizes to whole tokens, of several patches each.
+    if hasattr(processor, "spatial_merge_size") and hasattr(processor, "patch_size"):
+        changed["patch_size"] = processor.patch_size * processor.spatial_merge_size
     if not changed or image_processor is processor:
         return image_processor
     image_processor = copy.copy(image_processor)

@@ -98,6 +98,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
 
     method = "GRPO"
 
+    num_completions_to_print: int | None
+
     def __init__(
         self,
         model: Any,
