@@ -11,6 +11,9 @@ CORE := .venv-core
 INSTALLED := .venv-wheel
 LOWEST := .venv-lowest
 RELEASE := .venv-release
+# Processes that share the tests. Those of a file stay together, as they share what is trained or drawn once.
+WORKERS ?= logical
+SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --durations 20
 export HF_HUB_OFFLINE := 1
 export TOKENIZERS_PARALLELISM := false
 
@@ -18,13 +21,14 @@ export TOKENIZERS_PARALLELISM := false
 CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_labels.py tests/test_space_check.py \
 	tests/test_columns.py tests/test_layers.py tests/test_shipped.py tests/test_wheel.py tests/rewards tests/parsing
 
-.PHONY: help demo study test lint test-core test-wheel test-lowest test-pythons test-all bench lock audit sbom dist clean
+.PHONY: help demo study test lint test-core test-wheel test-lowest test-pythons test-all docs bench lock audit sbom dist clean
 
 help:
 	@echo "make demo [REWARD=R1..R5] [SEED=0]  train the small model with GRPO and open runs/demo/index.html"
 	@echo "make study                          compare two rewards over three seeds, a quarter of an hour"
-	@echo "make test                           every check: lint, types, the core alone, all tests"
+	@echo "make test [WORKERS=logical]         every check: lint, types, the core alone, all tests; a worker for each core"
 	@echo "make test-pythons                   the core alone on every supported Python that is installed"
+	@echo "make docs                           the site of docs/ in build/site; a link that leads nowhere is an error"
 	@echo "make bench                          speed of text to reward"
 	@echo "make lock | audit | sbom | dist     pins with hashes, known vulnerabilities, bill of materials, wheel and source"
 	@echo "make clean                          remove the environments and what runs left behind"
@@ -32,7 +36,7 @@ help:
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[train,dicom,eval,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[train,dicom,eval,docs,dev]'
 	touch $@
 
 # lmms-eval pins libraries that nothing here needs; these are what loading and running a task imports.
@@ -45,7 +49,7 @@ $(VENV)/.lmms-eval: $(VENV)/.installed
 $(CORE)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(CORE)
 	$(CORE)/bin/python -m pip install --quiet --upgrade pip
-	$(CORE)/bin/python -m pip install --quiet numpy scipy pytest hypothesis
+	$(CORE)/bin/python -m pip install --quiet numpy scipy pytest pytest-xdist hypothesis
 	touch $@
 
 demo: $(VENV)/.installed
@@ -55,7 +59,10 @@ study: export PYTHONWARNINGS := ignore::FutureWarning
 study: $(VENV)/.installed
 	$(BIN)/grounding-rewards study configs/study/quick.yaml --out runs/study/quick --jobs 2
 
-test: lint test-core test-wheel test-lowest test-all
+# The core needs little to be installed and is tested while the rest is.
+test:
+	$(MAKE) --jobs 2 lint test-core test-wheel test-lowest
+	$(MAKE) test-all
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff format --check
@@ -67,11 +74,12 @@ test-core: $(CORE)/.installed
 	$(CORE)/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/core/wheel .
 	$(CORE)/bin/python -m pip install --quiet --no-deps --force-reinstall build/core/wheel/*.whl
 	cp -r tests pyproject.toml build/core/
-	cd build/core && ../../$(CORE)/bin/python -m pytest -q -o addopts= $(CORE_TESTS)
+	cd build/core && ../../$(CORE)/bin/python -m pytest -q -o addopts= $(SPREAD) --dist worksteal $(CORE_TESTS)
 
 # Beside the wheel this environment has the libraries of the other one, so that nothing is installed twice.
 $(INSTALLED)/.installed: $(VENV)/.installed
 	$(PYTHON) -m venv $(INSTALLED)
+	mkdir -p build
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/libraries.pth
 	mv build/libraries.pth "$$($(INSTALLED)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	touch $@
@@ -88,8 +96,9 @@ $(LOWEST)/.installed: $(VENV)/.installed scripts/lowest_versions.py
 	$(LOWEST)/bin/python -m pip install --quiet $$($(BIN)/python scripts/lowest_versions.py eval) pytest hypothesis
 	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet --no-deps \
 		$$($(BIN)/python scripts/lowest_versions.py train --only trl transformers accelerate peft datasets)
-	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/libraries.pth
-	mv build/libraries.pth "$$($(LOWEST)-train/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	mkdir -p build
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/lowest.pth
+	mv build/lowest.pth "$$($(LOWEST)-train/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
 	touch $@
 
 test-lowest: test-core $(LOWEST)/.installed
@@ -110,7 +119,12 @@ test-pythons:
 	done
 
 test-all: $(VENV)/.installed $(VENV)/.lmms-eval
-	$(BIN)/python -m pytest -m "not untraced" --cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -m "not untraced" $(SPREAD) --dist loadfile --no-loadscope-reorder \
+		--cov --cov-report=term:skip-covered
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/.installed
+	$(BIN)/mkdocs build
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_rewards.py

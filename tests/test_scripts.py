@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -31,12 +32,17 @@ def script(name: str) -> ModuleType:
         *("fuzz_parsing.py", "judge_sentences.py", "measure_answer_tokens.py"),
         *("simulate_signal.py", "take_pictures.py", "write_formats.py", "draw_schedules.py"),
         *("draw_rewards.py", "search_exploits.py", "write_audit.py", "simulate_study.py", "write_study.py"),
-        *("find_small_nodules.py", "write_golden.py", "write_licences.py", "lowest_versions.py"),
+        *("find_small_nodules.py", "write_golden.py", "check_gpu.py", "check_processes.py"),
+        *("check_families.py", "estimate_memory.py", "write_licences.py", "lowest_versions.py"),
     ],
 )
-def test_help_teaches(name: str) -> None:
-    done = subprocess.run([sys.executable, SCRIPTS / name, "--help"], capture_output=True, text=True, check=True)
-    assert f"python scripts/{name}" in done.stdout
+def test_help_teaches(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    # Within this process, which has loaded what they import.
+    monkeypatch.setattr(sys, "argv", [str(SCRIPTS / name), "--help"])
+    monkeypatch.setattr(sys, "path", [str(SCRIPTS), *sys.path])
+    with pytest.raises(SystemExit, match=r"^0$"):
+        runpy.run_path(str(SCRIPTS / name), run_name="__main__")
+    assert f"python scripts/{name}" in capsys.readouterr().out
 
 
 def test_the_page_of_formats_shows_how_further_models_are_read() -> None:
@@ -164,7 +170,6 @@ class TestThePageOfTheAudit:
             "omission",
             "guesses",
             "break-even",
-            "spread",
         ):
             _, _, rest = self.PAGE.partition(f"<!-- {name} -->\n")
             assert rest.partition(f"<!-- /{name} -->")[0].count("\n") > 2
@@ -187,15 +192,6 @@ class TestThePageOfTheAudit:
         assert scaled[0] == pytest.approx(scaled[1], abs=0.02)
         assert 0.55 < scaled[1] < 0.65
         assert plain[1] > plain[0] + 0.4
-
-    def test_a_weak_model_gets_no_signal_above_the_threshold(self) -> None:
-        made = script("write_audit")
-        lower = {"iou_threshold": 0.3, "matching": "thresholded_hungarian"}
-        shares = [
-            made.without_spread(0.2, name, groups=400, **given)
-            for name, given in (("R5", {}), ("R5", lower), ("soft_f1", {}))
-        ]
-        assert shares == pytest.approx([0.58, 0.11, 0.0], abs=0.08)
 
 
 def test_a_search_finds_what_r1_pays_for_the_order() -> None:
@@ -222,7 +218,9 @@ def test_signal_is_simulated_on_answers_of_the_stated_quality() -> None:
         assert answered.mean_iou == pytest.approx(mean_iou, abs=0.08)
         shares = {name: one.figures()["no_spread"] for name, one in groups.items()}
         assert shares["soft_f1"] <= shares["R4, τ 0.3"] <= shares["R4, τ 0.5"]
-    # Weak models starve below τ, and R1 where all is right.
+    # Weak models starve below τ, and R1 where all is right. R5's lower curve counts where τ is lower.
+    lower = found[weak][1]["R5, τ 0.3, thresholded_hungarian"].figures()
+    assert lower["no_spread"] < found[weak][1]["R5, τ 0.5"].figures()["no_spread"] - 0.2
     assert found[weak][1]["R4, τ 0.5"].figures()["all_below_threshold"] > 0.2
     assert found[strong][1]["R1, τ 0.5"].figures()["all_perfect"] > 0.4
     part = simulation.page_part(found, 30)

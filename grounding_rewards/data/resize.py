@@ -89,7 +89,8 @@ def resized_size(processor: Any, width: int, height: int) -> tuple[int, int]:
     if rule is None:
         raise ValueError(
             f"Expected a processor whose way to resize is known for processor, got {type(image_processor).__name__}. "
-            "Add resized_width and resized_height columns to the dataset instead."
+            "Measure it: call the processor with one film of each size and read what comes out (image_grid_thw times "
+            "patch_size, or the sides of pixel_values), and add columns resized_width, resized_height."
         )
     if width < 1 or height < 1:
         raise ValueError(
@@ -108,6 +109,9 @@ def _image_processor(processor: Any) -> Any:
     image_processor = getattr(processor, "image_processor", processor)
     asked = _call_settings(processor)
     changed = {name: asked[name] for name in ("crop_to_patches", "do_image_splitting") if name in asked}
+    # Pixtral's and Mistral 3's resizes to whole tokens, of several patches each.
+    if hasattr(processor, "spatial_merge_size") and hasattr(processor, "patch_size"):
+        changed["patch_size"] = processor.patch_size * processor.spatial_merge_size
     if not changed or image_processor is processor:
         return image_processor
     image_processor = copy.copy(image_processor)

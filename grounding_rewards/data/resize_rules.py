@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 Size = tuple[int, int]
 
 _MAX_ASPECT_RATIO = 200
@@ -260,6 +262,78 @@ def _slice_grid(image_processor: Any, width: int, height: int) -> Size | None:
     return best
 
 
+def _within_longest(image_processor: Any, width: int, height: int) -> Size:
+    """Shrunk where a side is too long, then both up to whole patches.
+
+    Source: `get_resize_output_image_size` in transformers' image_processing_pixtral.py.
+    """
+    size, patch = image_processor.size, image_processor.patch_size
+    longest = _stated(size, "longest_edge")
+    most_width, most_height = (longest, longest) if longest else (size["width"], size["height"])
+    patch_width, patch_height = (patch, patch) if isinstance(patch, int) else (patch["width"], patch["height"])
+    ratio = max(height / most_height, width / most_width)
+    if ratio > 1:
+        width, height = math.floor(width / ratio), math.floor(height / ratio)
+    return ((width - 1) // patch_width + 1) * patch_width, ((height - 1) // patch_height + 1) * patch_height
+
+
+def _into_canvas(image_processor: Any, width: int, height: int) -> Size:
+    """Keeps its shape, within the canvas of tiles that enlarges it least, or else shrinks it least.
+
+    Source: `get_optimal_tiled_canvas`, `get_image_size_fit_to_canvas` in transformers' image_processing_mllama.py.
+    """
+    tile, most = image_processor.size["height"], image_processor.max_image_tiles
+    every = range(1, most + 1)
+    canvases = [(rows * tile, columns * tile) for rows in every for columns in every if rows * columns <= most]
+    scales = [min(canvas[0] / height, canvas[1] / width) for canvas in canvases]
+    enlarging = [scale for scale in scales if scale >= 1]
+    chosen = min(enlarging) if enlarging else max(scales)
+    canvas = min((one for one, scale in zip(canvases, scales, strict=True) if scale == chosen), key=math.prod)
+    most_height, most_width = min(max(height, tile), canvas[0]), min(max(width, tile), canvas[1])
+    by_height, by_width = most_height / height, most_width / width
+    if by_width < by_height:
+        return most_width, min(math.floor(height * by_width) or 1, most_height)
+    return min(math.floor(width * by_height) or 1, most_width), most_height
+
+
+def _overlapping_crops(image_processor: Any, width: int, height: int) -> Size:
+    """A grid of crops that share their margins, of those that enlarge the film the one that enlarges it least.
+
+    Source: `compute_crop_geometry`, `select_tiling` in transformers' image_processing_molmo2.py.
+    """
+    patch, margin = image_processor.patch_size, sum(image_processor.overlap_margins)
+    margin_size = margin * patch
+    window = (image_processor.size["height"] // patch - margin) * patch
+    every = range(1, image_processor.max_crops + 1)
+    grids = [(rows, columns) for rows in every for columns in every if rows * columns <= image_processor.max_crops]
+    grids.sort(key=lambda grid: (math.prod(grid), grid[0]))
+    # In single precision, as there: it decides between grids that fit alike.
+    with np.errstate(divide="ignore"):
+        sides = np.array([height - margin_size, width - margin_size], dtype=np.float32)
+        scales = (np.array(grids, dtype=np.float32) * np.float32(window) / sides).min(axis=1)
+    enlarging = np.where(scales < 1, np.float32(10e9), scales)
+    rows, columns = grids[int(scales.argmax() if (scales < 1).all() else enlarging.argmin())]
+    return columns * window + margin_size, rows * window + margin_size
+
+
+def _tiled_or_whole(image_processor: Any, width: int, height: int) -> Size:
+    """A large film becomes a grid of tiles; a small one keeps its shape at the side of the copy of the whole.
+
+    Source: `_preprocess` in transformers' image_processing_deepseek_ocr2.py.
+    """
+    tile, splits = image_processor.tile_size, image_processor.crop_to_patches
+    if splits and max(width, height) > tile:
+        return _tiled(width, height, tile, tile, image_processor.min_patches, image_processor.max_patches)
+    scale = (image_processor.size["height"] if splits else tile) / max(width, height)
+    resized = round(width * scale), round(height * scale)
+    if 0 in resized:
+        raise ValueError(
+            f"Expected a film of which something is left at its shorter side, got {width} x {height}. The processor "
+            "refuses such films; crop or drop this one."
+        )
+    return resized
+
+
 def _fixed(image_processor: Any, width: int, height: int) -> Size:
     """Squeezed into one size, whatever the film's shape."""
     return image_processor.size["width"], image_processor.size["height"]
@@ -310,6 +384,7 @@ RULES = {
     "VideoLlama3": _OF_AREA,
     "Glm4v": _IN_TIME,
     "Glm46V": _IN_TIME,
+    "Glmga": _IN_TIME,
     "Cosmos3Edge": _IN_TIME,
     "GotOcr2": Rule(_squeezed_or_tiled, heeds_do_resize=False),  # InternVL
     "Idefics3": _LONGEST,
@@ -320,4 +395,8 @@ RULES = {
     "Gemma4Unified": _TOKENS,
     "MiniCPMV4_6": Rule(_slices),  # and MiniCPM-V 4.7
     "Kosmos2_5": Rule(_all_patches, heeds_do_resize=False),
+    "Pixtral": Rule(_within_longest),  # and Mistral 3, LightOnOCR
+    "Mllama": Rule(_into_canvas, heeds_do_resize=False),
+    "Molmo2": Rule(_overlapping_crops, heeds_do_resize=False),
+    "DeepseekOcr2": Rule(_tiled_or_whole, heeds_do_resize=False),
 }

@@ -75,6 +75,29 @@ def read_run(folder: Path, *, answers: bool = True) -> RunSoFar:
     return RunSoFar(entries, _steps(entries, settings), ended, _answers(folder) if answers else [])
 
 
+def tool_notes(model: str) -> list[str]:
+    """What a command that asks a model without tools has to say, where the model's run trained it with tools.
+
+    Args:
+        model: folder or id of a model; beside that of a checkpoint stands the configuration of its run.
+
+    Example:
+        >>> tool_notes("some/model")
+        []
+    """
+    config = Path(model).resolve().parent / CONFIG
+    try:
+        settings = read_yaml(config) if config.is_file() else {}
+    except ValueError:  # somebody else's file of this name
+        return []
+    if not isinstance(settings, Mapping) or not settings.get("look_closer"):
+        return []
+    return [
+        "The model was trained with look_closer; here it answers without tools, and what it would have seen closer it "
+        "may miss. With tools it is evaluated during its run, by eval_strategy."
+    ]
+
+
 def _entries(log: Path) -> list[dict[str, Any]]:
     # Behind the last line end stands nothing, or a line that is being written.
     entries = []

@@ -235,7 +235,7 @@ TRAINERS: dict[str, _Kind] = {
         ),
     ),
     "openrlhf": _Kind(
-        "OpenRLHF", _openrlhf_file, lambda asked: f"--reward.remote_url {asked.place}\n--data.label_key ground_truth"
+        "OpenRLHF", _openrlhf_file, lambda asked: f"--reward.remote_url {asked.place}\n--data.label_key label"
     ),
     "nemo-rl": _Kind("NeMo-RL", _nemo_rl_file, _nemo_rl_lines),
     "nemo-gym": _Kind("NeMo-Gym", _nemo_gym_file, _nemo_gym_lines),

@@ -17,36 +17,40 @@ MAX_MARKS = 10_000
 # Tags around what is asked of a tool and around what it says, in any case; the rest of a name tells which, `_is_told`.
 _NAMES = (
     "(?i:(?:minimax:|longcat_|seed:)?(?:tool|function)_(?:call|response|result|output|use|code)s?|toolcall|tools"
-    "|observations?|information|sandbox_output|interpreter|search"
+    "|observations?|information|sandbox_output|interpreter|search|tool|python|invoke"
     "|image_(?:zoom|crop)(?:_in)?(?:_tool)?|zoom(?:_in)?|crop)"
 )
 _TOKENS = re.compile(
     # Told by its first letters, so that a text full of `<` costs little.
-    r"<(?=[|/｜]|(?i:to|fu|ob|in|im|zo|cr|se|sa|mi|lo|gr|co|st|en|tu|eo|pa))(?:"
+    r"<(?=[|/｜]|(?i:to|fu|ob|in|im|zo|cr|se|sa|mi|lo|gr|co|st|en|tu|eo|pa|py|sp|ex))(?:"
     r"(?P<open>"
     rf"(?:start_(?=function_))?{_NAMES}(?![\w|-])[^<>{{}}\[\]]{{0,64}}>?|function=[^<>]{{0,64}}>"
     # Mini-o3; Kosmos-2 begins with the bare word. Thyme and DeepEyes ask by Python code.
     r'|grounding>(?=\s{0,8}\{[^{}<]{0,200}"source")|code>(?=\s{0,8}```py)'
-    r"|\|(?:tool_calls?(?:_section)?_(?:begin|start)|tool_(?:call|response|result)s?|python_(?:tag|start)"
+    r"|\|(?:tool_calls?(?:_section)?_(?:begin|start)|tool_(?:call|response|result)s?|python_(?:tag|start)|tools_prefix"
     r"|START_(?:ACTION|TOOL_RESULT))\|>|\|tool_(?:call|response)>"
     r"|｜(?:tool▁(?:call|output)s?▁begin｜|DSML｜(?:function|tool)_calls)>)"
     r"|(?P<close>"
     rf"/(?:{_NAMES}|function|grounding|code)(?![\w-])\s{{0,8}}>?"
-    r"|\|(?:tool_calls?(?:_section)?_end|/tool_(?:call|response|result)s?|python_end|END_(?:ACTION|TOOL_RESULT))\|>"
+    r"|\|(?:tools_suffix|tool_calls?(?:_section)?_end|/tool_(?:call|response|result)s?|python_end|END_(?:ACTION|TOOL_RESULT))\|>"
     r"|tool_(?:call|response)\|>|end_function_(?:call|response)>"
     r"|｜tool▁(?:call|output)s?▁end｜>|/｜DSML｜(?:function|tool)_calls>)"
     # ChatML, Llama 3 and 4, Granite, Harmony, Cohere, Gemma 3 and 4
     r"|(?:\|(?:im_start|start_header_id|header_start|start_of_role|start|START_OF_TURN_TOKEN)\|>|start_of_turn>|\|turn>)"
     r"\s{0,4}(?:<\|)?(?P<role>\w{0,32})(?:[.\w]{0,64} to=\w{1,16}|\|>|:)?"
     r"(?:<\|(?:end_header_id|header_end|end_of_role)\|>)?"
+    # Seed; Nemotron, in words as well; Apertus
+    r"|seed:bos>(?P<seed>\w{1,16})|(?:SPECIAL_1[01]|extra_id_[01])>(?P<nemotron>System|User|Assistant|Tool)"
+    r"|\|(?P<apertus>system|developer|user|assistant)_start\|>"
     # Kimi; GLM, Phi and others; DeepSeek and Hunyuan
     r"|\|im_(?P<kimi>user|assistant|system)\|>[\w.]{0,64}(?:<\|im_middle\|>)?"
     r"|\|(?P<token>(?i:user|assistant|bot|system|developer|observation|tool))\|>:?|｜(?:hy_)?(?P<wide>User|Assistant)｜>"
     # Llama's and Harmony's when a tool was asked
     r"|(?P<asked>\|(?:eom_id|eom|call)\|>)"
     # With the padding behind it.
-    r"|(?P<end>\|(?:im_end|endoftext|eot_id|eot|end_of_text|return|end|END_RESPONSE|END_OF_TURN_TOKEN|end_of_turn)\|>"
-    r"|end_of_turn>|end_of_utterance>|turn\|>|/s>|eos>|pad>|｜end▁of▁sentence｜>)(?:<(?:pad>|\|endoftext\|>))*"
+    r"|(?P<end>\|(?:im_end|endoftext|eot_id|eot|end_of_text|return|end|END_RESPONSE|END_OF_TURN_TOKEN|end_of_turn|EOT"
+    r"|endof(?:user|assistant)|(?:system|developer|user|assistant)_end|end_of_sentence)\|>"
+    r"|seed:eos>|SPECIAL_12>|end_of_turn>|end_of_utterance>|turn\|>|/s>|eos>|pad>|｜end▁of▁sentence｜>)(?:<(?:pad>|\|endoftext\|>))*"
     r")"
 )
 # Searched for only where the text may have them, as it may have many other words and brackets.
@@ -54,8 +58,12 @@ _TOKENS_OR_WORDS = re.compile(
     rf"{_TOKENS.pattern}"
     # Mistral
     r"|\[(?:(?P<inst>/?)INST\]|(?P<bracket>/?)(?:TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS)\])"
-    # Vicuna and its many heirs, in one line; others on lines of their own
+    # MiniMax; Exaone
+    r"|\]~b\](?P<minimax>\w{1,16})|(?P<minimax_end>\[e~\[)"
+    r"|\[\|(?:(?P<exaone>system|user|assistant|tool)|(?P<exaone_end>endofturn))\|\]"
+    # Vicuna and its many heirs, in one line; others on lines of their own; LLaVA's first, Alpaca and theirs
     r"|(?<!\S)(?P<capitals>USER|ASSISTANT):|(?m:^)(?P<speaker>User|Assistant|Human):"
+    r"|\#{2,4}[ ]?(?P<heading>User|Assistant|Human|Instruction|Response):"
     # What is left of ChatML, Gemma's and Llama's marks where special tokens were taken out
     r"|(?m:^)(?P<line>user|assistant|model|tool)[ \t]{0,4}\n|(?<=[^\w\s])(?P<glued>user|assistant)\n\n"
     # Gemma 3's tools; older agents of Qwen
@@ -63,27 +71,31 @@ _TOKENS_OR_WORDS = re.compile(
     r"|✿(?P<flower>FUNCTION|ARGS|RESULT|RETURN)✿:?"
     # ReAct
     r"|(?m:^)(?P<react>Thought|Action|Action Input|Observation|Final Answer|Answer)[ \t]?:"
-    # A call without marks around it, as Llama and OpenAI write it
+    # A call of Gemma 4, of Kimi and of LFM2 whose marks were taken out, and what the tool says
+    r"|(?P<bare>(?<![\w.])(?:(?:call|response):\w{1,64}\s?|functions\.\w{1,64}:\d{1,4}\s?)(?=\{))"
+    r"|(?P<python>(?:\[\s?)?(?<!\w)\w{0,32}(?:zoom|crop)\w{0,32}\((?=\s?\w{1,32}\s?=)[^()]{0,400}\)(?:\s?[\],])?)"
+    # A call without marks around it, as Llama, OpenAI, Anthropic and LangChain write it
     r"|(?P<json>(?:\[\s{0,8})?"
     r"""\{\s{0,8}(?:["']\w{1,16}["']\s{0,4}:\s{0,4}(?:["'][^"'\n]{0,64}["']|null|None|\d{1,9})\s{0,8},\s{0,8}){0,4}"""
-    r"""["'](?:function|tool_calls|arguments|parameters)["']\s{0,4}:\s{0,4}(?=[\[{"']))"""
+    r"""["'](?:(?:function|tool_calls|arguments|parameters|input|args|action_input|tool_input)["']\s{0,4}:\s{0,4}"""
+    r"""(?=[\[{"'])|tool(?:_name)?["']\s{0,4}:\s{0,4}["']))"""
 )
 # A brace that counts, a string with those that do not, or the mark of a turn, which ends a call that is never closed.
 _BRACE = re.compile(
     r'"[^"\\\n]*(?:\\.[^"\\\n]*)*"?|(?P<up>\{)|(?P<down>\})'
-    r"|(?P<turn><[|/｜](?:im_|e|s|a|u|t|User|A)|<(?:start|end)_of_turn>|\[/?INST|\n(?:user|tool|assistant|model)\n)"
+    r"|(?P<turn><[|/｜](?:im_|e|s|a|u|t|User|A)|<(?:start|end)_of_turn>|\[/?INST|\[e~\[|<seed:|\n(?:user|tool|assistant|model)\n)"
 )
 _AFTER_CALL = re.compile(r"\s{0,8}[\],]?(?:\s{0,8}```(?!\w))?")
 # An answer in tags stays one, whatever is asked behind it.
 _TAGGED = re.compile(r"</(?i:answer)")
 _START_OF_TEXT = re.compile(r"(?:\s{0,8}<(?:s>|/s>|bos>|pad>|\|begin_of_text\|>|｜begin▁of▁sentence｜>))*")
 _ACTION, _ACTION_INPUT = re.compile(r"^Action[ \t]?:", re.MULTILINE), re.compile(r"^Action Input[ \t]?:", re.MULTILINE)
-_NOT_LETTERS = re.compile(r"begin|start|end|[^a-z]")
+_NOT_LETTERS = re.compile(r"begin|start|end|prefix|suffix|[^a-z]")
 #: These are never closed.
 _TO_THE_END = frozenset({"<|python_tag|>", "[TOOL_CALLS]"})
 #: What these close was no answer even where nothing opened it.
 _SURE = ("toolc", "toolr", "toolo", "toolu", "functionc", "functionr", "observation")
-_OURS = frozenset({"assistant", "model", "bot", "chatbot_token", "ai", "gpt"})
+_OURS = frozenset({"assistant", "model", "bot", "chatbot_token", "ai", "gpt", "response"})
 _TOOLS = frozenset({"tool", "ipython", "observation", "function", "functions", "environment", "tool_response"})
 # Who speaks: the assistant, who may be asking a tool; a tool; somebody else; nobody, as the turn is over.
 _SAYS, _ASKS, _TOLD, _OTHER, _OVER = range(5)
@@ -124,7 +136,7 @@ def last_turn(text: str) -> Turn:
         >>> last_turn("A draft. <tool_response>a crop</tool_response> The answer.").text
         ' The answer.'
     """
-    words = has_turn_words(text) or ("{" in text and ("arguments" in text or "parameters" in text))
+    words = has_turn_words(text) or ("{" in text and _has_call_words(text))
     if "<" not in text and not words:
         return Turn(text)
     pattern = _TOKENS_OR_WORDS if words else _TOKENS
@@ -151,8 +163,19 @@ def has_turn_words(text: str) -> bool:
         or "TOOL_" in text
         or "Action" in text
         or "✿" in text
+        or "]~b]" in text
+        or "[|" in text
+        or "##" in text
+        or "zoom" in text
+        or "crop" in text
+        or "call:" in text
+        or "functions." in text
         or ("\n" in text and ("user\n" in text or "model\n" in text or "tool\n" in text or "```tool" in text))
     )
+
+
+def _has_call_words(text: str) -> bool:
+    return "arguments" in text or "parameters" in text or "input" in text or "args" in text or "tool" in text
 
 
 def moves_turn(words: str) -> bool:
@@ -226,7 +249,7 @@ class _Talk:
             self._open(_name(mark[0]), start, closed=mark[0] not in _TO_THE_END)
         elif kind == "close":
             self._close(_name(mark[0]), start, end)
-        elif kind in ("end", "asked"):
+        elif kind in ("end", "asked", "minimax_end", "exaone_end"):
             self._over(start, asked=kind == "asked")
         elif kind == "bracket":
             if mark[kind]:
@@ -244,6 +267,10 @@ class _Talk:
                 self._close("```", start, end)
         elif kind == "json":
             return self._skip_json(start, end)
+        elif kind == "bare":
+            return self._skip_bare(mark)
+        elif kind == "python":
+            self._skip_python(start, end)
         elif kind == "flower":
             self._step({"RESULT": "Observation", "RETURN": "Answer"}.get(mark[kind], "Action"), start, end)
         elif kind == "react":
@@ -332,19 +359,44 @@ class _Talk:
             return end
         self._keep(start)
         self.asks = True
+        closed, position = self._end_of_braces(start)
+        if not closed:
+            self.state, self.closer = _ASKS, "json"
+            return position
+        self._set_aside()
+        after = _AFTER_CALL.match(self.text, position)
+        self.since = after.end() if after else position
+        return self.since
+
+    def _skip_bare(self, mark: re.Match[str]) -> int:
+        """A call, or what a tool says, whose marks were taken out: a name and braces."""
+        start, end = mark.span()
+        if not mark[0].startswith("response"):
+            return self._skip_json(start, end)
+        self._open("response", start)
+        closed, position = self._end_of_braces(end)
+        if closed:
+            self._close("response", start, position)
+        return position
+
+    def _skip_python(self, start: int, end: int) -> None:
+        """A call in Python, with the list around it."""
+        if self.state == _SAYS:
+            self._keep(start)
+            self.asks = True
+            self._set_aside()
+            self.since = end
+
+    def _end_of_braces(self, start: int) -> tuple[bool, int]:
+        """Where the braces are closed that open behind `start`; where they never are, the next turn or the end."""
         depth = 0
         for part in _BRACE.finditer(self.text, self.text.index("{", start)):
             if part.lastgroup == "turn":
-                self.state, self.closer = _ASKS, "json"
-                return part.start()
+                return False, part.start()
             depth += (part.lastgroup == "up") - (part.lastgroup == "down")
             if not depth:
-                self._set_aside()
-                after = _AFTER_CALL.match(self.text, part.end())
-                self.since = after.end() if after else part.end()
-                return self.since
-        self.state, self.closer = _ASKS, "json"
-        return len(self.text)
+                return True, part.end()
+        return False, len(self.text)
 
 
 def _reacts(text: str) -> bool:

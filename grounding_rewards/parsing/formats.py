@@ -609,8 +609,10 @@ def _declared(given: Mapping[str, Any]) -> BoxFormat:
             f"Expected no `space`, `order` or `decimals` for `box_format` {base.name}, got {dict(given)!r:.200}. "
             "Its tokens number the cells of a grid; start from another `syntax`."
         )
-    text = ", ".join(f"{field}: {given[field]}" for field in ("syntax", *_DECLARABLE) if field in given)
-    return replace(base, name=f"{{{text}}}", model_types=(), source="", **changes)
+    # As JSON, which is YAML too: what a log names can be read wherever the package runs.
+    declared = {field: given[field] for field in ("syntax", *_DECLARABLE) if field in given}
+    name = json.dumps(declared, ensure_ascii=False, default=str)
+    return replace(base, name=name, model_types=(), source="", **changes)
 
 
 def _declared_space(base: BoxFormat, space: CoordinateSpace, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from transformers.image_utils import SizeDict
 
 from grounding_rewards.data.resize import (
     fitted_size,
@@ -95,6 +97,22 @@ def of_stated_size(image_processor, width, height):
     return int(given["width"][0]), int(given["height"][0])
 
 
+def of_image_sizes(image_processor, width, height):
+    rows, columns = processed(image_processor, width, height)["image_sizes"][0]
+    return int(columns), int(rows)
+
+
+def of_crops(image_processor, width, height):
+    """Of Molmo 2, whose tokens pool two patches each way: settings under which none is padded."""
+    _, _, rows, columns = processed(image_processor, width, height)["image_grids"][0].tolist()
+    side = image_processor.patch_size
+    margins = sum(image_processor.overlap_margins)
+    window = image_processor.size["height"] // side - margins
+    # The grid counts pooled patches, the last of which may be half empty.
+    columns, rows = ((2 * pooled - margins) // window * window + margins for pooled in (columns, rows))
+    return columns * side, rows * side
+
+
 @pytest.mark.parametrize(
     ("name", "changed", "fed_size"),
     [
@@ -144,6 +162,21 @@ def of_stated_size(image_processor, width, height):
         ("MiniCPMV4_6ImageProcessor", {}, of_slices),
         ("MiniCPMV4_6ImageProcessor", {"downsample_mode": "4x", "scale_resolution": 130}, of_slices),
         ("MiniCPMV4_6ImageProcessor", {"slice_mode": False}, of_slices),
+        # the sides come out beside the padded pixels
+        ("PixtralImageProcessor", {}, of_image_sizes),
+        ("PixtralImageProcessor", {"size": {"longest_edge": 200}, "patch_size": 28}, of_image_sizes),
+        ("PixtralImageProcessor", {"size": {"height": 90, "width": 300}}, of_image_sizes),
+        ("PixtralImageProcessorPil", {"size": {"longest_edge": 200}}, of_image_sizes),
+        # margins that crops share
+        ("Molmo2ImageProcessor", {}, of_crops),
+        ("Molmo2ImageProcessor", {"size": {"height": 98, "width": 98}, "overlap_margins": [1, 2]}, of_crops),
+        (
+            "Molmo2ImageProcessor",
+            {"size": {"height": 70, "width": 70}, "overlap_margins": [0, 0], "max_crops": 24},
+            of_crops,
+        ),
+        ("GlmgaImageProcessor", {}, of_grid),
+        ("GlmgaImageProcessor", {"size": {"shortest_edge": 2 * 900, "longest_edge": 2 * 60_000}}, of_grid),
         # all its patches
         ("Kosmos2_5ImageProcessor", {"max_patches": 200}, of_stated_size),
     ],
@@ -204,6 +237,74 @@ def test_kimi_pads_to_whole_patches(changed):
         resized = resized_size(image_processor, width, height)
         padded = tuple(-(-side // factor) * factor for side in resized)
         assert padded == of_grid(image_processor, width, height), (width, height)
+
+
+class TestMllama:
+    """Films are padded to tiles, so that their size comes out of the function alone."""
+
+    @pytest.mark.parametrize("changed", [{}, {"size": {"height": 56, "width": 56}}, {"max_image_tiles": 6}])
+    def test_agrees_with_the_processor(self, changed):
+        image_processor = built("MllamaImageProcessor", **changed)
+        for width, height in SIZES:
+            film = torch.zeros(1, 3, height, width)
+            size, most = image_processor.size, image_processor.max_image_tiles
+            shown, _ = image_processor.resize(film, size=SizeDict(**dict(size)), max_image_tiles=most)
+            assert resized_size(image_processor, width, height) == tuple(shown.shape[:-3:-1]), (width, height)
+
+    @settings(max_examples=100)
+    @given(st.tuples(st.integers(1, 20_000), st.integers(1, 20_000)), st.integers(1, 12), st.integers(1, 600))
+    def test_films_of_any_size(self, size, most, tile):
+        module = pytest.importorskip("transformers.models.mllama.image_processing_mllama")
+        width, height = size
+        mllama = type("MllamaImageProcessor", (), {"size": {"height": tile, "width": tile}, "max_image_tiles": most})()
+        canvas = module.get_optimal_tiled_canvas(height, width, most, tile)
+        expected = module.get_image_size_fit_to_canvas(height, width, *canvas, tile)[::-1]
+        assert resized_size(mllama, width, height) == expected
+
+
+@settings(max_examples=100)
+@given(st.tuples(st.integers(1, 20_000), st.integers(1, 20_000)), st.integers(1, 24), st.integers(0, 4))
+def test_molmo_2_on_films_of_any_size(size, most, margin):
+    rule = pytest.importorskip("transformers.models.molmo2.image_processing_molmo2").compute_crop_geometry
+    width, height = size
+    molmo = type("Molmo2ImageProcessor", (), {"patch_size": 14, "max_crops": most, "overlap_margins": [margin, 4]})()
+    molmo.size = {"height": 378, "width": 378}
+    *_, expected_height, expected_width = rule(height, width, most, [margin, 4], 378, 14)
+    assert resized_size(molmo, width, height) == (expected_width, expected_height)
+
+
+@pytest.mark.parametrize("changed", [{}, {"tile_size": 100}, {"tile_size": 100, "crop_to_patches": False}])
+def test_deepseek_ocr2(changed):
+    image_processor = built("DeepseekOcr2ImageProcessor", size={"height": 128, "width": 128}, **changed)
+    tile = image_processor.tile_size
+    for width, height in SIZES:
+        try:
+            given_back = processed(image_processor, width, height)
+        except (ValueError, RuntimeError):
+            with pytest.raises(ValueError, match="of which something is left"):
+                resized_size(image_processor, width, height)
+            continue
+        fed = resized_size(image_processor, width, height)
+        tiles = int(given_back["num_local_patches"][0])
+        if tiles:
+            assert (fed[0] // tile) * (fed[1] // tile) == tiles
+            assert fed[0] % tile == fed[1] % tile == 0
+        else:
+            # A square, in which the film touches two sides.
+            square = given_back["pixel_values"].shape[-1]
+            assert max(fed) == square
+            assert fed == (round(width * square / max(width, height)), round(height * square / max(width, height)))
+
+
+def test_mistral_3_resizes_to_whole_tokens():
+    """Its processor asks for tokens of several patches."""
+    image_processor = built("PixtralImageProcessor", patch_size={"height": 14, "width": 14})
+    processor = SimpleNamespace(image_processor=image_processor, patch_size=14, spatial_merge_size=2)
+    for width, height in SIZES:
+        rows, columns = processed(image_processor, width, height, patch_size=28)["image_sizes"][0]
+        assert resized_size(processor, width, height) == (int(columns), int(rows))
+    assert resized_size(image_processor, 100, 100) == (112, 112)
+    assert resized_size(image_processor, 90, 90) == (98, 98)
 
 
 large_sizes = st.tuples(st.integers(1, 20_000), st.integers(1, 20_000))
@@ -283,7 +384,10 @@ def test_no_resize(name, changed):
 def test_not_known(name, changed):
     image_processor = built(name, **changed)
     assert not has_resized_size(image_processor)
-    with pytest.raises(ValueError, match=rf"way to resize is known for processor, got {name}\. Add resized_width"):
+    with pytest.raises(
+        ValueError,
+        match=rf"way to resize is known for processor, got {name}\. Measure it: .* add columns resized_width",
+    ):
         resized_size(image_processor, 100, 100)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from grounding_rewards.data.prompts import gold_answer
 from grounding_rewards.data.trainer_sizes import PixelLimits, trainer_size
 from grounding_rewards.exchange.trainer_tables import TABLES, marked_messages, one_problem, write_trainer_table
 from grounding_rewards.integrations import easyr1, verl
+from grounding_rewards.integrations.plugin_files import plugin
 from grounding_rewards.rewards.grounding import get_reward
 
 pytestmark = pytest.mark.training
@@ -260,3 +262,22 @@ def test_bad_rows_are_dropped_where_that_is_asked(tmp_path):
     with pytest.warns(UserWarning, match="1 of 3"):
         written = write(dataset, "verl", tmp_path, bad_rows="drop")
     assert [json.loads(row["reward_model"]["ground_truth"])["id"] for row in read(written["path"])] == ["a", "c"]
+
+
+@pytest.mark.parametrize("trainer", TABLES)
+def test_the_lines_of_a_reward_and_those_of_a_table_agree(trainer, tmp_path):
+    """Once `plugin` and the page named a column that no table has."""
+    with_table = settings_of(write(films(), trainer, tmp_path)["lines"])
+    path = None if trainer == "verl" else tmp_path / "boxes.py"
+    with_reward = settings_of(plugin(trainer, "R4", {}, path).lines.splitlines())
+    assert {key: with_reward[key] for key in with_reward if key in with_table} == {
+        key: with_table[key] for key in with_table if key in with_reward
+    }
+    recipes = (Path(__file__).parents[2] / "docs" / "trainers.md").read_text(encoding="utf-8")
+    for key in ("answer_key", "label_key"):
+        named = [value for found, value in with_table.items() if found.endswith(key)]
+        assert not named or set(re.findall(rf"{key}[: =]+(\w+)", recipes)) == set(named)
+
+
+def settings_of(lines):
+    return dict(re.split("[ =]", line, maxsplit=1) for line in lines if re.match(r"(--)?[\w.]+[ =]", line))

@@ -120,7 +120,35 @@ TALKS = {
         "<|im_end|>\n<|im_start|>assistant\n",
         "<|im_end|>",
     ),
+    "MiniMax, tools": (
+        '<minimax:tool_call>\n<invoke name="zoom">[1, 2, 3, 4]</invoke>\n</minimax:tool_call>[e~[\n]~b]tool\n'
+        f"<response>{DRAFT}</response>[e~[\n]~b]ai\n",
+        "[e~[\n",
+    ),
+    "MiniMax, two questions": (f"{DRAFT}[e~[\n]~b]user\nSure?[e~[\n]~b]ai\n<think>So.</think>\n\n", "[e~["),
+    "Seed": (
+        "<seed:tool_call>\n<function=zoom>\n<parameter=bbox_2d>[1, 2, 3, 4]</parameter>\n</function>\n"
+        f"</seed:tool_call><seed:eos><seed:bos>tool\n{DRAFT}<seed:eos><seed:bos>assistant\n",
+        "<seed:eos>",
+    ),
+    "Exaone": (f"{DRAFT}[|endofturn|]\n[|user|]Sure?[|endofturn|]\n[|assistant|]", "[|endofturn|]"),
+    "Nemotron": (f"{DRAFT}\n<SPECIAL_12>\n<SPECIAL_11>User\nSure?\n<SPECIAL_11>Assistant\n", "<SPECIAL_12>"),
+    "Apertus": (
+        f'<|tools_prefix|>[{{"zoom": {{"bbox_2d": [1, 2, 3, 4]}}}}]<|tools_suffix|>{DRAFT}<|assistant_end|>'
+        "<|user_start|>Sure?<|user_end|><|assistant_start|>",
+        "<|assistant_end|>",
+    ),
+    "dots": (f"{DRAFT}<|endofassistant|><|user|>Sure?<|endofuser|><|assistant|>", "<|endofassistant|>"),
+    "first LLaVA": (f"{DRAFT}###Human: Sure?###Assistant: ", ""),
+    "Alpaca": (f"{DRAFT}\n\n### Instruction:\nSure?\n\n### Response:\n", "</s>"),
     # the same without special tokens
+    "Gemma 4, stripped": (f"call:zoom{{bbox_2d:[1,2,3,4]}}response:zoom{{value:{DRAFT}}}", ""),
+    "Kimi, stripped": (
+        'Let me look.functions.zoom:0{"bbox_2d": [1, 2, 3, 4]}functions.crop:1{"bbox_2d": [1, 2, 3, 4]}\n'
+        f"## Return of functions.zoom:0\n{DRAFT}\nassistant\n",
+        "",
+    ),
+    "LFM2, stripped": ("[zoom(x1=1, y1=2, x2=3, y2=4), image_crop(x1=1, y1=2, x2=3, y2=4)]\n", ""),
     "ChatML, stripped": (f"<think>{DRAFT}?</think>{CALL}\nuser\n{TOLD}\nassistant\n<think>So.</think>\n", ""),
     "ChatML, stripped, without tags": (f"{DRAFT}\nuser\nHere is the crop.\nassistant\n", ""),
     "Gemma, stripped": (f"```tool_code\nzoom([1, 2, 3, 4])\n```\nuser\n{DRAFT}\nmodel\n", ""),
@@ -133,6 +161,9 @@ TALKS = {
         f"}}\n{TOLD}\n",
         "",
     ),
+    "Anthropic's calls": ('{"type": "tool_use", "id": "1", "name": "zoom", "input": {"bbox_2d": [1, 2, 3, 4]}}\n', ""),
+    "LangChain's calls": ('{"action": "zoom", "action_input": {"bbox_2d": [1, 2, 3, 4]}}\n', ""),
+    "a tool named beside its arguments": ('{"tool": "zoom", "bbox_2d": [1, 2, 3, 4]}\n', ""),
     # agents
     "Qwen3-Coder and Qwen3.5": (
         "<tool_call>\n<function=zoom>\n<parameter=bbox_2d>\n[1, 2, 3, 4]\n</parameter>\n</function>\n</tool_call>"
@@ -153,6 +184,7 @@ TALKS = {
         "",
     ),
     "a search": (f"<search>{DRAFT}</search><information>{DRAFT} {FINAL}</information>", ""),
+    "more names": (f'<tool>{DRAFT}</tool><python>{DRAFT}</python><invoke name="zoom">{DRAFT}</invoke>', ""),
     "other names": (f"<image_zoom>{DRAFT}</image_zoom><observation>{DRAFT}</observation>", ""),
     "MiniMax": (f'<minimax:tool_call>\n<invoke name="zoom">{DRAFT}</invoke>\n</minimax:tool_call>{TOLD}', ""),
     "ReAct": (
@@ -223,6 +255,9 @@ NONE = [
     (f"<answer>{DRAFT}</answer>{TOLD}", "unparseable", {"only_tools": 1}),
     # cut off within a call
     ('<tool_call>{"name": "zoom", "arguments": {"bbox_2d": [1, 2, 3, 4]', "truncated", {}),
+    ("call:zoom{bbox_2d:[1,2,3,4]", "truncated", {}),
+    # what a tool said came last
+    (f"{DRAFT}response:zoom{{value:{DRAFT}}}", "unparseable", {"only_tools": 1}),
     ('{"name": "zoom", "arguments": {"bbox_2d": [1, 2, 3, 4]', "truncated", {}),
     (f'{DRAFT}<tool_call>{{"bbox_2d": [1, 2', "truncated", {}),
     # cut off where the last turn begins
@@ -258,6 +293,11 @@ WHOLE = [
     ("Answer: [1, 2, 3, 4]", "Answer: [1, 2, 3, 4]"),
     # Kosmos-2 begins so
     ("<grounding>a nodule", "<grounding>a nodule"),
+    # words of reports and of code that tools have too
+    ("Cropped film, zoom (2x): a nodule [1].", "Cropped film, zoom (2x): a nodule [1]."),
+    ("## Findings\n[1, 2, 3, 4]", "## Findings\n[1, 2, 3, 4]"),
+    ("On-call: seen. No response: none.", "On-call: seen. No response: none."),
+    ('[{"label": "tool", "bbox_2d": [1]}]', '[{"label": "tool", "bbox_2d": [1]}]'),
     # marks of text, not of turns
     ("`<code>[1]</code>` </function>", "`<code>[1]</code>` </function>"),
     ("The user said\nno model is right.", "The user said\nno model is right."),
