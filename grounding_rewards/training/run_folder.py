@@ -253,8 +253,8 @@ def _refuse_part(checkpoint: Path) -> None:
             "Check the path."
         )
     missing = [name for name in _WHOLE if not (checkpoint / name).is_file()]
-    # Sharded optimizers are in folders of their own.
-    sharded = any(checkpoint.glob("optimizer_*")) or any(checkpoint.glob("global_step*"))
+    # FSDP calls a whole optimizer optimizer.bin; shared out ones are in folders of their own.
+    sharded = any(any(checkpoint.glob(name)) for name in ("optimizer.bin", "optimizer_*", "global_step*"))
     if missing and not (sharded and (checkpoint / _WHOLE[0]).is_file()):
         raise ValueError(
             f"Expected a whole checkpoint for resume_from_checkpoint, got {str(checkpoint)!r} without "
