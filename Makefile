@@ -19,19 +19,20 @@ export TOKENIZERS_PARALLELISM := false
 CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_labels.py tests/test_space_check.py \
 	tests/test_columns.py tests/test_layers.py tests/test_shipped.py tests/test_wheel.py tests/rewards tests/parsing
 
-.PHONY: help demo study test lint test-core test-wheel test-all bench clean
+.PHONY: help demo study test lint test-core test-wheel test-all docs bench clean
 
 help:
 	@echo "make demo [REWARD=R1..R5] [SEED=0]  train the small model with GRPO and open runs/demo/index.html"
 	@echo "make study                          compare two rewards over three seeds, a quarter of an hour"
 	@echo "make test [WORKERS=logical]         every check: lint, types, the core alone, all tests; a worker for each core"
+	@echo "make docs                           the site of docs/ in build/site; a link that leads nowhere is an error"
 	@echo "make bench                          speed of text to reward"
 	@echo "make clean                          remove the environments and what runs left behind"
 
 $(VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[train,dicom,eval,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[train,dicom,eval,docs,dev]'
 	touch $@
 
 # lmms-eval pins libraries that nothing here needs; these are what loading and running a task imports.
@@ -86,6 +87,10 @@ test-wheel: test-core $(INSTALLED)/.installed
 test-all: $(VENV)/.installed $(VENV)/.lmms-eval
 	$(BIN)/python -m pytest -m "not untraced" $(SPREAD) --dist loadfile --no-loadscope-reorder \
 		--cov --cov-report=term:skip-covered
+
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(VENV)/.installed
+	$(BIN)/mkdocs build
 
 bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_rewards.py

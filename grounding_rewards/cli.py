@@ -43,7 +43,7 @@ _TRAINING = {
     "sft": "teach a model to write boxes, before GRPO",
 }
 
-# Seconds that other processes wait before they end with an error, so that the first one has printed it.
+# Seconds that other processes wait before they print an error and end, so that the first one has printed it.
 _PATIENCE = 3.0
 
 _GOES_ON = {
@@ -65,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         2
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # Threads that wait by spinning take the time of other busy processes, and theirs of them. OpenMP reads this once,
+    # when torch loads it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # The user's own rewards are found in the working directory; an installed package of that name goes first.
     sys.path.append(str(Path.cwd()))
     # Spell out what the terminal's encoding cannot write.
@@ -106,11 +109,11 @@ def _module(name: str) -> Any:
 
 def _refuse(message: str) -> int:
     """Print an error once: where several processes met it, the first one does."""
-    if int(os.environ.get("RANK", 0)) == 0:
-        say(f"grounding-rewards: {message}", error=True)
-    else:
-        # A launcher ends all processes as soon as one of them ends.
+    rank = int(os.environ.get("RANK", 0))
+    if rank > 0:
+        # A launcher ends all processes as soon as one of them ends: who still lives has met this error alone.
         time.sleep(_PATIENCE)
+    say(f"grounding-rewards: {f'process {rank}: ' * (rank > 0)}{message}", error=True)
     return 2
 
 

@@ -32,7 +32,8 @@ def script(name: str) -> ModuleType:
         *("fuzz_parsing.py", "judge_sentences.py", "measure_answer_tokens.py"),
         *("simulate_signal.py", "take_pictures.py", "write_formats.py", "draw_schedules.py"),
         *("draw_rewards.py", "search_exploits.py", "write_audit.py", "simulate_study.py", "write_study.py"),
-        *("find_small_nodules.py", "write_golden.py"),
+        *("find_small_nodules.py", "write_golden.py", "check_gpu.py", "check_processes.py"),
+        *("check_families.py", "estimate_memory.py"),
     ],
 )
 def test_help_teaches(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,4 +1,4 @@
-"""Worker processes that end with the process that started them."""
+"""What does the work on many items: this process, processes of this machine, or the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -7,10 +7,115 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any, TypeVar
+
+from grounding_rewards.legal import check_word
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
+
+#: Where workers are: on this machine, or on those of a Ray cluster.
+ENGINES = ("local", "ray")
+
+# Items in work per process: enough to keep all busy while one takes long, few enough for the memory.
+_AHEAD = 4
+
+
+@contextmanager
+def map_in_workers(
+    function: Callable[[Given], Made],
+    items: Iterable[Given],
+    *,
+    processes: int | None = None,
+    engine: str = "local",
+    at_once: int = 1,
+    gpu: bool = False,
+) -> Iterator[Iterator[Made]]:
+    """What a function makes of items, in their order, as it is asked for: all of it is never in memory.
+
+    Args:
+        function: every worker has one copy of it for all its items. With several workers it can be pickled.
+        items: what it is called with. On Ray a worker goes through them, and again where that worker is lost: they can
+            be pickled and are the same every time.
+        processes: that work. None is this process alone or, on Ray, a worker for each processor of the cluster.
+        engine: one of :data:`ENGINES`.
+        at_once: items that are handed to a worker of Ray together, so that handing over is little of the work.
+        gpu: whether a worker of Ray takes a GPU, where the cluster has any.
+
+    Raises:
+        ValueError: an unknown engine, fewer processes than one, or an engine that is not installed.
+
+    Example:
+        >>> with map_in_workers(abs, [-1, -2]) as made:
+        ...     list(made)
+        [1, 2]
+    """
+    check_workers(processes, engine)
+    if engine == "ray":
+        from grounding_rewards.data.ray_engine import map_on_ray
+
+        yield map_on_ray(function, items, processes, at_once, gpu)
+    elif processes in (None, 1):
+        yield map(function, items)
+    else:
+        with worker_pool(processes, initializer=_keep, initargs=(function,)) as pool:
+            yield map_in_order(pool, _call, items, ahead=_AHEAD * processes)
+
+
+def check_workers(processes: int | None, engine: str) -> None:
+    """Refuse what :func:`map_in_workers` would refuse, before anything is read.
+
+    Raises:
+        ValueError: an unknown engine, or fewer processes than one.
+    """
+    check_word("engine", engine, ENGINES)
+    if processes is not None and processes < 1:
+        raise ValueError(f"Expected at least 1 for `processes`, got {processes}. Give the number of processors.")
+
+
+def portions_of(items: Iterable[Any], size: int) -> Iterator[list[tuple[Any, Exception | None]]]:
+    """Items, so many at once, each with no error; at last the error that ends them, if one does.
+
+    An engine that is told of an error would log it, with what it says of films.
+
+    Example:
+        >>> list(portions_of((6 // k for k in (3, 2, 1, 0)), 2))
+        [[(2, None), (3, None)], [(None, ZeroDivisionError('integer division or modulo by zero'))]]
+    """
+    left = iter(items)
+    try:
+        while portion := list(islice(left, size)):
+            yield [(item, None) for item in portion]
+    except Exception as error:
+        yield [(None, error)]
+
+
+def outcome_of(
+    function: Callable[[Any], Any], item: Any, error: Exception | None = None
+) -> tuple[Any, Exception | None]:
+    """What a function makes of an item and no error, or the error that there is, or that it raises.
+
+    Example:
+        >>> outcome_of(abs, -1), outcome_of(int, "x")[0], outcome_of(abs, None, KeyError("a"))
+        ((1, None), None, (None, KeyError('a')))
+    """
+    try:
+        return (None, error) if error is not None else (function(item), None)
+    except Exception as raised:
+        return None, raised
+
+
+# The function of this worker: one sent with every item would forget what it has seen.
+_KEPT: list[Callable[[Any], Any]] = []
+
+
+def _keep(function: Callable[[Any], Any]) -> None:
+    _KEPT[:] = [function]
+
+
+def _call(item: Any) -> Any:
+    return _KEPT[0](item)
 
 
 @contextmanager

@@ -227,8 +227,10 @@ def test_the_weights_are_looked_for_last(capsys, command, base, places, no_weigh
     ("text", "expected"),
     [
         ("reward: [R4", "Expected YAML in"),
-        ("- reward", "must contain a YAML mapping"),
-        (None, "No such file or directory"),
+        ("- reward", "Expected a mapping of options in"),
+        (None, "Expected a file for --config"),
+        ("base: run.yaml", "built on themselves"),
+        ("lerning_rate: 1", "run.yaml, got lerning_rate. Did you mean learning_rate?"),
     ],
 )
 def test_configuration_files(capsys, tmp_path, text, expected):

@@ -157,6 +157,13 @@ class TestResume:
             with pytest.raises(ValueError, match=f"Expected a whole checkpoint .* without {missing}"):
                 start(folder, resume_from_checkpoint=asked)
 
+    # as FSDP2 writes it, whole and shared out, and DeepSpeed
+    @pytest.mark.parametrize("optimizer", ["optimizer.bin", "optimizer_0", "global_step5"])
+    def test_checkpoints_of_shared_out_weights_are_whole(self, tmp_path, optimizer):
+        folder = left(tmp_path / "run", 5)
+        (folder / "checkpoint-5" / "optimizer.pt").rename(folder / "checkpoint-5" / optimizer)
+        assert start(folder, resume_from_checkpoint="last").checkpoint == folder / "checkpoint-5"
+
     def test_a_finished_run_without_checkpoints(self, tmp_path):
         folder = left(tmp_path / "run", 5)
         (folder / "checkpoint-5" / "trainer_state.json").unlink()
