@@ -22,15 +22,17 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from transformers import TrainerCallback
 
+from grounding_rewards.data.config_files import read_config
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.resize import set_image_size
-from grounding_rewards.models.families import FAMILIES, save_family
+from grounding_rewards.models.families import FAMILIES, family_config, save_family
+from grounding_rewards.models.memory import Training, kept, memory_of, shape_of
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import adapter_and_quantisation, check_model, load_processor, model_init_kwargs
@@ -55,7 +57,8 @@ class Step(NamedTuple):
         said: warnings about weights that are missing or left over.
         processor: its class.
         parameters: how many the model has.
-        seconds: of the training.
+        measured: bytes by what they are for: weights, gradients, optimiser, and activations that the loss keeps.
+        reckoned: the same, by `grounding_rewards.models.memory`.
     """
 
     adapted: set[str]
@@ -65,7 +68,8 @@ class Step(NamedTuple):
     said: list[str]
     processor: str
     parameters: int
-    seconds: float
+    measured: dict[str, float]
+    reckoned: dict[str, float]
 
 
 class _Watch(TrainerCallback):
@@ -83,6 +87,31 @@ class _Watch(TrainerCallback):
                 self.without.add(name)
             if not value.requires_grad and value.grad is not None:
                 self.frozen.add(name)
+
+
+class _Measured(GroundingGRPOTrainer):
+    """Counts what the loss keeps for the way back, and notes for how many tokens."""
+
+    def _compute_loss(self, model: Any, inputs: Any) -> Any:
+        own = {value.untyped_storage().data_ptr() for value in model.parameters()}
+        held: dict[int, int] = {}
+
+        def keep(value: torch.Tensor) -> torch.Tensor:
+            storage = value.untyped_storage()
+            if storage.data_ptr() not in own:
+                held[storage.data_ptr()] = storage.nbytes()
+            return value
+
+        with torch.autograd.graph.saved_tensors_hooks(keep, lambda value: value):
+            loss = super()._compute_loss(model, inputs)
+        self.kept = sum(held.values())
+        self.sequences = len(inputs["prompt_ids"])
+        self.tokens = inputs["prompt_ids"].shape[1] + inputs["completion_ids"].shape[1]
+        pixels, vision = inputs["pixel_values"], self.model.config.vision_config
+        patch = vision.patch_size if isinstance(vision.patch_size, int) else vision.patch_size[0]
+        tiles = pixels.shape[0] if pixels.ndim == 2 else pixels[:, 0].numel() // patch**2
+        self.patches = tiles // self.sequences
+        return loss
 
 
 class _Said(logging.Handler):
@@ -129,7 +158,6 @@ def one_step(family: str, folder: Path, *, narrow: bool, words: tuple[str, ...] 
     loggers = [logging.getLogger(name) for name in ("transformers", "peft", "trl")]
     for one in loggers:
         one.addHandler(said)
-    began = time.monotonic()
     try:
         trainer = _trainer(*parts, watch)
         trainer.train()
@@ -146,17 +174,54 @@ def one_step(family: str, folder: Path, *, narrow: bool, words: tuple[str, ...] 
         said=[line for line in said.lines if _ABOUT_WEIGHTS.search(line)],
         processor=type(trainer.processing_class).__name__,
         parameters=sum(value.numel() for name, value in model.named_parameters() if name not in trained),
-        seconds=time.monotonic() - began,
+        measured=_measured(trainer, model),
+        reckoned=_reckoned(trainer, parts[2], family, narrow),
     )
 
 
-def _trainer(arguments: Any, config: Any, model: Any, watch: TrainerCallback) -> GroundingGRPOTrainer:
+def _measured(trainer: _Measured, model: Any) -> dict[str, float]:
+    values = dict(model.named_parameters())
+    trained = [value for value in values.values() if value.requires_grad]
+    moments = [one for state in trainer.optimizer.state.values() for one in state.values() if one.numel() > 1]
+    return {
+        "weights": sum(value.nbytes for value in values.values()),
+        # The optimiser has let go of them; each is as wide as its weight.
+        "gradients": sum(value.nbytes for value in trained),
+        "optimiser": sum(one.nbytes for one in moments),
+        "activations": trainer.kept,
+    }
+
+
+def _reckoned(trainer: _Measured, model: Any, family: str, narrow: bool) -> dict[str, float]:
+    tokenizer = trainer.processing_class.tokenizer
+    config = family_config(family, layers=LAYERS, narrow=narrow, tokenizer=tokenizer)
+    shape = shape_of(config, read_config(CONFIGS / "tuning" / "lora.yaml")["lora_target_modules"][0])
+    training = Training(
+        adapter_rank=model.lora_r if model.use_peft else 0,
+        four_bits=False,
+        weight_bytes=2 if model.dtype == "bfloat16" else 4,
+        reference=False,
+        checkpointing=trainer.args.gradient_checkpointing,
+        sequences=trainer.sequences,
+        tokens=trainer.tokens,
+        patches=trainer.patches,
+        film_bytes=0,
+        held=0,
+    )
+    memory = memory_of(shape, training)
+    return {
+        **{name: getattr(memory, name) for name in ("weights", "gradients", "optimiser")},
+        "activations": kept(shape, training, mask_bytes=4),
+    }
+
+
+def _trainer(arguments: Any, config: Any, model: Any, watch: TrainerCallback) -> _Measured:
     """As `train` makes it, with one more callback."""
     check_model(model)
     processor = load_processor(model)
     set_image_size(processor, arguments.max_image_pixels)
     config.model_init_kwargs = model_init_kwargs(model, config.model_init_kwargs)
-    return GroundingGRPOTrainer(
+    return _Measured(
         model=str(model.model_name_or_path),
         reward=arguments.reward,
         args=config,
@@ -192,7 +257,7 @@ def _alone(family: str, narrow: bool) -> str:
     words = [sys.executable, __file__, "--family", family, *(["--narrow"] * narrow)]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True)
     rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
-    return rows[-1] if rows else f"| {FAMILIES[family].checkpoint} | | | | | failed, exit code {done.returncode} |"
+    return rows[-1] if rows else f"| {FAMILIES[family].checkpoint} | | | | | | | failed, exit code {done.returncode} |"
 
 
 def _row(family: str, narrow: bool) -> str:
@@ -200,7 +265,10 @@ def _row(family: str, narrow: bool) -> str:
         step = one_step(family, Path(folder), narrow=narrow)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     found = "; ".join(faults(step)) or f"passed: {len(step.adapted)} layers of the language model"
-    numbers = f"{step.parameters / 1e6:.0f} M | {peak:.1f} GB | {step.seconds:.0f} s"
+    said, measured = step.reckoned["activations"], step.measured["activations"]
+    exact = all(step.measured[name] == step.reckoned[name] for name in ("weights", "gradients", "optimiser"))
+    activations = f"{measured / 1e6:.1f} MB | {said / measured - 1:+.0%} | {'exact' if exact else 'off'}"
+    numbers = f"{step.parameters / 1e6:.0f} M | {peak:.1f} GB | {activations}"
     return f"| {FAMILIES[family].checkpoint} | {step.processor} | {numbers} | {found} |"
 
 
@@ -220,8 +288,8 @@ def main() -> int:
     widths = "narrow" if options.narrow else "published widths"
     versions = ", ".join(f"{name} {_version(name)}" for name in ("torch", "transformers", "trl", "peft"))
     table = [
-        "| model | processor class | weights | peak memory | step | adapters |",
-        *("|---|---|---|---|---|---|", *rows, ""),
+        "| model | processor class | weights | peak memory | activations kept | reckoned | the rest | adapters |",
+        *("|---|---|---|---|---|---|---|---|", *rows, ""),
         f"{datetime.date.today()}, processor ({platform.machine()}), {LAYERS} layers, {widths}; {versions}.",
     ]
     if options.write:

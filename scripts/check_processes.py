@@ -18,6 +18,8 @@ import argparse
 import json
 import math
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -159,19 +161,27 @@ def finish(started: subprocess.Popen[bytes], log: Path, seconds: float) -> float
     return time.monotonic() - begun
 
 
-def fixed_steps(folder: Path, processes: int, accumulation: int, *, sharded: bool = False) -> dict[str, Any]:
+def _errors(log: Path) -> str:
+    """The lines of a log that say what failed, without those of the launcher."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "; ".join(dict.fromkeys(line for line in lines if re.search(r"(Error|Exception|Expected)\b.*:? ", line)))
+
+
+def fixed_steps(
+    folder: Path, processes: int, accumulation: int, *, sharded: bool = False, **others: object
+) -> dict[str, Any]:
     """History and weights of a training with the fixed answers."""
     import torch
 
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     values = {"gradient_accumulation_steps": accumulation, "max_steps": STEPS, "save_strategy": "no"}
     values |= {"eval_strategy": "steps", "eval_steps": 3, "eval_films": 3, "per_device_eval_batch_size": 4}
-    words = options({**OPTIONS, **values, "output_dir": folder / "run"})
+    words = options({**OPTIONS, **values, **others, "output_dir": folder / "run"})
     how = ["--train", folder, *(["--sharded"] if sharded else [])]
     started = start(launched(processes, __file__, *how, "--", *words), folder / "log.txt")
     finish(started, folder / "log.txt", 900)
     if started.returncode:
-        raise RuntimeError((folder / "log.txt").read_text(errors="replace")[-3000:])
+        raise RuntimeError(_errors(folder / "log.txt"))
     history = json.loads((folder / "history.json").read_text())
     kinds = json.loads((folder / "kinds.json").read_text())
     return {"history": history, "weights": torch.load(folder / "weights.pt", weights_only=True), "kinds": kinds}
@@ -189,7 +199,7 @@ def compared(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
     base = AutoModelForImageTextToText.from_pretrained(OPTIONS["model_name_or_path"], dtype=torch.float32).state_dict()
     assert len(one["history"]) == len(other["history"])
     for mine, theirs in zip(one["history"], other["history"], strict=True):
-        assert list(mine) == list(theirs), set(mine) ^ set(theirs)
+        assert set(mine) == set(theirs), set(mine) ^ set(theirs)
         for key, value in mine.items():
             assert theirs[key] is None or math.isfinite(theirs[key]), f"step {mine['step']}: {key} is {theirs[key]}"
             if isinstance(value, float) and not any(part in key for part in _OF_BATCHES):
@@ -210,6 +220,17 @@ def check_same_steps(folder: Path, processes: int, *, sharded: bool = False) -> 
     assert apart < FLOAT_NOISE, f"weights differ by {apart:.1%} of their change"
     assert ("DTensor" in many["kinds"]) == sharded, many["kinds"]
     return f"weights differ by {apart:.4%} of their largest change"
+
+
+def check_resumed_sharded(folder: Path, processes: int) -> str:
+    """A run of shared out weights that is resumed from a checkpoint equals the one that was not stopped."""
+    saved = {"save_strategy": "steps", "save_steps": 3}
+    whole = fixed_steps(folder / "whole", processes, 1, sharded=True, **saved)
+    shutil.copytree(folder / "whole" / "run", folder / "resumed" / "run")
+    for name in ("checkpoint", f"checkpoint-{STEPS}"):
+        shutil.rmtree(folder / "resumed" / "run" / name)
+    resumed = fixed_steps(folder / "resumed", processes, 1, sharded=True, **saved, resume_from_checkpoint="last")
+    return f"weights differ by {compared(whole, resumed):.4%} of their largest change"
 
 
 def train_command(folder: Path, processes: int, **values: object) -> list[str]:
@@ -259,6 +280,7 @@ def _last_step(run: Path) -> int:
 CHECKS: dict[str, Callable[[Path, int], str]] = {
     "same_steps": check_same_steps,
     "same_steps_sharded": lambda folder, processes: check_same_steps(folder, processes, sharded=True),
+    "resumed_sharded": check_resumed_sharded,
     "killed": check_killed,
     "killed_first": lambda folder, processes: check_killed(folder, processes, rank=0),
 }
@@ -284,7 +306,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 try:
                     outcome = CHECKS[name](Path(folder) / name, processes)
                 except (AssertionError, RuntimeError) as error:
-                    failed, outcome = 1, f"**failed**: {error}"
+                    failed, outcome = 1, f"**failed**: {' '.join(str(error).split())}"
             print(f"| {name} | {processes} | {outcome} |", flush=True)
     return failed
 

@@ -21,11 +21,7 @@ class SiteDocstrings(griffe.Extension):
 
 
 def for_site(docstring: str) -> str:
-    """A docstring whose examples at the left edge are fenced, and whose names have no roles.
-
-    >>> for_site("As :func:`f`.\\n\\n>>> f([1])\\n[1]").splitlines()
-    ['As `f`.', '', '```pycon', '>>> f([1])', '[1]', '```']
-    """
+    """A docstring whose examples at the left edge are fenced, and whose names have no roles."""
     # `Examples` is the word that griffe knows.
     docstring = re.sub(r"^Example:$", "Examples:", docstring, flags=re.MULTILINE)
     named = re.sub(r":\w+:(`[^`]+`)", r"\1", docstring)

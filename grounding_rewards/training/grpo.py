@@ -169,6 +169,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             processing_class=processing_class,
             **kwargs,
         )
+        # TRL itself prints none: `log` does, without what names films.
+        self.num_completions_to_print = 0
         # The generation configuration may have more end tokens than the tokenizer.
         stop_ids = frozenset(self.eos_token_ids)
         opened = train_dataset is not None and self._prompt_opens_thinking(train_dataset[0]["prompt"])
@@ -318,12 +320,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             if negatives := metrics.get(f"{name}/negatives"):
                 seen, hallucinated = sum(negatives), sum(metrics[f"{name}/hallucinated"])
                 metrics[f"{name}/hallucination_rate"] = [hallucinated / seen if seen else float("nan")]
-        printed = self.num_completions_to_print
-        self.num_completions_to_print = 0
-        try:
-            super().log(logs, start_time)
-        finally:
-            self.num_completions_to_print = printed
+        super().log(logs, start_time)
         if self.accelerator.is_main_process and self.log_completions:
             self._print_completions()
 
@@ -334,7 +331,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         print_prompt_completions_sample(
             *(logs[name] for name in ("prompt", "completion", "rewards", "advantages")),
             self.state.global_step,
-            self.num_completions_to_print,
+            self.args.num_completions_to_print,
             extra=extra,
         )
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import psutil
@@ -59,7 +61,7 @@ class Process(NamedTuple):
 
 @contextmanager
 def ending_together(accelerator: Any, step: Callable[[], int]) -> Iterator[None]:
-    """Inside, the end of one process ends this one too, with exit code 1, and the lowest that lives says which it was.
+    """Inside, the end of one process ends this one too, with exit code 1, and the first to see it says which it was.
 
     Processes of other machines are not seen; theirs end by the launcher, or by `ddp_timeout`.
 
@@ -74,8 +76,11 @@ def ending_together(accelerator: Any, step: Callable[[], int]) -> Iterator[None]
     everyone = gather_object([this])
     # In a container of its own a process cannot be seen, although it lives.
     watched = [one for one in everyone if one.host == this.host and one.lives()]
+    word = _word(watched)
+    if this == watched[0]:
+        word.mkdir()
     over = threading.Event()
-    threading.Thread(target=_watch, args=(this, watched, over, step), daemon=True).start()
+    threading.Thread(target=_watch, args=(watched, over, step), daemon=True).start()
     try:
         yield
     except (RuntimeError, OSError) as error:
@@ -84,16 +89,19 @@ def ending_together(accelerator: Any, step: Callable[[], int]) -> Iterator[None]
             while not (dead := _dead(watched)) and time.monotonic() < deadline:
                 time.sleep(0.05)
             if dead:
-                _end(this, watched, dead, step())
+                _end(watched, dead, step())
         raise
     finally:
         over.set()
+        if this == watched[0]:
+            with suppress(FileNotFoundError):
+                word.rmdir()
 
 
-def _watch(this: Process, watched: Sequence[Process], over: threading.Event, step: Callable[[], int]) -> None:
+def _watch(watched: Sequence[Process], over: threading.Event, step: Callable[[], int]) -> None:
     while not over.wait(_PERIOD):
         if (dead := _dead(watched)) and not over.wait(PATIENCE):
-            _end(this, watched, dead, step())
+            _end(watched, dead, step())
 
 
 def _dead(watched: Sequence[Process]) -> list[Process]:
@@ -105,9 +113,15 @@ def _of_connections(error: Exception) -> bool:
     return isinstance(error, DistError | ConnectionError) or "gloo" in str(error).lower()
 
 
-def _end(this: Process, watched: Sequence[Process], dead: Sequence[Process], step: int) -> None:
+def _word(watched: Sequence[Process]) -> Path:
+    """The folder that the first to speak removes: who cannot remove it any more leaves the word to that one."""
+    return Path(tempfile.gettempdir(), f"grounding-rewards-{watched[0].pid}-{watched[0].started:.2f}")
+
+
+def _end(watched: Sequence[Process], dead: Sequence[Process], step: int) -> None:
     """End this process at once: its exit would wait for connections that nobody answers any more."""
-    if this.rank == min({one.rank for one in watched} - {one.rank for one in dead}):
+    with suppress(OSError):
+        _word(watched).rmdir()
         print(f"grounding-rewards: {lost(dead, len(watched), step)}", file=sys.stderr, flush=True)
     # The first to end makes the launcher end the others: none may be taken for one that died before.
     time.sleep(_SOON)

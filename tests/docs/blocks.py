@@ -36,6 +36,8 @@ def shell_commands(page: Path) -> Iterator[list[str]]:
     for code in shells:
         for line in code.replace("\\\n", " ").splitlines():
             words = shlex.split(line, comments=True)
+            while words and re.match(r"[A-Z_]+=", words[0]):
+                words = words[1:]
             # What comes after is the shell's: where the output goes.
             if words := words[: words.index(">")] if ">" in words else words:
                 yield words

@@ -80,6 +80,28 @@ def test_a_real_step(name, check_families, tmp_path):
     step = check_families.one_step(name, tmp_path, narrow=True)
     assert check_families.faults(step) == []
     assert step.processor == type(family_processor(name, narrow=True)).__name__
+    compare_memory(step)
+
+
+def compare_memory(step):
+    """Weights, gradients and optimiser to the byte; activations nearly: a narrow model has many small ones."""
+    for part in ("weights", "gradients", "optimiser"):
+        assert step.reckoned[part] == step.measured[part], part
+    assert step.reckoned["activations"] == pytest.approx(step.measured["activations"], rel=0.2)
+
+
+@pytest.mark.training
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("qwen3_vl_4b", ("--gradient_checkpointing", "false")),
+        ("medgemma_4b", ("--config", "configs/tuning/full.yaml", "--learning_rate", "1e-3", "--beta", "0")),
+    ],
+)
+def test_memory_of_other_ways_to_train(name, words, check_families, tmp_path, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    torch.set_num_threads(1)
+    compare_memory(check_families.one_step(name, tmp_path, narrow=True, words=words))
 
 
 @pytest.mark.training

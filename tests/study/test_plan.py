@@ -123,6 +123,13 @@ def test_a_wrong_arm_is_refused(small, arm, message):
         plan_of(small)
 
 
+def test_several_files_of_options(small, tmp_path):
+    over = tmp_path / "over.yaml"
+    over.write_text("learning_rate: 0.125", encoding="utf-8")
+    small["train"]["config"] = [small["train"]["config"], str(over)]
+    assert {run.config["learning_rate"] for run in plan_of(small).runs if run.kind == "train"} == {0.125}
+
+
 @pytest.mark.parametrize(
     ("part", "entry", "message"),
     [
