@@ -22,7 +22,8 @@ from grounding_rewards.parsing import (
     parse_boxes,
 )
 from grounding_rewards.rewards import BoxReward, Explanation, list_rewards, register_reward
-from grounding_rewards.rewards.grounding import GroundingReward, ScoredCompletion, get_reward
+from grounding_rewards.rewards.grounding import GroundingReward, get_reward
+from grounding_rewards.rewards.scored_batch import ScoredCompletion
 from grounding_rewards.space_check import SpaceWarning
 
 __version__ = "0.1.0"

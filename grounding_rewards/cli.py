@@ -30,22 +30,25 @@ COMMANDS = {
     "diff": "is one evaluated run better than another on the same films",
     "study": "which reward: runs with several seeds from the same start, and what may be concluded",
     "plugin": "the file and the lines of configuration with which another trainer takes a reward",
+    "configs": "the configurations that come with the package: their names, or a copy to edit",
+    "env": "versions of everything that matters, for a report of a problem",
     "export": "an evaluation for other tools: COCO, FiftyOne, CVAT, Label Studio, DICOM SR, a model card",
 }
 
 #: Commands that have `run` alone, which takes the words after the command: their options are all of TRL's, whose own
 #: parser reads them, from YAML files too, and is slow to load.
-_TRAINING = {
+TRAINING = {
+    "demo": "evaluate a small model, train it, evaluate it again: what changed, on drawn films",
     "train": "train a model with GRPO and a reward on its boxes",
     "sft": "teach a model to write boxes, before GRPO",
 }
 
-# Seconds that other processes wait before they end with an error, so that the first one has printed it.
+# Seconds that other processes wait before they print an error and end, so that the first one has printed it.
 _PATIENCE = 3.0
 
 _GOES_ON = {
     **dict.fromkeys(("prepare", "evaluate", "study"), "; the same command goes on"),
-    **dict.fromkeys(_TRAINING, "; --resume_from_checkpoint last goes on from the last checkpoint"),
+    **dict.fromkeys(TRAINING, "; --resume_from_checkpoint last goes on from the last checkpoint"),
 }
 
 #: The extra that brings a library; the others come with `train`.
@@ -62,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         2
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    # Threads that wait by spinning take the time of other busy processes, and theirs of them. OpenMP reads this once,
+    # when torch loads it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     # The user's own rewards are found in the working directory; an installed package of that name goes first.
     sys.path.append(str(Path.cwd()))
     # Spell out what the terminal's encoding cannot write.
@@ -81,13 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _command(words: list[str]) -> Callable[[], int]:
     """What runs the command that the words ask for; of all commands, only its module is imported."""
     name = words[0] if words else None
-    if name in _TRAINING:
+    if name in TRAINING:
         return lambda: _module(name).run(words[1:])
     parser = argparse.ArgumentParser(
         prog="grounding-rewards", description="Rewards for vision-language models that answer with boxes."
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for other, summary in {**_TRAINING, **COMMANDS}.items():
+    for other, summary in {**TRAINING, **COMMANDS}.items():
         command = commands.add_parser(other, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         if other == name:
             asked = _module(name)
@@ -103,11 +109,11 @@ def _module(name: str) -> Any:
 
 def _refuse(message: str) -> int:
     """Print an error once: where several processes met it, the first one does."""
-    if int(os.environ.get("RANK", 0)) == 0:
-        say(f"grounding-rewards: {message}", error=True)
-    else:
-        # A launcher ends all processes as soon as one of them ends.
+    rank = int(os.environ.get("RANK", 0))
+    if rank > 0:
+        # A launcher ends all processes as soon as one of them ends: who still lives has met this error alone.
         time.sleep(_PATIENCE)
+    say(f"grounding-rewards: {f'process {rank}: ' * (rank > 0)}{message}", error=True)
     return 2
 
 

@@ -292,33 +292,6 @@ def break_evens() -> str:
     return markdown_table(["probability of a finding", *(f"`no_box_bonus` {bonus:g}" for bonus in bonuses)], rows)
 
 
-def without_spread(mean_iou: float, reward: str, *, groups: int = 4_000, size: int = 8, **given: Any) -> float:
-    """The share of groups of answers to a film with one finding that all earn the same.
-
-    The IoU of each answer is drawn from a beta distribution of this mean, of a + b = 5.
-    """
-    rng = np.random.default_rng(3)
-    ious = rng.beta(5 * mean_iou, 5 * (1 - mean_iou), groups * size)
-    scorer = gr.get_reward(reward, **given)
-    boxes = [[[0.0, 0.0, 10.0, 10.0 * iou]] for iou in ious]
-    rewards = np.array(scorer.score_many(boxes, [[[0.0, 0.0, 10.0, 10.0]]] * len(boxes))).reshape(groups, size)
-    return float((np.ptp(rewards, axis=1) < 1e-9).mean())
-
-
-def spread() -> str:
-    lower: dict[str, Any] = {"iou_threshold": 0.3, "matching": "thresholded_hungarian"}
-    rewards: tuple[tuple[str, str, dict[str, Any]], ...] = (
-        ("R1", "R1", {}),
-        ("R3", "R3", {}),
-        ("R5", "R5", {}),
-        ("R5, τ 0.3, `thresholded_hungarian`", "R5", lower),
-        ("soft_f1", "soft_f1", {}),
-    )
-    means = (0.2, 0.4, 0.6, 0.8)
-    rows = [[head, *(f"{without_spread(mean, name, **given):.2f}" for mean in means)] for head, name, given in rewards]
-    return markdown_table(["share of groups without spread", *(f"mean IoU {mean:g}" for mean in means)], rows)
-
-
 def tables() -> dict[str, Callable[[], str]]:
     """What stands between the marks of the page."""
     done = played()
@@ -331,7 +304,6 @@ def tables() -> dict[str, Callable[[], str]]:
         "omission": omissions,
         "guesses": exclusive_guesses,
         "break-even": break_evens,
-        "spread": spread,
     }
 
 

@@ -144,6 +144,7 @@ POOR_MODELS = {
 }
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("model", POOR_MODELS)
 @pytest.mark.parametrize("with_references", [True, False], ids=["references", "bare"])
 def test_a_poor_model_is_no_mix_up(model, with_references):
@@ -168,6 +169,7 @@ def turn(rng: np.random.Generator, boxes: np.ndarray, share: float) -> np.ndarra
 UPSIDE_DOWN = [(seed, shape, share) for seed in range(18) for shape in SIZES for share in (0.35, 0.6, 0.9)]
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize("reading", [("norm1000", "xyxy"), ("norm1", "xyxy"), ("pixel", "xyxy"), ("norm1000", "yxyx")])
 def test_boxes_upside_down_are_no_mix_up(reading):
     for seed, shape, share in UPSIDE_DOWN:
@@ -183,6 +185,7 @@ def test_boxes_upside_down_are_no_mix_up(reading):
         assert check.likely is None, (seed, shape, share, check)
 
 
+@pytest.mark.untraced
 def test_no_advice_lowers_the_iou():
     """Any model, right and poor, under any declaration, right and wrong: 540 logs."""
     advised = 0

@@ -1,4 +1,4 @@
-"""The page that says where things are says where they are."""
+"""The page that says where things are says where they are, and no test is left out of `make test`."""
 
 import re
 from pathlib import Path
@@ -14,3 +14,18 @@ def test_every_place_that_is_named_exists():
     named = {place for place in re.findall(r"`([\w/]+(?:\.py|/))`", page) if not place.startswith("tests/")}
     assert len(named) > 20
     assert [place for place in sorted(named) if not (PACKAGE / place).exists()] == []
+
+
+def test_what_is_left_out_under_coverage_runs_with_the_core_alone():
+    """`make test-all` leaves out tests marked `untraced`, which `make test-core` runs."""
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    rooms = (
+        re.search(r"^CORE_TESTS := (.*?[^\\])\n", makefile, re.MULTILINE | re.DOTALL)[1].replace("\\\n", " ").split()
+    )
+    marked = [
+        path.relative_to(REPOSITORY).as_posix()
+        for path in (REPOSITORY / "tests").rglob("test_*.py")
+        if re.search(r"^\s*@pytest\.mark\.untraced$", path.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert marked
+    assert [path for path in marked if not path.startswith(tuple(rooms))] == []

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.data.film_paths import ALLOW_OUTSIDE_HELP
 from grounding_rewards.whole_files import write_whole
 
@@ -347,6 +348,11 @@ def add_sizes(parser: argparse._ActionsContainer, *, resized: bool = False) -> N
             metavar="PIXELS",
             help=f"{side} of the image that the model saw, for formats in its pixels",
         )
+
+
+def stated_sizes(options: argparse.Namespace) -> dict[str, float | None]:
+    """The sizes that the options of :func:`add_sizes` state, by column; None where one states none."""
+    return {side: getattr(options, side) for side in SIZE_COLUMNS}
 
 
 def _pixels(text: str) -> float:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from grounding_rewards.commands.console import add_allow_outside, add_sizes
+from grounding_rewards.commands.many_machines import add_many_machines, share_of
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.metrics.evaluation import BAND_RESAMPLES, Measures, evaluation_file, read_evaluation
 from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS
@@ -18,6 +19,8 @@ from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 #: As --train-split: no films for the constant box.
 NO_SPLIT = "none"
 _TEMPERATURE = 1.0
+# Where and by how many it is done changes nothing about what is evaluated.
+_NOT_ASKED = ("out", "overwrite", "engine", "shard", "join", "processes")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,6 +114,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="transformers",
         help="what runs the model; `auto` is vLLM where it is installed and there is a GPU; default: %(default)s",
     )
+    generation.add_argument(
+        "--processes", type=int, metavar="N", help="with --engine ray: that load the model; default: one on each GPU"
+    )
+    add_many_machines(parser, work="the answers")
     robustness = parser.add_argument_group("how fragile a model is")
     robustness.add_argument(
         "--robustness",
@@ -139,6 +146,7 @@ def check_options(options: argparse.Namespace) -> None:
             "Expected transformers for --backend beside --robustness, got vllm. Attacks need gradients, and changed "
             "films are asked about by transformers: leave --backend out."
         )
+    _check_many_machines(options)
     if options.max_image_pixels is not None and options.model is None:
         raise ValueError("Expected a model for --max-image-pixels, got a log of completions. Its films have been seen.")
     for name in ("films", "robustness_films", "max_image_pixels"):
@@ -167,6 +175,32 @@ def check_options(options: argparse.Namespace) -> None:
     _check_folder(options)
 
 
+def _check_many_machines(options: argparse.Namespace) -> None:
+    """Refuse what only one machine can do, and what would have no effect."""
+    shared = [name for name in ("shard", "join") if getattr(options, name)]
+    shared += ["engine"] if options.engine != "local" else []
+    share_of(options)
+    if shared and options.model is None:
+        raise ValueError(
+            f"Expected a model for --{shared[0]}, got a log of completions. Only answers are shared out: leave it out."
+        )
+    if options.processes is not None and options.engine == "local":
+        raise ValueError(
+            f"Expected --processes with --engine ray, got {options.processes} without it. On this machine, processes "
+            "are started by `accelerate launch` or `torchrun`."
+        )
+    if options.robustness and options.engine != "local":
+        raise ValueError(
+            f"Expected --robustness without --engine, got --engine {options.engine}. Changed films are asked about by "
+            "one machine: leave one of the two out."
+        )
+    if options.overwrite and options.shard is not None:
+        raise ValueError(
+            "Expected --shard without --overwrite, got both. A share would remove the answers of another one: remove "
+            "the files of the folder before the array is started."
+        )
+
+
 def _check_folder(options: argparse.Namespace) -> None:
     """Refuse a folder that has the evaluation of something else: it would be lost."""
     taken = [name for name in ("evaluation.json", "films.jsonl", "report.html") if (options.out / name).exists()]
@@ -187,7 +221,7 @@ def command_of(options: argparse.Namespace) -> str:
     add_arguments(parser)
     words = []
     for name, value in vars(options).items():
-        if name not in ("out", "overwrite") and value != parser.get_default(name):
+        if name not in _NOT_ASKED and value != parser.get_default(name):
             given = [] if value is True else value if isinstance(value, list) else [value]
             words += [f"--{name.replace('_', '-')}", *map(str, given)]
     return shlex.join(words)

@@ -11,8 +11,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from grounding_rewards.commands.console import count_columns, late_progress, stage_progress
+from grounding_rewards.commands.console import count_columns, late_progress, say, stage_progress
 from grounding_rewards.commands.evaluate_options import loading
+from grounding_rewards.commands.many_machines import share_of
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.answers import read_references
 from grounding_rewards.metrics.robustness import RobustnessPoint
@@ -59,13 +60,22 @@ class Asked(NamedTuple):
     state: Any
 
 
-def load_asked(options: argparse.Namespace, reward: GroundingReward, *, backend: str) -> Asked:
+def load_asked(
+    options: argparse.Namespace,
+    reward: GroundingReward,
+    *,
+    backend: str,
+    engine: str = "local",
+    processes: int | None = None,
+) -> Asked:
     """Load the model and the films of the dataset, as they fit each other.
 
     Args:
         options: with model, dataset, split, films, bad_rows, allow_outside, label_matching and max_image_pixels.
         reward: that will read the answers.
         backend: that runs the model.
+        engine: where it is loaded, one of `grounding_rewards.data.workers.ENGINES`.
+        processes: that load it, on a Ray cluster.
 
     Raises:
         ValueError: model and films do not fit each other, which is seen before the model is loaded where it can be.
@@ -77,7 +87,7 @@ def load_asked(options: argparse.Namespace, reward: GroundingReward, *, backend:
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.data.run_log import tool_notes
     from grounding_rewards.models.generate import completion_begins_in_thinking, reads_special_tokens
-    from grounding_rewards.models.load import load_model, model_type_of, process_state
+    from grounding_rewards.models.load import load_model, load_remote, model_type_of, process_state
 
     # All that can be wrong is looked at before a large model is loaded.
     dataset = load_split(options.dataset, options.split, films=options.films, **loading(options))
@@ -89,7 +99,10 @@ def load_asked(options: argparse.Namespace, reward: GroundingReward, *, backend:
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model_type_of(options.model))
     state = process_state()
-    model, processor = load_model(options.model, backend=backend)
+    if engine == "ray":
+        model, processor = load_remote(options.model, workers=processes)
+    else:
+        model, processor = load_model(options.model, backend=backend)
     notes = [*set_image_size(processor, options.max_image_pixels), *tool_notes(options.model)]
     dataset = add_columns(dataset, processor, box_format, bad_rows=options.bad_rows)
     dataset = add_prompts(dataset, reward.box_format)
@@ -108,7 +121,7 @@ def load_asked(options: argparse.Namespace, reward: GroundingReward, *, backend:
 
 
 def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject | None:
-    """Ask the model about the films of the dataset; None in all processes but the first.
+    """Ask the model about the films of the dataset; None in all processes but the first, and for a share of the films.
 
     Raises:
         ValueError: model and films do not fit each other, which is seen before the model is loaded where it can be.
@@ -122,7 +135,8 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
 
     # Only transformers can be asked about changed films, and both must be asked in the same way.
     backend = "transformers" if options.robustness else choose_backend(options.backend)
-    asked = load_asked(options, reward, backend=backend)
+    share = share_of(options)
+    asked = load_asked(options, reward, backend=backend, engine=options.engine, processes=options.processes)
     model, processor, dataset, shown, state = asked.model, asked.processor, asked.dataset, asked.shown, asked.state
     reward = asked.reward
     if "corruptions" in (options.robustness or ()):
@@ -130,10 +144,10 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
         corrupt(shown[0]["image"], dataset[0]["boxes"], "noise", 1)
     name = model_name(options.model)
     options.out.mkdir(parents=True, exist_ok=True)
-    share = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
+    of_several = f", process 1 of {state.num_processes}" if state.num_processes > 1 else ""
 
     def generate(file: str, title: str, samples: int = 1, temperature: float = 0.0) -> list[list[str]]:
-        with generation_progress(f"{name}, {title}{share}") as on_progress:
+        with generation_progress(f"{name}, {title}{of_several}") as on_progress:
             return generate_to_file(
                 model,
                 processor,
@@ -144,6 +158,8 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
                 seed=options.seed,
                 backend=backend,
                 overwrite=options.overwrite,
+                share=share,
+                join=options.join,
                 on_progress=on_progress if state.is_main_process else None,
             )
 
@@ -152,7 +168,9 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
         title = f"{options.samples} samples"
         sampled = generate("samples.jsonl", title, options.samples, options.temperature)
         texts = [[*greedy, *others] for greedy, others in zip(texts, sampled, strict=True)]
-    if not state.is_main_process:
+    if share is not None and state.is_main_process:
+        say(f"{options.out}: {len(texts)} films of shard {share} answered; when all are, give --join instead")
+    if share is not None or not state.is_main_process:
         return None
     answers = Answers(asked.rows, texts, partial(load_dataset_image, dataset), asked.places)
     facts = {

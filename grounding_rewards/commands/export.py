@@ -16,7 +16,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from grounding_rewards.commands.console import say
+from grounding_rewards.commands.console import add_allow_outside, say
 from grounding_rewards.exchange.coco import write_coco, write_cvat, write_fiftyone
 from grounding_rewards.exchange.dicom_sr import write_dicom_sr
 from grounding_rewards.exchange.label_studio import LOCAL_FILES, write_label_studio
@@ -36,6 +36,7 @@ examples:
 #: Options that only some formats take.
 _OPTIONS = {
     "images": ("fiftyone",),
+    "allow_outside": ("fiftyone",),
     "image_root": ("label-studio",),
     "dicom": ("dicom-sr",),
     "system": ("model-card",),
@@ -48,7 +49,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", type=Path, help="folder of an evaluation, or its films.jsonl")
     parser.add_argument("--to", required=True, choices=[*_WRITERS, "model-card"], help="the format")
     parser.add_argument("--out", required=True, type=Path, metavar="PATH", help="folder to make; a file for model-card")
-    parser.add_argument("--images", type=Path, metavar="FOLDER", help="where the images are; default: their own paths")
+    parser.add_argument(
+        "--images", type=Path, metavar="FOLDER", help="where the images are; default: their own paths, from here"
+    )
+    add_allow_outside(parser)
     parser.add_argument(
         "--image-root", metavar="URL", help=f"what goes before an image's name in Label Studio; default: {LOCAL_FILES}"
     )
@@ -96,7 +100,9 @@ def _dicom_sr(films: Sequence[AnsweredFilm], out: Path, options: argparse.Namesp
 
 _WRITERS: Mapping[str, Callable[[Sequence[AnsweredFilm], Path, argparse.Namespace], str | None]] = {
     "coco": lambda films, out, _: write_coco(films, out),
-    "fiftyone": lambda films, out, options: write_fiftyone(films, out, images=options.images),
+    "fiftyone": lambda films, out, options: write_fiftyone(
+        films, out, images=options.images, allow_outside=options.allow_outside
+    ),
     "cvat": lambda films, out, _: write_cvat(films, out),
     "label-studio": _label_studio,
     "dicom-sr": _dicom_sr,
@@ -109,7 +115,8 @@ def _model(options: argparse.Namespace) -> str:
 
 def _check_options(options: argparse.Namespace) -> None:
     for name, formats in _OPTIONS.items():
-        if getattr(options, name) is not None and options.to not in formats:
+        # A switch that is off is False.
+        if getattr(options, name) not in (None, False) and options.to not in formats:
             raise ValueError(
                 f"Expected --{name.replace('_', '-')} with --to {' or '.join(formats)} only, got --to {options.to}. "
                 "Leave it out."

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import add_sizes, output_console, printable, track, write_json
+from grounding_rewards.commands.console import add_sizes, output_console, printable, stated_sizes, track, write_json
 from grounding_rewards.data.completion_logs import read_completions
 from grounding_rewards.data.log_doubts import LogDoubts
 from grounding_rewards.metrics.estimates import NOTHING
@@ -33,7 +33,6 @@ examples:
   grounding-rewards inspect log.jsonl --examples 2 --json figures.json --strict
 """
 
-_SIZES = ("width", "height", "resized_width", "resized_height")
 _HEADINGS = {"mean_iou": "mean IoU, on films with findings"}
 # Longest excerpt in a table, and longest text of an example, in characters.
 _EXCERPT, _FULL_TEXT = 80, 2000
@@ -73,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Inspect a log; returns 1 with `--strict` if it is suspect."""
     log = read_completions(options.log, text_column=options.text_column)
-    sizes = {side: getattr(options, side) for side in _SIZES}
+    sizes = stated_sizes(options)
     inspection = inspect_completions(
         log.completions,
         log.rows,

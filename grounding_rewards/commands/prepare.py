@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from grounding_rewards.commands.console import add_allow_outside, add_reader_option, say, stage_progress
+from grounding_rewards.commands.many_machines import add_many_machines, share_of
 from grounding_rewards.data.held_out import SHARES, TRAIN
+from grounding_rewards.data.job_shares import Share
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.policies import POLICIES
 from grounding_rewards.data.prepare.card import left_out_sentences
 from grounding_rewards.data.prepare.hub import push_private
 from grounding_rewards.data.prepare.manifest import verify_films
 from grounding_rewards.data.prepare.mix import Part, mix_folders
-from grounding_rewards.data.prepare.pipeline import prepare_films, survey_only
+from grounding_rewards.data.prepare.pipeline import prepare_films, prepare_share, survey_only
 from grounding_rewards.data.prepare.settings import BAD_FILMS, IMAGE_FORMATS, SPLITS_FROM, PrepareSettings
 from grounding_rewards.data.prompts import TASKS
 from grounding_rewards.data.readers import get_reader, list_datasets
@@ -67,6 +69,10 @@ examples:
   the table that verl reads, of a folder that was prepared, or of any other dataset that train takes:
     grounding-rewards prepare --for verl data/vindr --split train --model Qwen/Qwen2.5-VL-3B-Instruct \\
       --max-pixels 1003520 --out tables/verl
+
+  share 3 of 64 of the films as a task of a SLURM array, and then all shares together:
+    grounding-rewards prepare ms-cxr --root ms-cxr --out data/phrases --box-format qwen3-vl --task phrase --shard 3/64
+    grounding-rewards prepare ms-cxr --root ms-cxr --out data/phrases --box-format qwen3-vl --task phrase --join
 
   is every file still as it was written?
     grounding-rewards prepare --verify --out data/vindr
@@ -216,10 +222,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="stored values that become black and white, for films of 16 bits that are no DICOM files "
         "(default: each film's smallest and largest)",
     )
-    images.add_argument("--processes", type=int, default=1, metavar="N", help="that work on images (default: 1)")
+    images.add_argument(
+        "--processes",
+        type=int,
+        metavar="N",
+        help="that work on images (default: 1; with --engine ray all that the cluster has)",
+    )
     images.add_argument(
         "--shard-megabytes", type=float, default=256.0, metavar="MB", help="size of a file (default: 256)"
     )
+    add_many_machines(parser, work="the films")
     tables = parser.add_argument_group("tables of other trainers, with --for")
     for name, words in (("min", "smallest"), ("max", "largest")):
         tables.add_argument(
@@ -249,7 +261,11 @@ def run(arguments: argparse.Namespace) -> int:
     without_reader = push_alone or mode in ("verify", "mix", "for")
     if mode is not None and without_reader:
         _refuse_others(arguments, mode)
-    elif arguments.dry_run and arguments.push_to_hub:
+    share = share_of(arguments)
+    if share is not None and (arguments.dry_run or arguments.push_to_hub):
+        option = "--dry-run" if arguments.dry_run else "--push-to-hub"
+        raise ValueError(f"Expected --shard without {option}, got both. Leave --shard out: a share is not the dataset.")
+    if arguments.dry_run and arguments.push_to_hub:
         raise ValueError(
             "Expected --dry-run without --push-to-hub, got both. Nothing is written that could be uploaded."
         )
@@ -272,7 +288,7 @@ def run(arguments: argparse.Namespace) -> int:
         skip = arguments.bad_films == "skip"
         _print_summary(arguments.out, mix_folders(parts, arguments.out, seed=arguments.seed, skip_copies=skip))
     elif not push_alone:
-        _prepare(arguments)
+        _prepare(arguments, share)
     if arguments.push_to_hub:
         push_private(arguments.out, arguments.push_to_hub, licence_allows=arguments.licence_allows_upload)
         say(f"uploaded to {arguments.push_to_hub}, a private dataset on the hub")
@@ -320,7 +336,7 @@ def _write_table(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _prepare(arguments: argparse.Namespace) -> None:
+def _prepare(arguments: argparse.Namespace, share: Share | None) -> None:
     settings = _settings(arguments)
     reader = get_reader(settings.dataset)
     options = reader_options(reader, arguments.option)
@@ -336,6 +352,20 @@ def _prepare(arguments: argparse.Namespace) -> None:
             say(f"note: {note}")
         print("Nothing was written. Copies among the films are looked for when they are prepared.")
         return
+    if share is not None:
+        with stage_progress() as progress:
+            part, films = prepare_share(
+                read,
+                arguments.root,
+                arguments.out,
+                settings,
+                share,
+                processes=arguments.processes,
+                allow_outside=arguments.allow_outside,
+                on_progress=progress,
+            )
+        say(f"{part}: {films} films of shard {share}; when all are there, give --join instead")
+        return
     with stage_progress() as progress:
         manifest = prepare_films(
             read,
@@ -343,6 +373,8 @@ def _prepare(arguments: argparse.Namespace) -> None:
             arguments.out,
             settings,
             processes=arguments.processes,
+            engine=arguments.engine,
+            join=arguments.join,
             allow_outside=arguments.allow_outside,
             on_progress=progress,
         )

@@ -20,7 +20,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.columns import SIZE_COLUMNS
 from grounding_rewards.commands.console import (
     add_allow_outside,
     add_rewards,
@@ -28,9 +27,11 @@ from grounding_rewards.commands.console import (
     output_console,
     rewards_from_words,
     say,
+    stated_sizes,
     track,
     write_json,
 )
+from grounding_rewards.commands.evaluate_options import loading
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.metrics.estimates import NOTHING, format_value
 from grounding_rewards.metrics.replay import METHODS, Replay, answer_rulers, replay
@@ -170,14 +171,12 @@ def _read(options: argparse.Namespace, reward: GroundingReward) -> ReplayLog:
 
     dataset = None
     if options.dataset is not None:
-        loading = {"allow_outside": options.allow_outside, "bad_rows": options.bad_rows}
-        dataset = load_split(options.dataset, options.split, **loading)
-    sizes = {side: getattr(options, side) for side in SIZE_COLUMNS}
+        dataset = load_split(options.dataset, options.split, **loading(options))
     log = read_replay_log(
         options.log,
         dataset=dataset,
         text_column=options.text_column,
-        sizes=sizes,
+        sizes=stated_sizes(options),
         reward=reward,
         label_matching=options.label_matching,
         bad_rows=options.bad_rows,

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from grounding_rewards.commands.console import add_rewards, late_progress, rewards_from_words, say
+from grounding_rewards.commands.many_machines import add_many_machines, share_of
 from grounding_rewards.parsing import box_format_from_option
 
 EXAMPLES = """\
@@ -29,6 +30,11 @@ examples:
   grounding-rewards score runs/r4 --rewards R3 soft_f1 --out scored.parquet
   grounding-rewards score log.csv.gz --rewards R4 --reward-kwargs '{"iou_threshold": 0.4}' --out scored.parquet
   grounding-rewards score log.jsonl --rewards R4 random --reward-kwargs '[{"beta": 1}, {"seed": 3}]' --out scored.jsonl
+
+  on the workers of a Ray cluster, or share 3 of 64 as a task of a SLURM array, and then all shares together:
+    RAY_ADDRESS=head:6379 grounding-rewards score log.jsonl --rewards R3 --out scored.parquet --engine ray
+    grounding-rewards score log.jsonl --rewards R3 --out scored.parquet --shard 3/64
+    grounding-rewards score log.jsonl --rewards R3 --out scored.parquet --join
 """
 
 
@@ -48,13 +54,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="""parameters of every reward, such as '{"iou_threshold": 0.4}', or a list with those of each""",
     )
     parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
-    parser.add_argument("--processes", type=int, default=1, metavar="N", help="that score (default: 1)")
+    parser.add_argument(
+        "--processes", type=int, metavar="N", help="that score (default: 1; with --engine ray all that the cluster has)"
+    )
+    add_many_machines(parser, work="the rows")
 
 
 def run(options: argparse.Namespace) -> int:
     """Score the file, and print the means and how fast it went."""
-    from grounding_rewards.data.score_file import score_file
+    from grounding_rewards.data.score_file import join_scored, score_file
 
+    share = share_of(options)
+    if options.join:
+        with _progress_bar("joining") as on_progress:
+            completions = join_scored(options.out, on_progress)
+        say(f"{options.out}: {completions} completions")
+        return 0
     box_format = box_format_from_option(options.box_format)
     rewards = rewards_from_words(options.rewards, options.reward_kwargs, box_format)
     started = time.perf_counter()
@@ -65,11 +80,16 @@ def run(options: argparse.Namespace) -> int:
             rewards,
             text_column=options.text_column,
             processes=options.processes,
+            engine=options.engine,
+            share=share,
             on_progress=on_progress,
         )
     seconds = time.perf_counter() - started
     for warning in summary.warnings:
         say(f"warning: {warning}", error=True)
+    if not summary.completions:
+        say(f"no completions for shard {share}: the file has fewer rows than there are shards")
+        return 0
     print(f"{summary.completions} completions in {seconds:.1f} s, {summary.completions / seconds:.0f} a second")
     print(", ".join(f"{status} {count}" for status, count in summary.statuses.items()))
     print(", ".join(f"mean {name} {mean:.4f}" for name, mean in summary.means.items()))
@@ -77,13 +97,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _progress_bar() -> Iterator[Callable[[int], None]]:
+def _progress_bar(title: str = "scoring") -> Iterator[Callable[[int], None]]:
     """Show how many completions are done, on the error stream of a terminal, once it takes a moment."""
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with late_progress(*columns) as (bar, show):
-        task = bar.add_task("scoring")
+        task = bar.add_task(title)
         started = time.monotonic()
 
         def on_progress(done: int) -> None:

@@ -28,9 +28,11 @@ from grounding_rewards.commands.console import (
     output_console,
     parameters_from_option,
     say,
+    stated_sizes,
     track,
     write_json,
 )
+from grounding_rewards.commands.evaluate_options import loading
 from grounding_rewards.commands.evaluate_subject import generation_progress, load_asked
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.exchange.names import model_name
@@ -216,15 +218,14 @@ def _read(options: argparse.Namespace, reward: GroundingReward) -> AnswerGroups:
 
     dataset = None
     if options.dataset is not None:
-        more = {"allow_outside": options.allow_outside, "bad_rows": options.bad_rows}
-        dataset = load_split(options.dataset, options.split, films=options.films, **more)
+        dataset = load_split(options.dataset, options.split, films=options.films, **loading(options))
     groups = read_groups(
         options.log,
         dataset=dataset,
         text_column=options.text_column,
         group_size=options.group_size,
         rewards=(reward.name,),
-        sizes={side: getattr(options, side) for side in ("width", "height", "resized_width", "resized_height")},
+        sizes=stated_sizes(options),
         allow_outside=options.allow_outside,
     )
     matching = _label_matching(reward)
@@ -308,9 +309,10 @@ def print_signal(report: SignalReport, console: Console) -> None:
 
     own = report.configured
     low, high = percent(own.no_spread.low), percent(own.no_spread.high)
+    groups = "group" if report.groups == 1 else "groups"
     console.print(
         Text.assemble(
-            f"{report.groups:,} groups, {report.completions:,} completions, {report.size} in most groups. "
+            f"{report.groups:,} {groups}, {report.completions:,} completions, {report.size} in most groups. "
             f"Without spread under {own.name}: ",
             (percent(own.no_spread.value), "bold"),
             f" [{low}, {high}]",

@@ -20,7 +20,7 @@ from grounding_rewards.data.completion_logs import find_text_column
 from grounding_rewards.data.run_log import LOG, RunSoFar, read_run
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS, main_cause
-from grounding_rewards.rewards.grounding import completion_text
+from grounding_rewards.rewards.completion_text import completion_text
 
 EXAMPLES = """\
 examples:

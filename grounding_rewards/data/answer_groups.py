@@ -219,9 +219,10 @@ def _notes(log: Log, members: Sequence[Sequence[int]], alone: Sequence[int]) -> 
     if all(row.get("id") in (None, "") for row in log.rows):
         count = len({len(several) for several in members})
         size = f"{len(members[0])}" if count == 1 else f"{min(map(len, members))} to {max(map(len, members))}"
+        groups = "1 group" if len(members) == 1 else f"{len(members)} groups"
         yield (
             f"No row has an `id`: rows next to each other with the same prompt and film are taken for one group, which "
-            f"makes {len(members)} groups of {size}. If that is wrong, give --group-size."
+            f"makes {groups} of {size}. If that is wrong, give --group-size."
         )
 
 

@@ -14,11 +14,13 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.data.job_shares import Share
 from grounding_rewards.data.texts import parse_json
 from grounding_rewards.rewards.logged_rows import ROW_COLUMN
 
@@ -72,6 +74,21 @@ class Block(NamedTuple):
     def place(self, number: int) -> str:
         """Where a row is, for a message."""
         return f"{'line' if isinstance(self.content, bytes) else 'row'} {number} of {self.path!r}"
+
+    @property
+    def length(self) -> int:
+        """How many lines, or rows where a row is no line."""
+        if isinstance(self.content, bytes):
+            return self.content.count(b"\n") + 1
+        return len(self.content)
+
+    def cut(self, start: int, stop: int) -> Block:
+        """The block from a line or row of it up to another one, counted from 0."""
+        if isinstance(self.content, bytes):
+            content: Any = b"\n".join(self.content.split(b"\n")[start:stop])
+        else:
+            content = self.content[start:stop]
+        return self._replace(first=self.first + start, content=content)
 
     def rows(self) -> list[tuple[int, dict[str, Any]]]:
         """The number of each row, and the row as :func:`film_rows` makes it; rows of one line have its number.
@@ -137,6 +154,52 @@ def read_blocks(path: Path) -> Iterator[Block]:
         raise ValueError(f"Expected a whole .gz file in {str(path)!r}, got {error}. Compress it again.") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise _not_utf8(repr(str(path)), error) from None
+
+
+@dataclass(frozen=True)
+class LogBlocks:
+    """The blocks of logs or of a share of their rows, which may be gone through several times, by any process.
+
+    Rows are shared out as neighbours, whatever the blocks. For a share all rows before it are read too, to count them,
+    and none is decoded.
+
+    Attributes:
+        paths: files that :func:`read_blocks` takes.
+        share: whose rows; None for all.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     path = Path(folder, "log.jsonl")
+        ...     _ = path.write_text("[1]\\n[2]\\n[3]\\n")
+        ...     [(block.first, block.content) for block in LogBlocks((path,), Share(2, 2))]
+        [(2, b'[2]\\n[3]')]
+    """
+
+    paths: tuple[Path, ...]
+    share: Share | None = None
+
+    def __iter__(self) -> Iterator[Block]:
+        blocks = chain.from_iterable(map(read_blocks, self.paths))
+        return blocks if self.share is None else _within(blocks, self.share.of(sum(map(_count, self.paths))))
+
+
+def _count(path: Path) -> int:
+    if path.suffix == ".parquet" and path.is_file():
+        return int(_open_parquet(path).metadata.num_rows)
+    return sum(block.length for block in read_blocks(path))
+
+
+def _within(blocks: Iterable[Block], rows: range) -> Iterator[Block]:
+    """What of the blocks is in a range of all their rows, counted from 0."""
+    passed = 0
+    for block in blocks:
+        if passed >= rows.stop:
+            return
+        start, stop = max(rows.start - passed, 0), min(rows.stop - passed, block.length)
+        passed += block.length
+        if start < stop:
+            yield block.cut(start, stop)
 
 
 def read_completions(paths: Sequence[Path], *, text_column: str | None = None) -> Log:
@@ -446,7 +509,7 @@ def _read_json(path: Path) -> Iterator[tuple[int, list[Any]]]:
     yield from _numbered_blocks(lists[0])
 
 
-def _read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
+def _open_parquet(path: Path) -> Any:
     try:
         import pyarrow
         import pyarrow.parquet as parquet
@@ -455,11 +518,15 @@ def _read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
             f"Expected pyarrow to read {str(path)!r}, got none. Install it with `pip install pyarrow`."
         ) from None
     try:
-        file = parquet.ParquetFile(path)
+        return parquet.ParquetFile(path)
     except pyarrow.ArrowInvalid as error:
         raise ValueError(
             f"Expected a whole .parquet file in {str(path)!r}, got a broken one ({error}). Write it again."
         ) from None
+
+
+def _read_parquet(path: Path) -> Iterator[tuple[int, Any]]:
+    file = _open_parquet(path)
     # TRL may store the films beside the completions; they are not read.
     columns = [name for name in file.schema_arrow.names if name not in ("image", "images")]
     number = 1

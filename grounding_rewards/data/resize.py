@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.data.images import image_sizes, shrunken_size
 from grounding_rewards.data.resize_rules import rule_of
+from grounding_rewards.shipped import find_shipped
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -38,7 +39,7 @@ def load_processor(model: str) -> Any:
     from transformers import AutoProcessor
 
     try:
-        return AutoProcessor.from_pretrained(model)
+        return AutoProcessor.from_pretrained(find_shipped(model))
     # transformers raises many types: for a missing folder, a broken JSON file, a missing package.
     except Exception as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

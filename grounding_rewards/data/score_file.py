@@ -1,4 +1,4 @@
-"""Score a log of completions without a model: block by block, in several processes, in constant memory."""
+"""Score a log of completions without a model: block by block, by one worker or many, in constant memory."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from grounding_rewards.columns import SIZE_COLUMNS
-from grounding_rewards.data.completion_logs import Block, check_completions, find_text_column, log_files, read_blocks
+from grounding_rewards.data.completion_logs import Block, LogBlocks, check_completions, find_text_column, log_files
+from grounding_rewards.data.job_shares import Share, parts_of
 from grounding_rewards.data.log_doubts import LogDoubts
-from grounding_rewards.data.workers import map_in_order, worker_pool
+from grounding_rewards.data.workers import check_workers, map_in_workers
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.rewards.grounding import GroundingReward, check_alike, score_columns
 from grounding_rewards.space_check import SpaceWarning
@@ -29,8 +28,10 @@ _COLUMNS = (
     *SIZE_COLUMNS,
 )
 _OUTPUTS = (".parquet", ".jsonl")
-# Blocks read ahead for each worker, so that none has to wait.
-_AHEAD = 4
+# Blocks that are handed to a worker on another machine together.
+_AT_ONCE = 8
+# Read at once of a part.
+_BYTES = 1 << 20
 # Rows of a row group of a parquet file: small groups are slow to read.
 _ROW_GROUP = 1 << 16
 
@@ -59,7 +60,9 @@ def score_file(
     rewards: Sequence[GroundingReward],
     *,
     text_column: str | None = None,
-    processes: int = 1,
+    processes: int | None = None,
+    engine: str = "local",
+    share: Share | None = None,
     on_progress: Callable[[int], None] | None = None,
 ) -> ScoreSummary:
     """Score every completion of a file and write what came out, in the order of the file.
@@ -76,7 +79,9 @@ def score_file(
         out: a file that ends in .parquet or .jsonl, another one than that; its folder is made.
         rewards: what to score by, all with the same box format.
         text_column: the column with the completions; without it the first known one that the first block has.
-        processes: that score; this one reads and writes.
+        processes: that score, see :func:`grounding_rewards.data.workers.map_in_workers`; this one writes.
+        engine: where they are, one of :data:`grounding_rewards.data.workers.ENGINES`.
+        share: of the rows, whose part of ``out`` is written, see :func:`join_scored`; None for all.
         on_progress: called with the number of completions that are done, after each block.
 
     Raises:
@@ -95,27 +100,112 @@ def score_file(
     """
     if out.suffix not in _OUTPUTS:
         raise ValueError(f"Expected a file that ends in .parquet or .jsonl for `out`, got {str(out)!r}. Rename it.")
-    if processes < 1:
-        raise ValueError(f"Expected at least 1 for `processes`, got {processes}. Give the number of processors.")
+    check_workers(processes, engine)
+    out = out if share is None else share.part(out)
     if out.exists() and path.exists() and out.samefile(path):
         raise ValueError(
             f"Expected another file than the completions for `out`, got {str(out)!r} for both. Give it another name: "
             "the completions would be lost."
         )
     check_alike(rewards)
-    blocks = chain.from_iterable(map(read_blocks, log_files([path])))
-    first = next(blocks, None)
+    files = tuple(log_files([path]))
+    # The same column for every share.
+    first = next(iter(LogBlocks(files)), None)
     rows = [] if first is None else [row for _, row in first.rows()]
     scorer = _Scorer(tuple(rewards), find_text_column(rows, text_column), out.suffix, path.is_dir())
-    writer = _write_parquet if out.suffix == ".parquet" else _write_jsonl
+    blocks = LogBlocks(files, share)
     total = _Total()
-    with whole_file(out) as unfinished, _scored(scorer, chain([first], blocks), processes) as scored:
-        writer(unfinished, (total.add(one, on_progress) for one in scored), scorer)
+    with (
+        whole_file(out) as unfinished,
+        map_in_workers(scorer, blocks, processes=processes, engine=engine, at_once=_AT_ONCE) as scored,
+    ):
+        contents = (content for one in scored if (content := total.add(one, on_progress)) is not None)
+        if out.suffix == ".parquet":
+            _write_parquet(unfinished, contents, scorer.schema())
+        else:
+            _write_jsonl(unfinished, contents)
     return total.summary([reward.__name__ for reward in rewards])
 
 
+def join_scored(out: Path, on_progress: Callable[[int], None] | None = None) -> int:
+    """Write what the shares of :func:`score_file` scored as one file, the same as without shares, and remove the parts.
+
+    Args:
+        out: as it was given for every share.
+        on_progress: called with the number of completions that are written, after each part.
+
+    Returns:
+        How many completions there are.
+
+    Raises:
+        ValueError: parts are missing, or differ in their columns.
+    """
+    parts = [part for _, part in parts_of(out)]
+    completions = 0
+
+    def counted(count: int) -> None:
+        nonlocal completions
+        completions += count
+        if on_progress is not None:
+            on_progress(completions)
+
+    _check_parts(parts)
+    with whole_file(out) as unfinished:
+        if out.suffix == ".parquet":
+            # The schema that a file states is not, to the byte, the one that it was written with.
+            columns = _columns_of(parts[0])
+            names = [column.removesuffix("/reason") for column in columns if column.endswith("/reason")]
+            _write_parquet(unfinished, _read_batches(parts, counted), _schema(names, names_files="file" in columns))
+        else:
+            _write_jsonl(unfinished, _read_lines(parts, counted))
+    for part in parts:
+        part.unlink()
+    return completions
+
+
+def _read_lines(parts: Sequence[Path], on_count: Callable[[int], None]) -> Iterator[bytes]:
+    for part in parts:
+        with part.open("rb") as file:
+            while block := file.read(_BYTES):
+                yield block
+                on_count(block.count(b"\n"))
+
+
+def _read_batches(parts: Sequence[Path], on_count: Callable[[int], None]) -> Iterator[Any]:
+    import pyarrow.parquet as parquet
+
+    for part in parts:
+        with parquet.ParquetFile(part) as file:
+            for batch in file.iter_batches(batch_size=_ROW_GROUP):
+                yield batch
+                on_count(batch.num_rows)
+
+
+def _check_parts(parts: Sequence[Path]) -> None:
+    """Refuse parts that were scored in other ways."""
+    expected = None
+    for part in parts:
+        columns = _columns_of(part)
+        expected = expected or columns
+        if columns and columns != expected:
+            raise ValueError(
+                f"Expected the columns {', '.join(expected)} in every part, got {', '.join(columns)} in {str(part)!r}. "
+                "Score all shards with the same rewards."
+            )
+
+
+def _columns_of(part: Path) -> list[str]:
+    """The columns of a part; none for one of no lines."""
+    if part.suffix == ".parquet":
+        import pyarrow.parquet as parquet
+
+        return list(parquet.read_schema(part).names)
+    with part.open("rb") as file:
+        return list(json.loads(file.readline() or b"{}"))
+
+
 class _Scored(NamedTuple):
-    """A scored block: its rows as they will be written, and what is added up over blocks."""
+    """A scored block: its rows as they will be written, None where it has none, and what is added up over blocks."""
 
     content: Any
     completions: int
@@ -147,7 +237,9 @@ class _Total:
         return one.content
 
     def summary(self, names: Sequence[str]) -> ScoreSummary:
-        means = {name: total / self.completions for name, total in zip(names, self.sums, strict=True)}
+        # A share of a short file may have none.
+        sums = zip(names, self.sums, strict=True) if self.completions else ()
+        means = {name: total / self.completions for name, total in sums}
         return ScoreSummary(
             self.completions,
             means,
@@ -167,6 +259,9 @@ class _Scorer:
 
     def __call__(self, block: Block) -> _Scored:
         numbered = block.rows()
+        if not numbered:
+            # Empty lines alone.
+            return _Scored(None, 0, [0.0] * len(self.rewards), Counter(), [], LogDoubts())
         rows = [row for _, row in numbered]
         check_completions(((block.place(number), row) for number, row in numbered), self.text_column)
         with warnings.catch_warnings(record=True) as caught:
@@ -194,6 +289,10 @@ class _Scorer:
             doubts,
         )
 
+    def schema(self) -> Any:
+        """Of a parquet file of what is scored."""
+        return _schema((reward.__name__ for reward in self.rewards), names_files=self.names_files)
+
     def _score(self, rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
         columns = {name: [row.get(name) for row in rows] for name in _COLUMNS if any(name in row for row in rows)}
         return score_columns(self.rewards, [row[self.text_column] for row in rows], **columns)
@@ -205,27 +304,6 @@ class _Scorer:
                 self._score([row])
             except ValueError as error:
                 raise ValueError(f"{block.place(number)}: {str(error).replace(' in row 0', '')}") from None
-
-
-@contextmanager
-def _scored(scorer: _Scorer, blocks: Iterable[Any], processes: int) -> Iterator[Iterator[_Scored]]:
-    if processes == 1:
-        yield map(scorer, blocks)
-        return
-    with worker_pool(processes, initializer=_take, initargs=(scorer,)) as pool:
-        yield map_in_order(pool, _score_block, blocks, ahead=_AHEAD * processes)
-
-
-_OWN: list[_Scorer] = []
-
-
-def _take(scorer: _Scorer) -> None:
-    """Keep the scorer in this worker: one sent with every block would forget what its space check has seen."""
-    _OWN[:] = [scorer]
-
-
-def _score_block(block: Block) -> _Scored:
-    return _OWN[0](block)
 
 
 def _as_lines(columns: dict[str, list[Any]]) -> bytes:
@@ -240,23 +318,23 @@ def _as_record_batch(columns: dict[str, list[Any]], scorer: _Scorer) -> Any:
 
     ids = [None if one is None else one.encode("utf-8", "backslashreplace").decode() for one in columns["id"]]
     rejected = [list(counts.items()) for counts in columns["rejected"]]
-    schema = _schema(scorer)
+    schema = scorer.schema()
     return pyarrow.RecordBatch.from_pydict({**columns, "id": ids, "rejected": rejected}, schema=schema)
 
 
-def _schema(scorer: _Scorer) -> Any:
+def _schema(rewards: Iterable[str], *, names_files: bool) -> Any:
     import pyarrow
 
     number, count, text = pyarrow.float64(), pyarrow.int32(), pyarrow.string()
     fields = [
         ("row", pyarrow.int64()),
         ("id", text),
-        *([("file", text)] if scorer.names_files else []),
+        *([("file", text)] if names_files else []),
         ("status", text),
         ("rejected", pyarrow.map_(text, count)),
         ("boxes", count),
     ]
-    for name in (reward.__name__ for reward in scorer.rewards):
+    for name in rewards:
         fields.append((name, number))
         fields += [(f"{name}/{part}", number) for part in ("f_beta", "quality", "precision", "recall", "mean_iou")]
         fields += [(f"{name}/{part}", count) for part in ("tp", "fp", "fn")]
@@ -264,22 +342,22 @@ def _schema(scorer: _Scorer) -> Any:
     return pyarrow.schema(fields)
 
 
-def _write_jsonl(path: Path, contents: Iterable[bytes], scorer: _Scorer) -> None:
+def _write_jsonl(path: Path, contents: Iterable[bytes]) -> None:
     with path.open("wb") as file:
         file.writelines(contents)
 
 
-def _write_parquet(path: Path, contents: Iterable[Any], scorer: _Scorer) -> None:
+def _write_parquet(path: Path, batches: Iterable[Any], schema: Any) -> None:
+    """Write row groups of one size, so that the bytes depend on the rows alone, not on how they were shared out."""
     import pyarrow
     import pyarrow.parquet as parquet
 
-    schema = _schema(scorer)
     with parquet.ParquetWriter(path, schema) as writer:
-        waiting: list[Any] = []
-        for batch in contents:
-            waiting.append(batch)
-            if sum(one.num_rows for one in waiting) >= _ROW_GROUP:
-                writer.write_table(pyarrow.Table.from_batches(waiting, schema))
-                waiting = []
-        if waiting:
-            writer.write_table(pyarrow.Table.from_batches(waiting, schema))
+        waiting = pyarrow.Table.from_batches([], schema)
+        for batch in batches:
+            waiting = pyarrow.concat_tables([waiting, pyarrow.Table.from_batches([batch], schema)])
+            while waiting.num_rows >= _ROW_GROUP:
+                writer.write_table(waiting.slice(0, _ROW_GROUP).combine_chunks())
+                waiting = waiting.slice(_ROW_GROUP)
+        if waiting.num_rows:
+            writer.write_table(waiting.combine_chunks())

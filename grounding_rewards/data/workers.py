@@ -1,4 +1,4 @@
-"""Worker processes that end with the process that started them."""
+"""What does the work on many items: this process, processes of this machine, or the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,80 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from grounding_rewards.legal import check_word
+
 Given = TypeVar("Given")
 Made = TypeVar("Made")
+
+#: Where workers are: on this machine, or on those of a Ray cluster.
+ENGINES = ("local", "ray")
+
+# Items in work per process: enough to keep all busy while one takes long, few enough for the memory.
+_AHEAD = 4
+
+
+@contextmanager
+def map_in_workers(
+    function: Callable[[Given], Made],
+    items: Iterable[Given],
+    *,
+    processes: int | None = None,
+    engine: str = "local",
+    at_once: int = 1,
+    gpu: bool = False,
+) -> Iterator[Iterator[Made]]:
+    """What a function makes of items, in their order, as it is asked for: all of it is never in memory.
+
+    Args:
+        function: every worker has one copy of it for all its items. With several workers it can be pickled.
+        items: what it is called with. On Ray a worker goes through them, and again where that worker is lost: they can
+            be pickled and are the same every time.
+        processes: that work. None is this process alone or, on Ray, a worker for each processor of the cluster.
+        engine: one of :data:`ENGINES`.
+        at_once: items that are handed to a worker of Ray together, so that handing over is little of the work.
+        gpu: whether a worker of Ray takes a GPU, where the cluster has any.
+
+    Raises:
+        ValueError: an unknown engine, fewer processes than one, or an engine that is not installed.
+
+    Example:
+        >>> with map_in_workers(abs, [-1, -2]) as made:
+        ...     list(made)
+        [1, 2]
+    """
+    check_workers(processes, engine)
+    if engine == "ray":
+        from grounding_rewards.data.ray_engine import map_on_ray
+
+        yield map_on_ray(function, items, processes, at_once, gpu)
+    elif processes in (None, 1):
+        yield map(function, items)
+    else:
+        with worker_pool(processes, initializer=_keep, initargs=(function,)) as pool:
+            yield map_in_order(pool, _call, items, ahead=_AHEAD * processes)
+
+
+def check_workers(processes: int | None, engine: str) -> None:
+    """Refuse what :func:`map_in_workers` would refuse, before anything is read.
+
+    Raises:
+        ValueError: an unknown engine, or fewer processes than one.
+    """
+    check_word("engine", engine, ENGINES)
+    if processes is not None and processes < 1:
+        raise ValueError(f"Expected at least 1 for `processes`, got {processes}. Give the number of processors.")
+
+
+# The function of this worker: one sent with every item would forget what it has seen.
+_KEPT: list[Callable[[Any], Any]] = []
+
+
+def _keep(function: Callable[[Any], Any]) -> None:
+    _KEPT[:] = [function]
+
+
+def _call(item: Any) -> Any:
+    return _KEPT[0](item)
 
 
 @contextmanager

@@ -27,6 +27,7 @@ import numpy as np
 
 from grounding_rewards.boxes import from_xyxy, valid_boxes
 from grounding_rewards.data.dicom import is_dicom, read_dicom
+from grounding_rewards.data.film_paths import film_path, is_below
 from grounding_rewards.exchange.names import drawable_boxes, file_names, label_names, pred_labels_of, whole_number
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.whole_files import write_whole
@@ -81,7 +82,9 @@ def write_coco(films: Sequence[AnsweredFilm], out: Path) -> None:
     _write(out / "results.json", coco_results(films))
 
 
-def write_fiftyone(films: Sequence[AnsweredFilm], out: Path, *, images: Path | None = None) -> None:
+def write_fiftyone(
+    films: Sequence[AnsweredFilm], out: Path, *, images: Path | None = None, allow_outside: bool = False
+) -> None:
     """Write a folder that FiftyOne imports as ``COCODetectionDataset``, and the predictions beside it.
 
     ``data/`` has copies of the images, DICOM films as PNG, whose header names no patient. ``labels.json`` has
@@ -90,12 +93,13 @@ def write_fiftyone(films: Sequence[AnsweredFilm], out: Path, *, images: Path | N
     Args:
         films: whose images are to be found.
         out: the folder.
-        images: the folder of the images; without it, paths are taken as they are.
+        images: the folder of the images; without it, the working directory, below which paths are taken as they are.
+        allow_outside: whether images may lie outside of it.
 
     Raises:
-        ValueError: images are missing: how many, and the first one.
+        ValueError: images are missing, how many, and the first one; or one lies outside of the folder.
     """
-    paths = find_images(films, images)
+    paths = find_images(films, images, allow_outside=allow_outside)
     files = [f"{name}.png" if is_dicom(path) else name for path, name in zip(paths, file_names(films), strict=True)]
     for path, name in zip(paths, files, strict=True):
         copy = out / "data" / name
@@ -128,18 +132,19 @@ def write_cvat(films: Sequence[AnsweredFilm], out: Path) -> None:
     _write(out / "labels.json", [{"name": name, "type": "rectangle", "attributes": []} for name in names])
 
 
-def find_images(films: Sequence[AnsweredFilm], folder: Path | None) -> list[Path]:
+def find_images(films: Sequence[AnsweredFilm], folder: Path | None, *, allow_outside: bool = False) -> list[Path]:
     """The image file of every film.
 
     Args:
         films: with ``image``, or whose ids are the names of files.
         folder: searched for the path, then for the path without its first folder, and so on to the name alone; None
-            takes paths as they are.
+            takes paths as they are, below the working directory.
+        allow_outside: whether images may lie elsewhere, see :func:`grounding_rewards.data.film_paths.film_path`.
 
     Raises:
-        ValueError: images are missing, or one file would be the image of two films.
+        ValueError: images are missing, one lies outside of the folder, or one file would be the image of two films.
     """
-    found = [_find_image(film, folder) for film in films]
+    found = [_find_image(film, folder, allow_outside) for film in films]
     missing = [film for film, path in zip(films, found, strict=True) if path is None]
     if missing:
         where = "" if folder is None else f" in {str(folder)!r}"
@@ -157,15 +162,19 @@ def find_images(films: Sequence[AnsweredFilm], folder: Path | None) -> list[Path
     return [path for path in found if path is not None]
 
 
-def _find_image(film: AnsweredFilm, folder: Path | None) -> Path | None:
+def _find_image(film: AnsweredFilm, folder: Path | None, allow_outside: bool) -> Path | None:
+    root = Path() if folder is None else folder
+    outside = None
     for name in filter(None, (film.image, film.id)):
         parts = Path(name).parts
         tails = [Path(name), *(Path(*parts[first:]) for first in range(1, len(parts)))]
-        for path in tails[:1] if folder is None else (folder / tail for tail in tails):
+        for tail in tails[:1] if folder is None else tails:
             # Path.is_file would raise for a name that no file can have.
-            if os.path.isfile(path):
-                return path
-    return None
+            if os.path.isfile(root / tail):
+                if allow_outside or is_below([root], root / tail):
+                    return root / tail
+                outside = outside or tail
+    return None if outside is None else film_path(root, outside)
 
 
 def _document(

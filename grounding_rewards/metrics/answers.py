@@ -21,13 +21,9 @@ from grounding_rewards.metrics.ranking import label_name
 from grounding_rewards.overlap import nms
 from grounding_rewards.parsing.json_syntax import SCORE_KEYS
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
-from grounding_rewards.rewards.grounding import (
-    GroundingReward,
-    ScoredCompletion,
-    completion_text,
-    get_reward,
-    score_columns,
-)
+from grounding_rewards.rewards.completion_text import completion_text
+from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
+from grounding_rewards.rewards.scored_batch import ScoredCompletion
 from grounding_rewards.space_check import SpaceWarning
 
 #: What every film is scored with, beside the reward that the evaluation is about.

@@ -25,7 +25,8 @@ from grounding_rewards.parsing import (
 )
 from grounding_rewards.parsing.scope import THINKING_STATES, find_answer
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
-from grounding_rewards.rewards.grounding import completion_text, get_reward
+from grounding_rewards.rewards.completion_text import completion_text
+from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.space_check import SpaceCheck, SpaceWarning, check_space, film_sizes
 from grounding_rewards.thinking_check import count_thinking, thinking_suspicion
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from grounding_rewards.legal import check_word
 from grounding_rewards.models.place import ADAPTER, adapter_config, check_place
+from grounding_rewards.shipped import find_shipped
 
 #: What can generate answers; `auto` is vLLM where it is installed and there is a GPU, else transformers.
 BACKENDS = ("transformers", "vllm", "auto")
@@ -18,6 +20,19 @@ _SMALL_MODEL = 20_000_000
 # How long a process waits for one that has more to generate; the default of some minutes is too short.
 _PATIENCE = timedelta(days=7)
 _PROCESSORS = ("processor_config.json", "preprocessor_config.json")
+
+
+@dataclass(frozen=True)
+class RemoteModel:
+    """A model that every worker of a Ray cluster loads for itself; nothing of it is on this machine.
+
+    Attributes:
+        path: folder or name on the hub, the same on every machine.
+        workers: how many load it; None for one on each GPU of the cluster or, where it has none, on each processor.
+    """
+
+    path: str
+    workers: int | None = None
 
 
 def choose_backend(backend: str) -> str:
@@ -59,6 +74,7 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
             says, vLLM is to load an adapter or to run in several processes, or it is not installed.
         OSError: there is no model of this name on the hub.
     """
+    path = find_shipped(path)
     check_place(path)
     adapter = adapter_config(path)
     if choose_backend(backend) == "vllm":
@@ -75,6 +91,25 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
     return model.to(device), processor
 
 
+def load_remote(path: str | Path, *, workers: int | None = None) -> tuple[RemoteModel, Any]:
+    """A model for the workers of a Ray cluster, and its processor, which is here.
+
+    Raises:
+        ValueError: as :func:`load_model`, or a launcher has started several processes.
+        OSError: there is no model of this name on the hub.
+    """
+    if (launched := int(os.environ.get("WORLD_SIZE", 1))) > 1:
+        raise ValueError(
+            f"Expected one process for the engine ray, got {launched}. Start it without a launcher: Ray has workers of "
+            "its own."
+        )
+    check_place(path)
+    adapter = adapter_config(path)
+    # Relative to this folder, which is not that of the workers.
+    place = str(Path(path).resolve()) if Path(path).exists() else str(path)
+    return RemoteModel(place, workers), _processor(path, path if adapter is None else _base_of(path, adapter))
+
+
 def model_type_of(path: str | Path) -> str:
     """The `model_type` of a checkpoint, or of the model under an adapter, from its configuration alone.
 
@@ -84,6 +119,7 @@ def model_type_of(path: str | Path) -> str:
     """
     from transformers import AutoConfig
 
+    path = find_shipped(path)
     check_place(path)
     adapter = adapter_config(path)
     return AutoConfig.from_pretrained(path if adapter is None else _base_of(path, adapter)).model_type
@@ -114,17 +150,17 @@ def process_state() -> Any:
 def _load_checkpoint(path: str | Path, dtype: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    return AutoModelForImageTextToText.from_pretrained(path, dtype=dtype), AutoProcessor.from_pretrained(path)
+    model = AutoModelForImageTextToText.from_pretrained(path, dtype=dtype, use_safetensors=True)
+    return model, AutoProcessor.from_pretrained(path)
 
 
 def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tuple[Any, Any]:
     from peft import PeftModel
-    from transformers import AutoModelForImageTextToText, AutoProcessor
-    from transformers.utils import has_file
+    from transformers import AutoModelForImageTextToText
 
     base = _base_of(path, adapter)
     try:
-        model = AutoModelForImageTextToText.from_pretrained(base, dtype=dtype)
+        model = AutoModelForImageTextToText.from_pretrained(base, dtype=dtype, use_safetensors=True)
     except OSError as error:
         raise ValueError(
             f"Expected the model under the adapter {str(path)!r} at {base!r}, got none. Put it there, or correct "
@@ -134,9 +170,16 @@ def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tupl
     # Prompt tuning and the like change no weights and cannot be merged.
     if hasattr(model.base_model, "merge_and_unload"):
         model = model.merge_and_unload()
+    return model, _processor(path, base)
+
+
+def _processor(path: str | Path, base: str | Path) -> Any:
+    from transformers import AutoProcessor
+    from transformers.utils import has_file
+
     # Trainers save the processor beside the adapter; PEFT alone does not.
-    own = any(has_file(path, name) for name in _PROCESSORS)
-    return model, AutoProcessor.from_pretrained(path if own else base)
+    own = path == base or any(has_file(path, name) for name in _PROCESSORS)
+    return AutoProcessor.from_pretrained(path if own else base)
 
 
 def _load_vllm(path: str | Path, adapter: dict[str, Any] | None) -> tuple[Any, Any]:

@@ -3,27 +3,31 @@
 `completions.jsonl` is written once all answers are there. Until then `completions.part-0.jsonl` has those of the first
 process, one per line, and `completions.settings.json` has how they are generated. When the same command is given
 again, a line that was cut off is dropped and the missing batches are generated. Batches and their seeds follow from
-the settings alone, so the answers are those of an uninterrupted run, whatever the number of processes.
+the settings alone, so the answers are those of an uninterrupted run, whatever the number of processes, of workers of a
+Ray cluster, or of shares, which leave `completions.part-00003-of-00064.jsonl`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from grounding_rewards.data.images import rows_without_images
+from grounding_rewards.data.job_shares import Share, check_no_share_missing
 from grounding_rewards.data.resize import image_pixel_limit
+from grounding_rewards.data.workers import map_in_workers
 from grounding_rewards.legal import Interval, check_number
 from grounding_rewards.models import vllm_backend
-from grounding_rewards.models.generate import GREEDY, OnProgress, Sampling, generate_batch
-from grounding_rewards.models.load import choose_backend, process_state
+from grounding_rewards.models.generate import GREEDY, Generated, OnProgress, Sampling, generate_batch
+from grounding_rewards.models.load import RemoteModel, choose_backend, load_model, process_state
 from grounding_rewards.whole_files import whole_file, write_whole
 
 #: Columns copied beside the answer, so that the file can be scored and evaluated by itself.
@@ -50,6 +54,8 @@ def generate_to_file(
     seed: int = 0,
     backend: str = "transformers",
     overwrite: bool = False,
+    share: Share | None = None,
+    join: bool = False,
     on_progress: OnProgress | None = None,
 ) -> list[list[str]]:
     """Generate answers into a file as :func:`grounding_rewards.models.generate.generate` does, and go on after a stop.
@@ -59,7 +65,8 @@ def generate_to_file(
     read.
 
     Args:
-        model: what :func:`grounding_rewards.models.load.load_model` gave for this backend.
+        model: what :func:`grounding_rewards.models.load.load_model` gave for this backend, or, for the workers of a
+            Ray cluster, :func:`grounding_rewards.models.load.load_remote`.
         processor: its processor.
         dataset: rows with ``prompt`` (conversational), ``image`` and ``id``; without ``id``, the row's number from 0.
         path: a file that ends in .jsonl.
@@ -68,14 +75,16 @@ def generate_to_file(
         seed: of the sampling.
         backend: one of :data:`grounding_rewards.models.load.BACKENDS`.
         overwrite: drop answers that were generated with other settings; they are refused without it.
+        share: of the batches, that are answered and left as a part beside the file; None for all.
+        join: whether to answer nothing, but to merge what shares left.
         on_progress: as for :func:`grounding_rewards.models.generate.generate`; counts what this process generates now.
 
     Returns:
-        For each row its ``sampling.samples`` answers, on every process.
+        For each row, of a share for each of its rows, its ``sampling.samples`` answers, on every process.
 
     Raises:
-        ValueError: ``batch_size`` is below 1, two rows have one id, or the file was begun with other settings, another
-            model or another dataset; the message says which.
+        ValueError: ``batch_size`` is below 1, two rows have one id, the file was begun with other settings, another
+            model or another dataset, or answers of shares that are to be merged are missing; the message says which.
     """
     check_number("batch_size", batch_size, Interval(1), "Give what fits into memory.")
     samples = sampling.samples
@@ -105,34 +114,68 @@ def generate_to_file(
     size = max(1, batch_size // samples)
     starts = enumerate(range(0, len(rows), size))
     batches = [_Batch(k, range(start, min(start + size, len(rows)))) for k, start in starts]
-    left = [batch for batch in batches if any(key not in done for key in files.keys_of(batch.rows))]
-    unfinished = bool(left) or files.are_parts()
+    own = batches if share is None else [batches[k] for k in share.of(len(batches))]
+    left = [batch for batch in own if any(key not in done for key in files.keys_of(batch.rows))]
+    if join and left:
+        files.refuse_missing(batches, left)
+    unfinished = bool(left) or (share is None and files.are_parts())
     # No process may write before all have read.
     state.wait_for_everyone()
     if unfinished:
         if state.is_main_process:
-            files.write_settings(settings)
+            files.write_settings(settings, share)
         state.wait_for_everyone()
         mine = left[state.process_index :: state.num_processes]
         films, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
-        ask = vllm_backend.generate_batch if backend == "vllm" else generate_batch
-        with files.part(state.process_index) as part:
-            for batch in mine:
-                asked = [dataset[i] for i in batch.rows]
-                answers = ask(model, processor, asked, sampling, seed=batch.seed(seed))
+        remote = isinstance(model, RemoteModel)
+        asking = _Asking(model, processor, dataset, sampling, seed, backend)
+        name = [] if share is None else [share.label]
+        if share is None or state.num_processes > 1:
+            name.append(str(state.process_index))
+        with (
+            files.part("-".join(name)) as part,
+            map_in_workers(
+                asking,
+                mine,
+                processes=model.workers if remote else None,
+                engine="ray" if remote else "local",
+                gpu=True,
+            ) as answered,
+        ):
+            for batch, answers in zip(mine, answered, strict=True):
                 owners = [rows[i] for i in batch.rows for _ in range(samples)]
-                answered = zip(owners, files.keys_of(batch.rows), answers.texts, strict=True)
-                part.write("".join(_line(row, key, text) for row, key, text in answered if key not in done))
+                written = zip(owners, files.keys_of(batch.rows), answers.texts, strict=True)
+                part.write("".join(_line(row, key, text) for row, key, text in written if key not in done))
                 part.flush()
                 films, tokens = films + len(batch.rows), tokens + answers.tokens
                 if on_progress is not None:
                     on_progress(films, total, tokens)
         state.wait_for_everyone()
-        if state.is_main_process:
+        if state.is_main_process and share is None:
             files.merge()
         state.wait_for_everyone()
         done = files.read()
-    return [[_completion(done[key]) for key in files.keys_of([i])] for i in range(len(rows))]
+    return [[_completion(done[key]) for key in files.keys_of([i])] for batch in own for i in batch.rows]
+
+
+@dataclass
+class _Asking:
+    """Asks about batches of films; a worker of a Ray cluster, which has a copy of its own, loads the model first."""
+
+    model: Any
+    processor: Any
+    dataset: Any
+    sampling: Sampling
+    seed: int
+    backend: str
+
+    def __call__(self, batch: _Batch) -> Generated:
+        if isinstance(self.model, RemoteModel):
+            # The processor is the one that was configured where the command was given.
+            self.model, _ = load_model(self.model.path, backend=self.backend)
+        ask = vllm_backend.generate_batch if self.backend == "vllm" else generate_batch
+        rows = [self.dataset[i] for i in batch.rows]
+        return ask(self.model, self.processor, rows, self.sampling, seed=batch.seed(self.seed))
 
 
 class _Batch(NamedTuple):
@@ -198,8 +241,30 @@ class _Files:
             path.unlink()
         self.settings_path.unlink(missing_ok=True)
 
-    def write_settings(self, settings: Mapping[str, Any]) -> None:
-        write_whole(self.settings_path, json.dumps(settings, indent=2) + "\n")
+    def write_settings(self, settings: Mapping[str, Any], share: Share | None) -> None:
+        content = json.dumps(settings, indent=2) + "\n"
+        if share is None:
+            write_whole(self.settings_path, content)
+            return
+        # Shares may begin at the same moment: each writes a file of its own, all of them the same.
+        own = self.settings_path.with_suffix(f".{share.label}")
+        write_whole(own, content)
+        own.replace(self.settings_path)
+
+    def refuse_missing(self, batches: Sequence[_Batch], left: Sequence[_Batch]) -> None:
+        """Raise the error that names the shares whose answers are missing, as far as the parts tell."""
+        named = (re.search(r"\.part-\d+-of-(\d+)", part.name) for part in self._parts())
+        totals = {int(found[1]) for found in named if found}
+        if len(totals) == 1:
+            (total,) = totals
+            numbers = {batch.number for batch in left}
+            shares = (Share(number, total) for number in range(1, total + 1))
+            missing = [share for share in shares if not numbers.isdisjoint(share.of(len(batches)))]
+            check_no_share_missing(self.path, missing)
+        raise ValueError(
+            f"Expected the parts of shards beside {str(self.path)!r}, got no answers to "
+            f"{sum(len(batch.rows) for batch in left)} films. Write them with --shard 1/N to N/N."
+        )
 
     def read(self) -> dict[_Key, str]:
         """The complete lines, by key."""
@@ -213,9 +278,9 @@ class _Files:
         return lines
 
     @contextmanager
-    def part(self, process: int) -> Iterator[Any]:
-        """The part of one process, open for appending, without a line that was cut off."""
-        file = self.path.with_suffix(f".part-{process}.jsonl")
+    def part(self, name: str) -> Iterator[Any]:
+        """The part of one process or share, open for appending, without a line that was cut off."""
+        file = self.path.with_suffix(f".part-{name}.jsonl")
         with file.open("ab+") as raw:
             raw.seek(0)
             whole = sum(len(line) for line in raw if line.endswith(b"\n"))
@@ -269,6 +334,8 @@ def _completion(line: str) -> str:
 
 def _backend_of(model: Any, backend: str) -> str:
     chosen = choose_backend(backend)
+    if isinstance(model, RemoteModel):
+        return chosen
     if (chosen == "vllm") != isinstance(model, vllm_backend.VllmModel):
         raise ValueError(
             f"Expected a model that load_model(path, backend={backend!r}) gave, got {type(model).__name__}. "
@@ -297,9 +364,9 @@ def _digest(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _fingerprint(model: Any) -> str:
-    """A digest of a few values of each weight, or of the names, sizes and times of the files that vLLM reads."""
+    """A digest of a few values of each weight, or of the names, sizes and times of files that are not read here."""
     digest = hashlib.sha256()
-    if isinstance(model, vllm_backend.VllmModel):
+    if isinstance(model, vllm_backend.VllmModel | RemoteModel):
         digest.update(model.path.encode())
         for file in sorted(Path(model.path).glob("*.safetensors")):
             digest.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())

@@ -26,6 +26,7 @@ from grounding_rewards.boxes import (
 from grounding_rewards.parsing.box_format import BOX_KEYS, SCOPES, BoxFormat, Layout, Syntax
 from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
 from grounding_rewards.parsing.json_syntax import read_plain_json
+from grounding_rewards.safe_yaml import parse_yaml
 
 JSON = Syntax(keyed=True, quick=read_plain_json)
 LISTS = Syntax(quick=read_plain_lists)
@@ -608,8 +609,10 @@ def _declared(given: Mapping[str, Any]) -> BoxFormat:
             f"Expected no `space`, `order` or `decimals` for `box_format` {base.name}, got {dict(given)!r:.200}. "
             "Its tokens number the cells of a grid; start from another `syntax`."
         )
-    text = ", ".join(f"{field}: {given[field]}" for field in ("syntax", *_DECLARABLE) if field in given)
-    return replace(base, name=f"{{{text}}}", model_types=(), source="", **changes)
+    # As JSON, which is YAML too: what a log names can be read wherever the package runs.
+    declared = {field: given[field] for field in ("syntax", *_DECLARABLE) if field in given}
+    name = json.dumps(declared, ensure_ascii=False, default=str)
+    return replace(base, name=name, model_types=(), source="", **changes)
 
 
 def _declared_space(base: BoxFormat, space: CoordinateSpace, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -635,6 +638,9 @@ def _declared_keys(keys: Any) -> tuple[str, ...]:
             "Give the JSON keys that hold a box, such as [bbox_2d]; without it, all known keys count."
         )
     return tuple(listed)
+
+
+_LONGEST_MAPPING = 10_000
 
 
 def box_format_from_option(given: Any) -> Any:
@@ -663,20 +669,24 @@ def box_format_from_option(given: Any) -> Any:
 
 
 def _read_mapping(text: str) -> Any:
+    # It may be the cell of a table; a format of one's own takes a few hundred characters.
+    if len(text) > _LONGEST_MAPPING:
+        raise ValueError(
+            f"Expected a mapping of at most {_LONGEST_MAPPING} characters for `box_format`, got {len(text)}. "
+            "Write it as {syntax: json, space: norm1000}."
+        )
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         pass
     try:
-        import yaml
+        return parse_yaml(text)
     except ImportError:
         raise ValueError(
             f"Expected a name or JSON for `box_format`, got {text!r:.200}. Write it as "
             '{"syntax": "json", "space": "norm1000"}, or `pip install pyyaml` to write it as YAML.'
         ) from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except ValueError as error:
         raise ValueError(
             f"Expected a name, JSON or YAML for `box_format`, got {text!r:.200} ({error}). "
             "Write it as {syntax: json, space: norm1000}."

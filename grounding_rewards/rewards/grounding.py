@@ -7,50 +7,24 @@ model writes gets a finite number. A wrong dataset or configuration raises at on
 from __future__ import annotations
 
 import copy
-import functools
-import re
 import warnings
-from bisect import bisect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from grounding_rewards.box_batch import BoxBatch, positions
-from grounding_rewards.boxes import Frame, frame_to_pixel
-from grounding_rewards.columns import (
-    References,
-    column_of,
-    frames_of_rows,
-    ignore_regions,
-    known_sizes,
-    read_references,
-    with_ground_truth,
-)
+from grounding_rewards.box_batch import BoxBatch
+from grounding_rewards.columns import column_of, ignore_regions, known_sizes, read_references, with_ground_truth
 from grounding_rewards.legal import check_word
-from grounding_rewards.parsing import (
-    REJECT_REASONS,
-    STATUSES,
-    BoxFormat,
-    BrokenBox,
-    ParsedBoxes,
-    RawBoxes,
-    box_format_from_option,
-    format_boxes,
-    get_box_format,
-    is_silent,
-    read_boxes,
-)
-from grounding_rewards.parsing.results import with_broken
+from grounding_rewards.parsing import BoxFormat, get_box_format, read_boxes
 from grounding_rewards.parsing.scope import marks_thinking
 from grounding_rewards.rewards.base import Explanation, Outcomes
-from grounding_rewards.rewards.f_beta import MeanIoUReward
-from grounding_rewards.rewards.label_matching import LabelCodes
-from grounding_rewards.rewards.logged_rows import ROW_COLUMN, logged_rows
+from grounding_rewards.rewards.batch_log import PARTS, columns_of, metrics_of
+from grounding_rewards.rewards.completion_text import box_tokens, completion_text, decoded, tokenizer_of
+from grounding_rewards.rewards.judging import compares_labels, judge, judges_boxes, score_boxes
+from grounding_rewards.rewards.read_batch import ReadBatch, has_labels, named_format, predicted_boxes
 from grounding_rewards.rewards.registry import make_box_reward
 from grounding_rewards.rewards.schedules import (
     Pace,
@@ -61,28 +35,9 @@ from grounding_rewards.rewards.schedules import (
     training_progress,
     with_values,
 )
+from grounding_rewards.rewards.scored_batch import ScoredBatch, ScoredCompletion
 from grounding_rewards.space_check import SpaceWarning, SpaceWatcher
 from grounding_rewards.thinking_check import ThinkingWatcher
-
-
-@dataclass(frozen=True)
-class ScoredCompletion:
-    """One completion, read and scored.
-
-    Attributes:
-        reward: the number that the trainer gets.
-        reason: one line for a person: why.
-        parsed: the boxes in the text, in original pixels, its status and what was rejected.
-        explanation: matches, F-beta and quality.
-        reader: index of the reader in ``reader_boxes`` by whom the answer is best, and is explained; None where the row
-            has one reference.
-    """
-
-    reward: float
-    reason: str
-    parsed: ParsedBoxes
-    explanation: Explanation
-    reader: int | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +91,7 @@ class GroundingReward:
                 object.__setattr__(self, "box_format", made)
             self._refuse_lost_labels([made])
         if self.tokenizer is not None:
-            object.__setattr__(self, "tokenizer", _tokenizer_of(self.tokenizer))
+            object.__setattr__(self, "tokenizer", tokenizer_of(self.tokenizer))
             special = getattr(self.tokenizer, "all_special_tokens", ())
             object.__setattr__(self, "_hides_thinking", marks_thinking(special))
         check_word("on_unparseable", self.on_unparseable, ("zero", "empty"))
@@ -160,7 +115,7 @@ class GroundingReward:
     @property
     def compares_labels(self) -> bool:
         """Whether a box with the wrong label matches nothing, so that the dataset needs labels."""
-        return getattr(self.box_reward, "label_matching", "ignore") != "ignore"
+        return compares_labels(self.box_reward)
 
     def final(self) -> GroundingReward:
         """The same reward with every scheduled parameter at its final value: for figures, outside of a training.
@@ -175,7 +130,7 @@ class GroundingReward:
     @property
     def judges_boxes(self) -> bool:
         """Whether the boxes decide, and not the text alone, as with the controls of :mod:`.controls`."""
-        return not hasattr(self.box_reward, "of_text")
+        return judges_boxes(self.box_reward)
 
     def score(
         self,
@@ -251,7 +206,7 @@ class GroundingReward:
         of_pred, of_gt = (
             None if labels is None else list(chain.from_iterable(labels)) for labels in (pred_labels, gt_labels)
         )
-        return _score_boxes(
+        return score_boxes(
             self.box_reward,
             BoxBatch.of(pred, "pred"),
             BoxBatch.of(gt, "gt"),
@@ -275,8 +230,8 @@ class GroundingReward:
 
         Args:
             completions: n texts, message lists (the last assistant message counts) or lists of content blocks.
-            log_metric: called with each of :data:`METRIC_KEYS` under the reward's name, and with every scheduled
-                parameter (``"R3/iou_threshold"``).
+            log_metric: called with each of :data:`grounding_rewards.rewards.batch_log.METRIC_KEYS` under the reward's
+                name, and with every scheduled parameter (``"R3/iou_threshold"``).
             log_extra: called with the status and the reason of every completion, the number of its boxes that count
                 (broken ones do, ignored ones do not), that of the findings, and its row: what it was scored against,
                 see :func:`grounding_rewards.rewards.logged_rows.logged_rows`.
@@ -327,22 +282,13 @@ class GroundingReward:
         if pace is not None:
             pace.note(batch.outcomes.tp, batch.outcomes.m)
         if log_metric is not None:
-            for key, metric in _METRICS.items():
-                log_metric(f"{self.name}/{key}", metric(batch))
-            for parameter, value in values.items():
-                log_metric(f"{self.name}/{parameter}", value)
+            for key, value in (metrics_of(batch) | values).items():
+                log_metric(f"{self.name}/{key}", value)
         if log_extra is not None:
-            log_extra(f"{self.name}/status", [raw.status for raw in batch.raws])
-            log_extra(f"{self.name}/reason", [batch.reason(k) for k in range(len(batch.raws))])
             given = [completion_text(completion) for completion in completions]
             scheduled = {f"{self.name}/{parameter}": value for parameter, value in values.items()}
-            log_extra(
-                f"{self.name}/{ROW_COLUMN}",
-                logged_rows(given, batch.texts, batch.parsed(), batch.formats, batch.opened, batch.columns, scheduled),
-            )
-            # What tells why the completions of a film earn the same, beside the status.
-            log_extra(f"{self.name}/counted", batch.outcomes.n.tolist())
-            log_extra(f"{self.name}/findings", batch.outcomes.m.tolist())
+            for column, entries in columns_of(batch, given, scheduled).items():
+                log_extra(f"{self.name}/{column}", entries)
         return batch.reward.tolist()
 
     def details(self, completions: Sequence[Any], **columns: Any) -> list[ScoredCompletion]:
@@ -370,10 +316,10 @@ class GroundingReward:
         object.__setattr__(changed, "box_reward", with_values(self.box_reward, values))
         return changed
 
-    def _score(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> _ScoredBatch:
+    def _score(self, completions: Sequence[Any], columns: Mapping[str, Any]) -> ScoredBatch:
         return self._judge(self._read(completions, columns, labelled=self.compares_labels))
 
-    def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> _ReadBatch:
+    def _read(self, completions: Sequence[Any], columns: Mapping[str, Any], *, labelled: bool) -> ReadBatch:
         columns = with_ground_truth(columns, len(completions))
         references = read_references(columns, len(completions), labelled=labelled)
         ignore = ignore_regions(columns, len(completions))
@@ -387,65 +333,13 @@ class GroundingReward:
         if self.on_truncated == "zero":
             nothing: dict[str, Any] = {"coords": [], "labels": [], "scores": [], "broken": ()}
             raws = [raw._replace(**nothing) if raw.status == "truncated" else raw for raw in raws]
-        pred = _predicted_boxes(raws, formats, columns)
-        return _ReadBatch(texts, raws, pred, formats, opened, references, ignore, columns)
+        pred = predicted_boxes(raws, formats, columns)
+        return ReadBatch(texts, raws, pred, formats, opened, references, ignore, columns)
 
-    def _judge(self, read: _ReadBatch) -> _ScoredBatch:
-        raws, pred, references, ignore = read.raws, read.pred, read.references, read.ignore
-        counted = _with_broken_boxes(raws, pred)
-        # None becomes NaN
-        scores = np.array(_of_boxes(raws, attrgetter("scores"), attrgetter("score")), dtype=np.float64)
-        labels = None
-        if self.compares_labels:
-            of_pred = _of_boxes(raws, attrgetter("labels"), attrgetter("label"))
-            labels = self.box_reward.label_codes(of_pred, references.labels)
-        # On a film without findings a text must say so, or hold boxes and be whole, to be rewarded; holding no box is
-        # not enough. A text whose boxes all lie in ignore regions counts as saying so; one with something broken in the
-        # place of a box never does, and one that was cut off earns nothing, lest breaking off be cheaper than a box.
-        lenient = self.on_unparseable == "empty"
-        credited = np.array(
-            [
-                raw.status in ("empty", "boxes")
-                or (lenient and raw.status == "unparseable" and is_silent(raw.rejected))
-                for raw in raws
-            ],
-            dtype=bool,
-        )
-        gt, rows = references.boxes, references.rows
-        if rows is not None:
-            where = positions(counted.counts, rows)
-            counted, scores, credited = counted.take(rows), scores[where], credited[rows]
-            ignore = None if ignore is None else ignore.take(rows)
-            labels = None if labels is None else replace(labels, pred=labels.pred[where])
-        judge = self.box_reward if self.judges_boxes else MeanIoUReward()
-        outcomes = _score_boxes(judge, counted, gt, scores, ignore=ignore, labels=labels)
-        reward = np.where((outcomes.m > 0) | credited, outcomes.reward, 0.0)
-        readers: Sequence[int | None] = [None] * len(raws)
-        if rows is not None:
-            best = _first_best(reward, rows)
-            if self.readers != "best":
-                weights = self._reader_weights(outcomes, rows)
-                mean = np.bincount(rows, weights=weights * reward) / np.bincount(rows, weights=weights)
-                # Rounding must not lift it above the best.
-                reward = np.minimum(mean, reward[best])
-            else:
-                reward = reward[best]
-            outcomes, gt = outcomes.take(best), gt.take(best)
-            readers = [references.readers[entry] for entry in best]
-        if not self.judges_boxes:
-            of_text = self.box_reward.of_text
-            reward = np.array(list(map(of_text, read.texts, raws, _row_names(read))), dtype=np.float64)
-        return _ScoredBatch(**vars(read), outcomes=outcomes, reward=reward, gt=gt, readers=readers)
+    def _judge(self, read: ReadBatch) -> ScoredBatch:
+        return judge(read, self.box_reward, on_unparseable=self.on_unparseable, readers=self.readers)
 
-    def _reader_weights(self, outcomes: Outcomes, rows: NDArray[np.intp]) -> NDArray[np.float64]:
-        """What each reader's reward counts in the mean over the readers of a row."""
-        if self.readers == "mean":
-            return np.ones(len(rows))
-        # Nothing was drawn where no box counts: by each reader it is right or wrong as a whole.
-        silent = np.bincount(rows, weights=outcomes.n) == 0
-        return np.where(silent[rows], 1.0, self.box_reward.reader_weights(outcomes))
-
-    def _notice_wrong_reading(self, batch: _ScoredBatch) -> None:
+    def _notice_wrong_reading(self, batch: ScoredBatch) -> None:
         texts = (text for text, fmt in zip(batch.texts, batch.formats, strict=True) if fmt.scope != "all")
         suspicion = self._thinking.watch(texts, prompt_opens_thinking=any(batch.opened))
         if suspicion is not None:
@@ -472,7 +366,7 @@ class GroundingReward:
                 f"Expected a box format for reward {self.name}, got none. "
                 f'Build it with get_reward("{self.name}", box_format=...), or add a `box_format` column to the dataset.'
             )
-        formats = [_named_format(name) for name in names]
+        formats = [named_format(name) for name in names]
         self._refuse_lost_labels(formats)
         return formats
 
@@ -496,7 +390,7 @@ class GroundingReward:
             return texts
         if self.tokenizer is not None:
             return [
-                _decoded(self.tokenizer, self.stop_ids, tokens) if lacks else text
+                decoded(self.tokenizer, self.stop_ids, tokens) if lacks else text
                 for text, lacks, tokens in zip(texts, lacking, ids, strict=True)
             ]
         self._refuse_lost_boxes(texts, formats)
@@ -505,7 +399,7 @@ class GroundingReward:
     def _refuse_lost_boxes(self, texts: Sequence[str], formats: Sequence[BoxFormat]) -> None:
         for fmt in {id(fmt): fmt for fmt in formats if fmt.stripped == "boxes"}.values():
             mine = [text for text, other in zip(texts, formats, strict=True) if other is fmt]
-            if any(map(_box_tokens(fmt).search, mine)):
+            if any(map(box_tokens(fmt).search, mine)):
                 self._keeps_tokens.add(fmt.name)
             # Where the tokens were seen once, the trainer keeps them. A stated negative never has any.
             if fmt.name not in self._keeps_tokens and any(
@@ -652,15 +546,12 @@ def score_columns(
             first._notice_wrong_reading(batch)
         out, name = batch.outcomes, reward.__name__
         found[name] = batch.reward.tolist()
-        found |= {f"{name}/{part}": getattr(out, part).tolist() for part in _PARTS}
+        found |= {f"{name}/{part}": getattr(out, part).tolist() for part in PARTS}
         found[f"{name}/tp"] = out.tp.tolist()
         found[f"{name}/fp"] = (out.n - out.tp).tolist()
         found[f"{name}/fn"] = (out.m - out.tp).tolist()
         found[f"{name}/reason"] = [batch.reason(k) for k in range(len(read.raws))]
     return found
-
-
-_PARTS = ("f_beta", "quality", "precision", "recall", "mean_iou")
 
 
 def check_alike(rewards: Sequence[GroundingReward]) -> None:
@@ -687,300 +578,3 @@ def check_alike(rewards: Sequence[GroundingReward]) -> None:
                     f"Expected one `{setting}` for all rewards, got {others!r} for {names[0]} and {mine!r} for "
                     f"{reward.__name__}. Texts are read once: build the rewards alike, or score them one by one."
                 )
-
-
-#: What a call of a tool that is no text, and a tool's words behind the last message, read as.
-_CALL, _TOLD = "<tool_call></tool_call>", "<tool_response></tool_response>"
-_TEXT_TYPES = frozenset({None, "text", "output_text", "message"})
-
-
-def completion_text(completion: Any) -> str:
-    """The text of a completion, however TRL or another trainer wraps it; empty for anything else.
-
-    Args:
-        completion: a string, a list of messages (the last assistant message counts), one message, or content blocks.
-            A call of a tool in it, and a tool's message behind it, leave marks that say so; images leave none.
-
-    Example:
-        >>> completion_text([{"role": "assistant", "content": [{"type": "text", "text": "[]"}]}])
-        '[]'
-        >>> call = {"type": "function", "function": {"name": "zoom", "arguments": {"bbox_2d": [1, 2, 3, 4]}}}
-        >>> completion_text([{"role": "assistant", "content": None, "tool_calls": [call]}])
-        '<tool_call></tool_call>'
-    """
-    if isinstance(completion, str):
-        return completion
-    if isinstance(completion, Mapping):
-        kind = completion.get("type")
-        if kind not in _TEXT_TYPES:
-            return _CALL if isinstance(kind, str) and kind.endswith(("_use", "_call")) else ""
-        content = completion.get("content", completion.get("text"))
-        said = completion_text(content) if isinstance(content, str | Sequence) else ""
-        return said + _CALL if completion.get("tool_calls") or completion.get("function_call") else said
-    if isinstance(completion, Sequence) and not isinstance(completion, bytes | bytearray):
-        messages = [item for item in completion if isinstance(item, Mapping) and "role" in item]
-        if messages:
-            return _last_message(messages)
-        return "".join(completion_text(block) for block in completion)
-    return ""
-
-
-def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:
-    answers = [k for k, message in enumerate(messages) if message["role"] in ("assistant", "model")]
-    if not answers:
-        return ""
-    waits = any(message["role"] in ("tool", "function") for message in messages[answers[-1] + 1 :])
-    return completion_text(messages[answers[-1]]) + _TOLD * waits
-
-
-def _tokenizer_of(given: Any) -> Any:
-    tokenizer = getattr(given, "tokenizer", given)
-    if not callable(getattr(tokenizer, "decode", None)):
-        raise ValueError(
-            f"Expected an object with `decode` for `tokenizer`, got {given!r:.200}. "
-            "Pass the model's processor or tokenizer, not its name."
-        )
-    return tokenizer
-
-
-def _decoded(tokenizer: Any, stop_ids: frozenset[int], ids: Any) -> str:
-    stops = stop_ids | {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "pad_token_id", None)}
-    return tokenizer.decode([one for one in map(int, ids) if one not in stops], skip_special_tokens=False)
-
-
-@functools.cache
-def _box_tokens(fmt: BoxFormat) -> re.Pattern[str]:
-    """The special tokens that every box of this format contains: a text without them has lost its boxes."""
-    if fmt.syntax.tokens:
-        return re.compile(rf"<(?:{'|'.join(map(re.escape, fmt.syntax.tokens))})\d")
-    return re.compile("|".join(map(re.escape, re.findall(r"<[^<>]+>", fmt.layout.bare_item))))
-
-
-def _named_format(name: Any) -> BoxFormat:
-    if not isinstance(name, str):
-        raise ValueError(
-            f"Expected the name of a box format for column `box_format`, got {name!r:.200}. "
-            "Declare a format of your own with get_reward(..., box_format={...})."
-        )
-    return _format_of(name)
-
-
-@functools.cache
-def _format_of(name: str) -> BoxFormat:
-    # A declared format is logged as the text of its mapping.
-    return get_box_format(box_format_from_option(name))
-
-
-@functools.cache
-def has_labels(fmt: BoxFormat) -> bool:
-    """Whether labels that are written in this format can be read back.
-
-    Example:
-        >>> has_labels(get_box_format("qwen3-vl")), has_labels(get_box_format("llava"))
-        (True, False)
-    """
-    sizes = {"width": 100, "height": 100, "resized_width": 100, "resized_height": 100}
-    return read_boxes(format_boxes([[20, 20, 60, 60]], fmt, labels=["mass"], **sizes), fmt).labels == ["mass"]
-
-
-@dataclass(frozen=True)
-class _ReadBatch:
-    texts: list[str]
-    raws: list[RawBoxes]
-    pred: BoxBatch
-    formats: list[BoxFormat]
-    opened: list[bool]
-    references: References
-    ignore: BoxBatch | None
-    columns: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class _ScoredBatch(_ReadBatch):
-    outcomes: Outcomes
-    reward: NDArray[np.float64]
-    gt: BoxBatch
-    readers: Sequence[int | None]
-
-    def explanation(self, k: int) -> Explanation:
-        made = self.outcomes.explanation(k)
-        # Broken boxes count in the outcomes, and have no place among the boxes that were read.
-        broken = [one.place + before for before, one in enumerate(self.raws[k].broken)]
-        return replace(
-            made,
-            reward=float(self.reward[k]),
-            matches=tuple((i - bisect(broken, i), j) for i, j in made.matches),
-            ignored=tuple(i - bisect(broken, i) for i in made.ignored),
-        )
-
-    def parsed(self) -> list[ParsedBoxes]:
-        ends = np.cumsum(self.pred.counts)
-        return [
-            ParsedBoxes(
-                self.pred.flat[end - n : end],
-                tuple(raw.labels),
-                tuple(raw.scores),
-                raw.status,
-                dict(raw.rejected),
-                raw.broken,
-            )
-            for raw, n, end in zip(self.raws, self.pred.counts, ends, strict=True)
-        ]
-
-    def reason(self, k: int) -> str:
-        raw, n, m, tp = self.raws[k], int(self.pred.counts[k]), int(self.outcomes.m[k]), int(self.outcomes.tp[k])
-        ignored = int(self.outcomes.ignored[k].sum())
-        n -= ignored
-        broken = int(self.outcomes.n[k]) - n
-        if not ignored and n == 0 and raw.status != "empty":
-            found = ", ".join(f"{count} × {reason}" for reason, count in raw.rejected.items())
-            return f"{raw.status}: {found or 'no complete box and no stated negative'}"
-        aside = [f"{ignored} {_boxes(ignored)} ignored"] if ignored else []
-        if m == 0:
-            if n or broken:
-                stray = f"{n} {_boxes(n)}" if n else f"{broken} broken {_boxes(broken)}"
-                return ", ".join([f"{stray} where there is nothing to find", *aside])
-            if ignored:
-                return ", ".join(["nothing to find" if raw.status == "boxes" else raw.status, *aside])
-            return "nothing to find, and says so"
-        if n == 0 and not ignored:
-            return f"says there is nothing, misses {m}"
-        parts = [f"{tp} of {m} found"]
-        if n > tp:
-            parts.append(f"{n - tp} false {_boxes(n - tp)}")
-        if broken:
-            parts.append(f"{broken} broken {_boxes(broken)}")
-        parts += aside
-        if tp:
-            parts.append(f"mean IoU {self.outcomes.mean_iou[k]:.2f}")
-        return ", ".join(parts)
-
-
-def _boxes(count: int) -> str:
-    return "box" if count == 1 else "boxes"
-
-
-def _with_broken_boxes(raws: list[RawBoxes], pred: BoxBatch) -> BoxBatch:
-    """Add an invalid box for each broken one beside complete boxes, where it stood.
-
-    It matches nothing and counts as a false positive, as a well-formed wrong box would: breaking a box never pays.
-    """
-    if not any(raw.broken for raw in raws):
-        return pred
-    broken = np.array([len(raw.broken) for raw in raws], dtype=np.int64)
-    starts = np.repeat(np.cumsum(pred.counts) - pred.counts, broken)
-    places = starts + np.array([one.place for raw in raws for one in raw.broken], dtype=np.int64)
-    return BoxBatch(np.insert(pred.flat, places, np.nan, axis=0), pred.counts + broken)
-
-
-_Value = TypeVar("_Value")
-
-
-def _of_boxes(
-    raws: list[RawBoxes], complete: Callable[[RawBoxes], list[_Value]], broken: Callable[[BrokenBox], _Value]
-) -> list[_Value]:
-    """What all boxes state, label or confidence, in the order of :func:`_with_broken_boxes`."""
-    return list(chain.from_iterable(with_broken(complete(raw), raw.broken, broken) for raw in raws))
-
-
-def _score_boxes(
-    box_reward: Any,
-    pred: BoxBatch,
-    gt: BoxBatch,
-    scores: NDArray[np.float64] | None = None,
-    *,
-    ignore: BoxBatch | None = None,
-    labels: LabelCodes | None = None,
-) -> Outcomes:
-    if hasattr(box_reward, "score_flat"):
-        return box_reward.score_flat(pred, gt, scores, ignore=ignore, labels=labels)
-    # A third party's reward gives only the number, and knows nothing of ignore regions: R3 gives the matches that are
-    # logged beside it, and the ignored boxes, which are taken out first.
-    outcomes = MeanIoUReward().score_flat(pred, gt, ignore=ignore)
-    ends_p, ends_g = np.cumsum(pred.counts), np.cumsum(gt.counts)
-    own = [
-        float(box_reward.score(pred.flat[end_p - n : end_p][~ignored[:n]], gt.flat[end_g - m : end_g]))
-        for end_p, n, end_g, m, ignored in zip(ends_p, pred.counts, ends_g, gt.counts, outcomes.ignored, strict=True)
-    ]
-    if not np.isfinite(own).all():
-        raise ValueError(
-            f"Expected finite numbers for the score of {type(box_reward).__name__}, got {own!r:.200}. "
-            "TRL would skip such a sample: return 0 where the reward is undefined."
-        )
-    return Outcomes(**{**vars(outcomes), "reward": np.array(own, dtype=np.float64)})
-
-
-def _first_best(reward: NDArray[np.float64], rows: NDArray[np.intp]) -> NDArray[np.intp]:
-    """The entry with the greatest reward in each row; the first among equals.
-
-    Args:
-        reward: ``(entries,)``.
-        rows: ``(entries,)``, the row of each entry, ascending and without a gap.
-
-    Example:
-        >>> _first_best(np.array([0.2, 0.5, 0.5, 0.0]), np.array([0, 0, 0, 1]))
-        array([1, 3])
-    """
-    # lexsort is stable: among equals the first stays in front
-    order = np.lexsort((-reward, rows))
-    return order[np.flatnonzero(np.diff(rows, prepend=-1))]
-
-
-def _predicted_boxes(raws: list[RawBoxes], formats: Sequence[BoxFormat], columns: Mapping[str, Any]) -> BoxBatch:
-    counts = np.array([len(raw.coords) // 4 for raw in raws], dtype=np.int64)
-    flat = np.array(list(chain.from_iterable(raw.coords for raw in raws)), dtype=np.float64).reshape(-1, 4)
-    frames = frames_of_rows(formats, columns, len(raws))
-    if len(raws) > 1:
-        frames = np.repeat(frames, counts, axis=1)
-    return BoxBatch(frame_to_pixel(flat, Frame(*frames)), counts)
-
-
-def _row_names(read: _ReadBatch) -> list[str]:
-    """What tells each row from others, whatever stands beside it in the batch: its id, or else its reference boxes."""
-    n, references = len(read.raws), read.references
-    rows = range(n) if references.rows is None else references.rows
-    drawn: list[list[Any]] = [[] for _ in range(n)]
-    parts = np.split(references.boxes.flat, np.cumsum(references.boxes.counts))[:-1]
-    for row, boxes in zip(rows, parts, strict=True):
-        drawn[row].append(boxes.tolist())
-    ids = column_of(read.columns, "id", n) or [None] * n
-    return [str(boxes if name is None else name) for boxes, name in zip(drawn, ids, strict=True)]
-
-
-_Metric = Callable[[_ScoredBatch], float]
-
-
-def _mean(values: Callable[[_ScoredBatch], NDArray[Any]]) -> _Metric:
-    return lambda batch: float(values(batch).sum()) / max(len(batch.raws), 1)
-
-
-def _with_status(status: str) -> _Metric:
-    return _mean(lambda batch: np.array([raw.status == status for raw in batch.raws]))
-
-
-def _with_rejected(reason: str) -> _Metric:
-    return _mean(lambda batch: np.array([reason in raw.rejected for raw in batch.raws]))
-
-
-def _hallucinated(batch: _ScoredBatch) -> NDArray[np.bool_]:
-    return (batch.outcomes.m == 0) & (batch.outcomes.n > 0)
-
-
-def _hallucination_rate(batch: _ScoredBatch) -> float:
-    negatives = int((batch.outcomes.m == 0).sum())
-    return int(_hallucinated(batch).sum()) / negatives if negatives else float("nan")
-
-
-#: What every call logs, and how it is computed: another metric is one line here.
-_METRICS: dict[str, _Metric] = {
-    **{part: _mean(attrgetter(f"outcomes.{part}")) for part in _PARTS},
-    "boxes": _mean(lambda batch: batch.pred.counts),
-    **{f"status/{status}": _with_status(status) for status in STATUSES},
-    **{f"rejected/{reason}": _with_rejected(reason) for reason in REJECT_REASONS},
-    "negatives": _mean(lambda batch: batch.outcomes.m == 0),
-    "hallucinated": _mean(_hallucinated),
-    "hallucination_rate": _hallucination_rate,
-}
-#: The keys of what every call logs under the reward's name (``"R4/mean_iou"``): means over the call's completions, but
-#: ``hallucination_rate`` is the mean over those on films without findings, NaN where there are none.
-METRIC_KEYS: tuple[str, ...] = tuple(_METRICS)

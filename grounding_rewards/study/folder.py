@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 from grounding_rewards.data.texts import read_yaml
+from grounding_rewards.shipped import find_shipped
 from grounding_rewards.study.plan import Plan, Run, Start, fingerprint, settings_of
 from grounding_rewards.study.results import SCHEMA
 from grounding_rewards.whole_files import write_whole
@@ -55,7 +56,7 @@ class Folder:
 
     def weights(self, start: Start) -> str:
         """What runs give as model_name_or_path."""
-        return str(self.made(start.name) / "checkpoint") if start.sft is not None else start.model
+        return str(self.made(start.name) / "checkpoint") if start.sft is not None else find_shipped(start.model)
 
 
 def fingerprint_of_start(start: Start) -> str:
@@ -184,7 +185,7 @@ def _difference(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) ->
 def _weights(model: str) -> list[Any]:
     """What tells the weights in a folder from others; of a name on the hub, the name."""
     found: list[Any] = []
-    for path in sorted(Path(model).glob("*.safetensors")):
+    for path in sorted(Path(find_shipped(model)).glob("*.safetensors")):
         with path.open("rb") as file:
             begins = file.read(_PROBE)
             file.seek(max(0, path.stat().st_size - _PROBE))

@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from grounding_rewards.data.config_files import read_config
 from grounding_rewards.data.texts import read_yaml
 from grounding_rewards.models.robustness import CORRUPTIONS, STRENGTHS
+from grounding_rewards.shipped import find_shipped
 from grounding_rewards.study.curves import POINTS
 from grounding_rewards.study.results import ARM, CONTROL, FEWEST_SEEDS
 from grounding_rewards.study.rulers import RULERS
@@ -37,7 +35,7 @@ _KEYS = {
     "checkpoints": "how many checkpoints of a run are measured, the last one among them",
     "keep": "whether checkpoints stay after they are measured",
     "accelerate": "configuration of `accelerate launch`",
-    "train": "`config`, a file for `grounding-rewards train`, and whatever of it is overridden",
+    "train": "`config`, a file for `grounding-rewards train` or several, and whatever of it is overridden",
     "sets": "films that models are measured on: a name each, with dataset, split, films and changes",
     "batch_size": "films answered at once when a model is measured",
     "starts": "models that runs start from: a name each, with `model`, and `sft` to teach it first",
@@ -53,8 +51,6 @@ _OURS = ("seed", "output_dir", "model_name_or_path", "save_strategy", "save_step
 _FREE = (*("output_dir", "run_name", "logging_steps", "disable_tqdm", "report_to"), "model_name_or_path")
 # What makes transformers take a configuration for GPUs on a machine without.
 _WITHOUT_GPU = {"use_cpu": True, "bf16": False, "fp16": False, "tf32": False}
-# TRL's words for a key of a file that it does not know.
-_UNKNOWN = re.compile(r"Unknown arguments from config file: \['--([^']*)'")
 
 
 @dataclass(frozen=True)
@@ -166,14 +162,15 @@ def read_plan(path: str | Path, *, dataset: str | None = None, elsewhere: bool =
     """The plan of a study's YAML, every run checked.
 
     Args:
-        path: of the YAML; the paths that it names are found from the working directory.
+        path: of the YAML; the paths that it names are found from the working directory, or are those of files that
+            come with the package.
         dataset: instead of its `dataset`.
         elsewhere: whether runs are made on another machine: that this one has no GPU is no reason to refuse them.
 
     Raises:
         ValueError: an unknown key, reward or parameter, an option of a wrong type, one seed alone, …; names where.
     """
-    content = read_yaml(path)
+    content = read_yaml(find_shipped(path))
     if not isinstance(content, Mapping):
         raise ValueError(f"Expected a mapping in {path}, got {type(content).__name__}. See configs/study/ for files.")
     given = {**content, **({"dataset": dataset} if dataset is not None else {})}
@@ -250,18 +247,10 @@ def check_config(kind: str, config: Mapping[str, Any], where: str, elsewhere: bo
     from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
 
     parse = parse_sft_arguments if kind == SFT else parse_grpo_arguments
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "config.yaml")
-        file.write_text(yaml.safe_dump({**config, **(_WITHOUT_GPU if elsewhere else {})}), encoding="utf-8")
-        try:
-            parse(["--config", str(file)])
-        except (ValueError, TypeError) as error:
-            if unknown := _UNKNOWN.search(str(error)):
-                raise ValueError(
-                    f"Expected options of `grounding-rewards {kind}` in {where}, got {unknown[1]}. Correct the "
-                    "spelling; `--help` lists them. Parameters of a reward stand in reward_kwargs."
-                ) from None
-            raise ValueError(f"{where}: {error}") from error
+    try:
+        parse([], {**config, **(_WITHOUT_GPU if elsewhere else {})})
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"{where}: {error}") from error
 
 
 def _runs(
@@ -376,12 +365,13 @@ def _sequences(config: Mapping[str, Any], processes: int) -> int:
 
 
 def _processes(accelerate: str, where: str) -> int:
-    if not Path(accelerate).is_file():
+    file = find_shipped(accelerate)
+    if not Path(file).is_file():
         raise ValueError(
             f"Expected a configuration of `accelerate launch` for accelerate in {where}, got {accelerate!r}, which is "
             "no file. configs/accelerate/ has some."
         )
-    return int(read_yaml(accelerate).get("num_processes", 1))
+    return int(read_yaml(file).get("num_processes", 1))
 
 
 def _set(name: str, one: Mapping[str, Any], dataset: Any, where: str) -> FilmSet:
@@ -426,9 +416,7 @@ def _settings(one: Any, given: Mapping[str, Any], place: str) -> dict[str, Any]:
         raise ValueError(f"Expected a mapping for the settings of {place}, got {one!r}. Write config: and options.")
     base: dict[str, Any] = {}
     if "config" in one:
-        base = read_yaml(one["config"])
-        if not isinstance(base, Mapping):
-            raise ValueError(f"Expected options in {one['config']} for {place}, got {base!r}. Correct the file.")
+        base = read_config(one["config"])
     beside = {name: value for name, value in one.items() if name != "config"}
     named = {"dataset": given["dataset"]} if given.get("dataset") is not None else {}
     # The study saves what it measures, where it wants it.

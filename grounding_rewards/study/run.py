@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from grounding_rewards.data.texts import read_yaml
+from grounding_rewards.shipped import find_shipped
 from grounding_rewards.study.curves import compute_of, read_log, thin_curve
 from grounding_rewards.study.folder import (
     Folder,
@@ -246,14 +247,20 @@ class _Workshop:
             from_step = max((int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")), default=0)
             self.children.call(
                 [
-                    *("-m", "accelerate.commands.launch", "--quiet", "--config_file", self.plan.accelerate),
+                    *(
+                        "-m",
+                        "accelerate.commands.launch",
+                        "--quiet",
+                        "--config_file",
+                        find_shipped(self.plan.accelerate),
+                    ),
                     *("-m", "grounding_rewards.cli", kind, "--config", str(file)),
                     *("--resume_from_checkpoint", "last", "--disable_tqdm", "true"),
                 ],
                 log,
                 lock,
             )
-            processes = int(read_yaml(self.plan.accelerate).get("num_processes", 1))
+            processes = int(read_yaml(find_shipped(self.plan.accelerate)).get("num_processes", 1))
             batch = config.get("per_device_train_batch_size", 8) * config.get("gradient_accumulation_steps", 1)
             write_whole(marker, json.dumps(compute_of(folder / "log.jsonl", batch * processes, from_step)))
         return json.loads(marker.read_text(encoding="utf-8"))

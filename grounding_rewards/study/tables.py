@@ -107,11 +107,11 @@ def _matrix_cell(arm: ArmFound, on: str, key: str) -> str:
 def signal_header() -> list[str]:
     """Of the table of signal, audit and cost."""
     shares = ["groups without spread", "in the first quarter"]
-    return ["arm", "reward", *shares, "pays dishonest policies", "minutes a run", "steps", "completions", "tokens"]
+    return ["arm", "reward", *shares, "flagged by the audit", "minutes a run", "steps", "completions", "tokens"]
 
 
 def signal_rows(found: Findings) -> list[list[str]]:
-    """What each arm's reward was, how much it said, whom else it pays, and what its runs cost."""
+    """What each arm's reward was, how much it said, what an audit flags, and what its runs cost."""
     return [
         [
             marked(found.name(arm), arm),
@@ -136,9 +136,10 @@ def _flagged(found: Findings, arm: ArmFound) -> str:
 def signal_note() -> str:
     """What the table of signal, audit and cost shows."""
     return (
-        "A group without spread, all completions of a film earning alike, teaches nothing. Pays: policies that an "
-        f"audit of the reward flags on the first {FILMS} films, scheduled parameters as they are at the end; the "
-        "command `audit` says more. Times and counts are means over the runs of an arm."
+        "A group without spread, all completions of a film earning alike, teaches nothing. Flagged: policies that the "
+        f"reward pays although it should not, on the first {FILMS} films, an honest one that earns more than a better "
+        "one among them; scheduled parameters as they are at the end; the command `audit` says more. Times and counts "
+        "are means over the runs of an arm."
     )
 
 

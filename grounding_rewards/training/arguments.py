@@ -10,20 +10,23 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
+import yaml
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
 from grounding_rewards.data.checks import BAD_ROWS
+from grounding_rewards.data.config_files import check_known, read_config
 from grounding_rewards.data.film_paths import ALLOW_OUTSIDE_HELP
-from grounding_rewards.data.texts import read_yaml
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.rewards.registry import describe_rewards
+from grounding_rewards.shipped import find_shipped
 from grounding_rewards.training.curriculum import read_curriculum
 from grounding_rewards.training.look_closer import read_look_closer
 from grounding_rewards.training.option_values import (
@@ -43,9 +46,11 @@ Train a vision-language model to point at findings, with GRPO and a reward on it
   grounding-rewards train --config configs/demo/grpo.yaml
   grounding-rewards train --config configs/demo/grpo.yaml --reward R2 --max_steps 50
   grounding-rewards train --config configs/demo/grpo.yaml --resume_from_checkpoint last
+  grounding-rewards train --config configs/experiments/r4.yaml --config configs/models/qwen3_vl_4b.yaml
   accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli train --config run.yaml
 
-Every value of the YAML file can be overridden on the command line. The run leaves checkpoint/, config.yaml, README.md,
+Every value of the YAML file can be overridden on the command line, and by further files of --config; `base` in a file
+names others that it is built on, seen from its own folder. The run leaves checkpoint/, config.yaml, README.md,
 versions.json and log.jsonl in `output_dir`; a folder that holds another run is refused without --overwrite.
 
 rewards and their parameters, for `reward` and `reward_kwargs`:
@@ -63,7 +68,8 @@ Teach a vision-language model to write boxes, with TRL's SFTTrainer: the cold st
   grounding-rewards sft --config run.yaml --resume_from_checkpoint last
   accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli sft --config run.yaml
 
-Every value of the YAML file can be overridden on the command line. The run leaves checkpoint/, config.yaml, README.md,
+Every value of the YAML file can be overridden on the command line, and by further files of --config; `base` in a file
+names others that it is built on, seen from its own folder. The run leaves checkpoint/, config.yaml, README.md,
 versions.json and log.jsonl in `output_dir`; a folder that holds another run is refused without --overwrite. With LoRA
 checkpoint/ holds the model with the adapter merged into it, and adapter/ the adapter.
 """
@@ -73,6 +79,9 @@ BOX_FORMAT_HELP = (
     'command line JSON: \'{"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"}\'. Left out, it is '
     "the column box_format of the dataset, or else derived from the model."
 )
+
+# The one key of a file that is no option: TRL sets the environment variables that it names.
+_ENVIRONMENT = "env"
 
 _SAVE_DTYPES = ("float32", "float16", "bfloat16")
 
@@ -315,6 +324,7 @@ class ModelArguments(ModelConfig):
                 "Expected a folder or a name on the hub for model_name_or_path, got nothing. "
                 "Name the model to start from."
             )
+        self.model_name_or_path: str = find_shipped(self.model_name_or_path)
         if not self.use_peft and self.lora_target_modules is not None:
             raise ValueError(
                 f"Expected use_peft: true beside lora_target_modules, got {self.lora_target_modules!r} alone, which "
@@ -329,56 +339,75 @@ class ModelArguments(ModelConfig):
 
 
 def parse_grpo_arguments(
-    args: Sequence[str] | None = None,
+    args: Sequence[str] | None = None, options: Mapping[str, Any] | None = None
 ) -> tuple[GroundingArguments, GRPOArguments, ModelArguments]:
-    """Read `--config` and the options after it, which override it.
+    """Read the files of `--config` and the options after them, which override them.
 
     Args:
         args: the command line without the program's name; that of the process when left out.
+        options: what a file would say, in its place; the files of `--config` override it.
 
     Raises:
-        ValueError: a key of the YAML file is unknown, or a value has the wrong type or is none of the legal ones.
-        OSError: the YAML file cannot be read.
+        ValueError: a file cannot be read; an option is unknown, or has the wrong type or is none of the legal ones.
     """
     description = _GRPO_DESCRIPTION.format(rewards=describe_rewards())
-    arguments, config, model = _parse((GroundingArguments, GRPOArguments, ModelArguments), "train", description, args)
+    types = (GroundingArguments, GRPOArguments, ModelArguments)
+    arguments, config, model = _parse(types, "train", description, args, options)
     _check_weights(arguments, config)
     _check_evaluation(arguments, config)
     return arguments, config, model
 
 
 def parse_sft_arguments(
-    args: Sequence[str] | None = None,
+    args: Sequence[str] | None = None, options: Mapping[str, Any] | None = None
 ) -> tuple[SupervisedArguments, SupervisedConfig, ModelArguments]:
     """As :func:`parse_grpo_arguments`."""
     types = (SupervisedArguments, SupervisedConfig, ModelArguments)
-    arguments, config, model = _parse(types, "sft", _SFT_DESCRIPTION, args)
+    arguments, config, model = _parse(types, "sft", _SFT_DESCRIPTION, args, options)
     _check_evaluation(arguments, config)
     return arguments, config, model
 
 
-def _parse(types: Iterable[type], command: str, description: str, args: Sequence[str] | None) -> tuple[Any, ...]:
-    words = [*_split_config(sys.argv[1:] if args is None else args)]
+def _parse(
+    types: Iterable[type],
+    command: str,
+    description: str,
+    args: Sequence[str] | None,
+    options: Mapping[str, Any] | None,
+) -> tuple[Any, ...]:
     parser = _Parser(
         types,
         prog=f"grounding-rewards {command}",
-        usage=f"grounding-rewards {command} --config FILE [--OPTION VALUE ...]",
+        usage=f"grounding-rewards {command} --config FILE [--config FILE ...] [--OPTION VALUE ...]",
         description=description,
         formatter_class=_HelpFormatter,
     )
-    file = words[words.index("--config") + 1] if "--config" in words[:-1] else None
-    if file is None and "--config" in words:
-        raise ValueError("Expected a file after --config, got none. Name the YAML file of the run.")
-    if file is not None and Path(file).is_file():
-        # Read here first: TRL's own reading never ends where aliases multiply.
-        read_yaml(file)
-    return parser.parse_args_and_config(words)
+    files, words = _split_config(sys.argv[1:] if args is None else args)
+    known = {_ENVIRONMENT, *(action.dest for action in parser._actions)}
+    check_known(options or {}, known, command)
+    values = {**(options or {}), **read_config(files, known=known, command=command)}
+    if not values:
+        return parser.parse_args_and_config(words)
+    # TRL reads a file only; this one has no base.
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "resolved.yaml")
+        file.write_text(yaml.safe_dump(values), encoding="utf-8")
+        return parser.parse_args_and_config(["--config", str(file), *words])
 
 
-def _split_config(args: Sequence[str]) -> Iterable[str]:
-    """Split `--config=FILE`, which TRL does not know, into `--config FILE`."""
-    for word in args:
-        yield from ("--config", word.partition("=")[2]) if word.startswith("--config=") else (word,)
+def _split_config(args: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The files of `--config FILE` or `--config=FILE`, and the other words."""
+    files, words, rest = [], [], iter(args)
+    for word in rest:
+        name, equals, value = word.partition("=")
+        if name != "--config":
+            words.append(word)
+            continue
+        file = value if equals else next(rest, "")
+        if not file or file.startswith("--"):
+            raise ValueError("Expected a file after --config, got none. Name the YAML file of the run.")
+        files.append(file)
+    return files, words
 
 
 def _check_training(config: Any) -> None:

@@ -18,7 +18,7 @@ from accelerate.utils import gather_object
 from datasets import Dataset
 from transformers import AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
-from trl.trainer.utils import RepeatSampler
+from trl.trainer.utils import RepeatSampler, print_prompt_completions_sample
 
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
@@ -98,6 +98,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
 
     method = "GRPO"
 
+    num_completions_to_print: int | None
+
     def __init__(
         self,
         model: Any,
@@ -167,6 +169,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             processing_class=processing_class,
             **kwargs,
         )
+        # TRL itself prints none: `log` does, without what names films.
+        self.num_completions_to_print = 0
         # The generation configuration may have more end tokens than the tokenizer.
         stop_ids = frozenset(self.eos_token_ids)
         opened = train_dataset is not None and self._prompt_opens_thinking(train_dataset[0]["prompt"])
@@ -310,7 +314,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log as TRL does, with hallucination rates that are exact over all processes and steps.
 
-        Where the batch of one process has no negative film its rate is NaN, and TRL would drop the step for all.
+        Where the batch of one process has no negative film its rate is NaN, and TRL would drop the step for all. What
+        is printed of the completions lacks the rows that rewards log beside them, which name films and patients.
         """
         metrics = self._metrics["train" if self.model.training else "eval"]
         for name in self.reward_func_names:
@@ -318,6 +323,19 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
                 seen, hallucinated = sum(negatives), sum(metrics[f"{name}/hallucinated"])
                 metrics[f"{name}/hallucination_rate"] = [hallucinated / seen if seen else float("nan")]
         super().log(logs, start_time)
+        if self.accelerator.is_main_process and self.log_completions:
+            self._print_completions()
+
+    def _print_completions(self) -> None:
+        """Print the completions as TRL does, without the rows, which are for the table in the folder of the run."""
+        logs = self._logs
+        extra = {name: values for name, values in logs["extra"].items() if not name.endswith(f"/{ROW_COLUMN}")}
+        print_prompt_completions_sample(
+            *(logs[name] for name in ("prompt", "completion", "rewards", "advantages")),
+            self.state.global_step,
+            self.args.num_completions_to_print,
+            extra=extra,
+        )
 
 
 class EpochSampler(RepeatSampler):

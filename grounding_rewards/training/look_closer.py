@@ -30,7 +30,8 @@ from grounding_rewards.data.images import GreyValues, grey_values, open_film, sh
 from grounding_rewards.data.resize import has_resized_size, resized_size
 from grounding_rewards.legal import Interval, check_number
 from grounding_rewards.parsing import BoxFormat, get_box_format
-from grounding_rewards.rewards.grounding import GroundingReward, ScoredCompletion
+from grounding_rewards.rewards.grounding import GroundingReward
+from grounding_rewards.rewards.scored_batch import ScoredCompletion
 
 _EXAMPLE = "Write it like look_closer: {looks: 3, cost: 0.02, bonus: 0.1}."
 _COUNT = Interval(1)

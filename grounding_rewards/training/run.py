@@ -16,7 +16,8 @@ from transformers import AutoModelForImageTextToText, EarlyStoppingCallback, Pro
 from grounding_rewards.data.load import load_split
 from grounding_rewards.data.resize import largest_image, set_image_size
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
-from grounding_rewards.rewards.grounding import METRIC_KEYS, GroundingReward
+from grounding_rewards.rewards.batch_log import METRIC_KEYS
+from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training.arguments import (
     GroundingArguments,
     GRPOArguments,
@@ -34,6 +35,7 @@ from grounding_rewards.training.model import (
     model_init_kwargs,
 )
 from grounding_rewards.training.option_values import AUGMENTATION
+from grounding_rewards.training.processes import ending_together
 from grounding_rewards.training.rewards import build_rewards, reward_name
 from grounding_rewards.training.run_folder import (
     ADAPTER,
@@ -44,6 +46,7 @@ from grounding_rewards.training.run_folder import (
     claim,
     find_start,
     resolved_config,
+    told_of_full_disk,
 )
 from grounding_rewards.training.sft import GroundingSFTTrainer
 from grounding_rewards.training.shown_films import ShownFilms, keep_films_here
@@ -200,8 +203,10 @@ def _train(
     if trainer.is_world_process_zero():
         claim(resolved)
     trainer.accelerator.wait_for_everyone()
+    checkpoint = None if start.checkpoint is None else str(start.checkpoint)
     try:
-        trainer.train(resume_from_checkpoint=None if start.checkpoint is None else str(start.checkpoint))
+        with ending_together(trainer.accelerator, lambda: trainer.state.global_step), told_of_full_disk(folder):
+            trainer.train(resume_from_checkpoint=checkpoint)
     except (ValueError, OSError, ImportError) as error:
         if str(error).startswith("Expected"):
             raise
@@ -223,8 +228,9 @@ def _finish(trainer: Any, save: Callable[[Path], None]) -> None:
     """Save the trained model with its card, unless SIGTERM stopped the run, and end all processes together."""
     if not was_stopped(trainer):
         folder, state = Path(trainer.args.output_dir), trainer.state
-        save(folder / CHECKPOINT)
-        trainer.create_model_card()
+        with told_of_full_disk(folder, folder / CHECKPOINT, folder / ADAPTER):
+            save(folder / CHECKPOINT)
+            trainer.create_model_card()
         if trainer.is_world_process_zero():
             shutil.copyfile(folder / CARD, folder / CHECKPOINT / CARD)
         if trainer.args.load_best_model_at_end and state.best_model_checkpoint is not None:
@@ -245,7 +251,9 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
             _merge(adapter, model, save_dtype).save_pretrained(checkpoint)
             trainer.processing_class.save_pretrained(checkpoint)
         elif save_dtype is not None:
-            saved = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=getattr(torch, save_dtype))
+            saved = AutoModelForImageTextToText.from_pretrained(
+                checkpoint, dtype=getattr(torch, save_dtype), use_safetensors=True
+            )
             saved.save_pretrained(checkpoint)
     trainer.accelerator.wait_for_everyone()
 
@@ -255,7 +263,10 @@ def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None) -> Any:
     from peft import PeftModel
 
     under = AutoModelForImageTextToText.from_pretrained(
-        str(model.model_name_or_path), revision=model.model_revision, dtype=save_dtype or model.dtype
+        str(model.model_name_or_path),
+        revision=model.model_revision,
+        dtype=save_dtype or model.dtype,
+        use_safetensors=True,
     )
     return PeftModel.from_pretrained(under, str(adapter)).merge_and_unload()
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import fields
 from enum import Enum
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from grounding_rewards.safe_yaml import parse_yaml
 from grounding_rewards.versions import package_versions
 from grounding_rewards.whole_files import write_whole
 
@@ -63,6 +66,10 @@ _FREE = re.compile(
 
 # The files of a complete checkpoint; the trainer writes the first one last.
 _WHOLE = ("trainer_state.json", "optimizer.pt", "scheduler.pt")
+
+
+# What writing to a full disk, or beyond a quota or a limit of the size of files, ends with.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Start(NamedTuple):
@@ -183,6 +190,48 @@ def last_complete_checkpoint(folder: Path) -> Path | None:
     return whole[-1] if whole else None
 
 
+@contextmanager
+def told_of_full_disk(folder: Path, *written: Path) -> Iterator[None]:
+    """Say of a full disk how the run goes on, and make room: checkpoints that are not whole are removed.
+
+    Args:
+        folder: the run's `output_dir`.
+        *written: what is being written inside, of which a part is no use either.
+
+    Raises:
+        OSError: the disk is full, or a quota used up; names the checkpoint to resume from.
+
+    >>> with told_of_full_disk(Path("no/such/run")):  # doctest: +ELLIPSIS
+    ...     raise OSError(errno.ENOSPC, "No space left on device")
+    Traceback (most recent call last):
+    OSError: Expected room on the disk of 'no/such/run', got No space left on device. Make room, or lower ...
+    """
+    try:
+        yield
+    except Exception as error:
+        if (reason := _full(error)) is None:
+            raise
+        last = last_complete_checkpoint(folder)
+        for path in [*_unfinished(folder), *written]:
+            shutil.rmtree(path, ignore_errors=True)
+        resumed = "begins anew: no checkpoint was written" if last is None else f"goes on from {last.name}"
+        raise OSError(
+            f"Expected room on the disk of {str(folder)!r}, got {reason}. Make room, or lower save_total_limit or "
+            f"raise save_steps; then the same command with --resume_from_checkpoint last {resumed}."
+        ) from error
+
+
+def _full(error: Exception) -> str | None:
+    """What an error says of a full disk; None if it speaks of something else."""
+    if isinstance(error, OSError):
+        return error.strerror if error.errno in _FULL else None
+    # safetensors and torch have errors of other types, and torch does not say why it could not write.
+    for number in _FULL:
+        if f"os error {number})" in str(error):
+            return os.strerror(number)
+    return "a file of which a part could be written" if "inline_container" in str(error) else None
+
+
 def _asked(resume: str | None) -> str | None:
     if resume is None or resume.lower() == "false":
         return None
@@ -205,8 +254,8 @@ def _refuse_part(checkpoint: Path) -> None:
             "Check the path."
         )
     missing = [name for name in _WHOLE if not (checkpoint / name).is_file()]
-    # Sharded optimizers are in folders of their own.
-    sharded = any(checkpoint.glob("optimizer_*")) or any(checkpoint.glob("global_step*"))
+    # FSDP calls a whole optimizer optimizer.bin; shared out ones are in folders of their own.
+    sharded = any(any(checkpoint.glob(name)) for name in ("optimizer.bin", "optimizer_*", "global_step*"))
     if missing and not (sharded and (checkpoint / _WHOLE[0]).is_file()):
         raise ValueError(
             f"Expected a whole checkpoint for resume_from_checkpoint, got {str(checkpoint)!r} without "
@@ -216,6 +265,11 @@ def _refuse_part(checkpoint: Path) -> None:
 
 def _checkpoints(folder: Path) -> list[Path]:
     return sorted((path for path in folder.glob("checkpoint-*") if _step(path) >= 0), key=_step)
+
+
+def _unfinished(folder: Path) -> list[Path]:
+    """Checkpoints that were not written to their end."""
+    return [path for path in _checkpoints(folder) if not _readable(path / _WHOLE[0])]
 
 
 def _step(path: Path) -> int:
@@ -254,7 +308,7 @@ def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """Notes on what differs from the resumed run, where that may differ; everything else is refused."""
     if not (folder / CONFIG).is_file():
         return []
-    before = _mapping(folder / CONFIG, yaml.safe_load)
+    before = _mapping(folder / CONFIG, parse_yaml)
     had, have = _mapping(folder / VERSIONS, json.loads), versions()
     updated = [name for name in have if had and had.get(name) != have[name]]
     differing = [name for name in dict.fromkeys([*before, *config]) if not _alike(before.get(name), config.get(name))]
@@ -303,7 +357,7 @@ def _alike(one: Any, other: Any) -> bool:
 def _mapping(path: Path, read: Any) -> dict[str, Any]:
     try:
         found = read(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError):
         found = None
     return found if isinstance(found, dict) else {}
 

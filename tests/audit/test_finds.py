@@ -136,6 +136,67 @@ def test_nothing_pays_for_junk_when_the_threshold_comes_first():
 
 
 @pytest.mark.parametrize(
+    ("reward", "gt", "before", "after", "gain"),
+    [
+        # a box is replaced by one that fits all findings less well: 0.444 → 1.0, and 0.504 → 0.682
+        *(
+            (
+                reward,
+                [[450, 550, 850, 850], [550, 450, 700, 600], [450, 550, 650, 850]],
+                [[425, 600, 625, 850], [550, 450, 700, 600], [425, 550, 725, 850], [0, 150, 250, 400]],
+                [[425, 600, 625, 850], [550, 450, 700, 600], [425, 575, 725, 850], [0, 150, 250, 400]],
+                gain,
+            )
+            for reward, gain in (("R1", 0.556), ("R3", 0.178))
+        ),
+        # the only box that reaches a finding is left out: 0.167 → 0.25, and 0.264 → 0.296
+        (
+            "R1",
+            [[400, 50, 750, 300], [350, 200, 700, 350]],
+            [[325, 250, 625, 300], [325, 175, 725, 400], [400, 125, 700, 350]],
+            [[325, 250, 625, 300], [325, 175, 725, 400]],
+            0.083,
+        ),
+        (
+            "R3",
+            [[400, 50, 750, 300], [350, 200, 750, 350]],
+            [[50, 0, 150, 100], [325, 175, 775, 400], [400, 125, 750, 350]],
+            [[50, 0, 150, 100], [325, 175, 775, 400]],
+            0.033,
+        ),
+    ],
+)
+def test_greedy_pays_for_what_frees_a_finding(reward, gt, before, after, gain):
+    """The better box chooses first, and takes the finding that the other one alone could have had."""
+    scorer = gr.get_reward(reward)
+    assert scorer.score(after, gt) - scorer.score(before, gt) == pytest.approx(gain, abs=1e-3)
+    for matching in ("thresholded_hungarian", "most_hits"):
+        scorer = gr.get_reward(reward, matching=matching)
+        assert scorer.score(after, gt) <= scorer.score(before, gt)
+
+
+def test_r1_pays_for_breaking_the_better_of_two_boxes_on_one_finding():
+    """The better box hits although it stands later, and the earlier one is false: 0.083 → 0.25, where it is broken."""
+    findings = [[400, 200, 800, 500], [450, 700, 850, 900], [450, 200, 550, 400], [300, 450, 700, 600]]
+    twice, better = [350, 225, 725, 525], [475, 200, 750, 525]
+    spoilt = written(twice, twice)[:-1] + ', {"bbox_2d": "there"}]'
+    for parameters, gain in (({}, 1 / 6), ({"ranking": "tied"}, 0.0)):
+        before = earned(written(twice, twice, better), "R1", boxes=findings, **parameters)
+        assert earned(spoilt, "R1", boxes=findings, **parameters) - before == pytest.approx(gain)
+
+
+@pytest.mark.parametrize(("reward", "gain"), [("R1", 1 / 3), ("R3", 0.167), ("R5", 0.127), ("soft_f1", 0.121)])
+@pytest.mark.parametrize("matching", ["greedy", "hungarian", "thresholded_hungarian"])
+def test_a_box_written_twice_pays_where_it_fits_two_findings(reward, gain, matching):
+    """No exploit: two findings of which one covers the other are two findings, and two boxes find them."""
+    findings = [[400, 500, 800, 750], [375, 500, 875, 825], [550, 400, 650, 700]]
+    both, other = [350, 475, 925, 775], [525, 375, 725, 750]
+    scorer = gr.get_reward(reward) if reward == "soft_f1" else gr.get_reward(reward, matching=matching)
+    paid = scorer.score([both, both, other], findings) - scorer.score([both, other], findings)
+    assert paid == pytest.approx(gain, abs=1e-3)
+
+
+@pytest.mark.parametrize(
     ("beta", "k", "gain"),
     # by hand: (1 + β²) / (β² + k) − 1 / k
     [(1.5, 3, 3.25 / 5.25 - 1 / 3), (1.0, 2, 2 / 3 - 1 / 2)],

@@ -130,7 +130,7 @@ def test_options_that_are_no_words(shared_dir, tmp_path):
         (("coco", "--root", "x", "--box-format", "qwen3-vl", "--window", "5"), "Expected LOW,HIGH for --window"),
         (("coco", "--root", "x", "--box-format", "qwen3-vl", "--option", "sizes"), "Expected NAME=VALUE"),
         (("coco", "--root", "x", "--box-format", "qwen3-vl", "--option", "size=1"), "got 'size'"),
-        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--processes", "0"), "at least 1 for processes"),
+        (("coco", "--root", "x", "--box-format", "qwen3-vl", "--processes", "0"), "at least 1 for `processes`"),
     ],
 )
 def test_wrong_arguments_are_named(tmp_path, words, message):

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -15,7 +12,8 @@ import yaml
 from PIL import Image
 
 from grounding_rewards.cli import main
-from tests.training.runs import ASSET, BIN, COMMON, ENVIRONMENT, GRPO, REPOSITORY, grpo, history, run, words
+from tests.training.forks import command, end_of, started, wait_until
+from tests.training.runs import ASSET, BIN, COMMON, ENVIRONMENT, GRPO, grpo, history, run, words
 
 pytestmark = pytest.mark.training
 
@@ -229,8 +227,10 @@ def test_the_weights_are_looked_for_last(capsys, command, base, places, no_weigh
     ("text", "expected"),
     [
         ("reward: [R4", "Expected YAML in"),
-        ("- reward", "must contain a YAML mapping"),
-        (None, "No such file or directory"),
+        ("- reward", "Expected a mapping of options in"),
+        (None, "Expected a file for --config"),
+        ("base: run.yaml", "built on themselves"),
+        ("lerning_rate: 1", "run.yaml, got lerning_rate. Did you mean learning_rate?"),
     ],
 )
 def test_configuration_files(capsys, tmp_path, text, expected):
@@ -303,7 +303,6 @@ def test_rewards_of_ones_own_are_found_from_the_working_directory(tmp_path):
         env={name: value for name, value in ENVIRONMENT.items() if name != "PYTHONPATH"},
         check=True,
         capture_output=True,
-        timeout=100,
     )
     (entry,) = history(tmp_path / "run")
     parts = [entry[f"rewards/{name}/mean"] for name in ("R4", "brevity", "Scaled")]
@@ -314,17 +313,12 @@ def test_rewards_of_ones_own_are_found_from_the_working_directory(tmp_path):
 def test_sigterm_saves_and_ends(tmp_path):
     """What a batch system sends before it kills: a checkpoint at the step that is reached, and the way to go on."""
     values = {**GRPO, "output_dir": tmp_path / "run", "max_steps": 500, "save_strategy": "no", "save_steps": 500}
-    line = [sys.executable, "-m", "grounding_rewards.cli", "train", *words(values)]
-    started = subprocess.Popen(line, cwd=REPOSITORY, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True)
-    log = tmp_path / "run" / "log.jsonl"
-    deadline = time.monotonic() + 100
-    while not (log.is_file() and log.read_text().count("\n") >= 2):
-        assert started.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    started.send_signal(signal.SIGTERM)
-    _, printed = started.communicate(timeout=60)
-    assert started.returncode == 143, printed[-2000:]
+    log, output = tmp_path / "run" / "log.jsonl", tmp_path / "output.txt"
+    with started(command, "train", *words(values), output=output) as (one,):
+        wait_until(lambda: log.is_file() and log.read_text().count("\n") >= 2, [one], output)
+        one.terminate()
+        code, printed = end_of([one]), output.read_text(encoding="utf-8")
+    assert code == [143], printed[-2000:]
     assert "--resume_from_checkpoint last" in printed
     assert not (tmp_path / "run" / "checkpoint").exists()
     (saved,) = (tmp_path / "run").glob("checkpoint-*")
@@ -338,23 +332,12 @@ def test_sigterm_saves_and_ends(tmp_path):
 
 def test_sigterm_to_one_of_two_processes_stops_both(tmp_path):
     values = {**GRPO, "train_films": 16, "output_dir": tmp_path / "run", "max_steps": 500, "save_strategy": "no"}
-    launch = [BIN / "accelerate", "launch", "--quiet", "--config_file", "configs/accelerate/cpu_2.yaml"]
-    line = [*launch, "-m", "grounding_rewards.cli", "train", *words(values)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    started = subprocess.Popen(line, cwd=REPOSITORY, env=ENVIRONMENT, start_new_session=True, **pipes)
-    try:
-        log = tmp_path / "run" / "log.jsonl"
-        deadline = time.monotonic() + 100
-        while not (log.is_file() and log.read_text().count("\n") >= 2):
-            assert started.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        workers = subprocess.run(["pgrep", "-P", str(started.pid)], capture_output=True, text=True, check=True)
-        os.kill(int(workers.stdout.split()[-1]), signal.SIGTERM)
-        printed, _ = started.communicate(timeout=60)
-    finally:
-        if started.poll() is None:
-            os.killpg(started.pid, signal.SIGKILL)
+    log, output = tmp_path / "run" / "log.jsonl", tmp_path / "output.txt"
+    with started(command, "train", *words(values), output=output, processes=2) as both:
+        wait_until(lambda: log.is_file() and log.read_text().count("\n") >= 2, both, output)
+        both[1].terminate()
+        codes, printed = end_of(both), output.read_text(encoding="utf-8")
+    assert codes == [143, 143], printed[-2000:]
     assert printed.count("Stopped by SIGTERM after step") == 1
     (saved,) = (tmp_path / "run").glob("checkpoint-*")
     assert {"rng_state_0.pth", "rng_state_1.pth", "unfinished_0.pt", "unfinished_1.pt"} <= {

@@ -8,28 +8,37 @@ from pathlib import Path
 import pytest
 import yaml
 
+from grounding_rewards.data.config_files import read_config
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 CONFIGS = REPOSITORY / "configs"
 FILES = sorted(
     path.relative_to(CONFIGS).as_posix() for path in CONFIGS.rglob("*.yaml") if path.parent.name != "lmms_eval"
 )
-EXPERIMENTS = [name for name in FILES if name.startswith("experiments/")]
+EXPERIMENTS = [f"experiments/r{number}.yaml" for number in range(1, 6)]
+# Parts of a run, which are laid over an experiment.
+OVERLAYS = [name for name in FILES if name.split("/")[0] in ("generation", "models", "tuning")]
 # A file for GPUs is read here as well.
 HERE = ["--use_cpu", "true", "--bf16", "false", "--tf32", "false"]
 OWN_LINES = {"reward", "reward_kwargs", "output_dir", "run_name"}
 
 
 def read(name):
+    """What a file says itself."""
     return yaml.safe_load((CONFIGS / name).read_text(encoding="utf-8"))
 
 
 # Their runs are read in tests/study/test_plan.py; the files that they name for `train` and `sft`, here.
 STUDIES = [name for name in FILES if "arms" in read(name)]
+TRAININGS = [name for name in FILES if not name.startswith("accelerate/") and name not in (*STUDIES, *OVERLAYS)]
 
 
 def test_there_are_files():
-    assert {f"experiments/r{number}.yaml" for number in range(1, 6)} <= set(FILES)
-    assert {"accelerate/cpu_1.yaml", "accelerate/cpu_2.yaml"} <= set(FILES)
+    assert {*EXPERIMENTS, "experiments/base.yaml"} <= set(FILES)
+    assert {f"accelerate/{name}.yaml" for name in ("gpu_1", "gpu_many", "nodes", "zero2", "zero3", "fsdp2")} <= set(
+        FILES
+    )
+    assert {"models", "tuning", "generation"} == {name.split("/")[0] for name in OVERLAYS}
     assert {"demo/grpo.yaml", "demo/real_films.yaml"} <= set(FILES)
 
 
@@ -56,15 +65,15 @@ def test_is_read_by_its_parser(name, monkeypatch):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiments_differ_in_the_reward_only(name):
     first, this = read("experiments/r1.yaml"), read(name)
-    assert list(first) == list(this)
+    assert list(first) == list(this) == ["base", "reward", "reward_kwargs", "output_dir", "run_name"]
     assert {key for key in first if first[key] != this[key]} <= OWN_LINES
     assert this["reward"] == Path(name).stem.upper()
 
 
-@pytest.mark.parametrize("name", [name for name in FILES if not name.startswith("accelerate/") and name not in STUDIES])
+@pytest.mark.parametrize("name", TRAININGS)
 def test_films_of_patients_stay_here(name):
     """TRL would show films in its completion tables and make repositories public."""
-    config = read(name)
+    config = read_config(CONFIGS / name)
     assert config["report_to"] == "none"
     assert not config.get("push_to_hub")
     if "num_generations" in config:
@@ -75,7 +84,9 @@ def test_films_of_patients_stay_here(name):
 def _parser(name):
     if name.startswith("accelerate/"):
         return _read_by_accelerate
-    return _read_by_grpo if "num_generations" in read(name) else _read_by_sft
+    if name in OVERLAYS:
+        return _read_over_an_experiment
+    return _read_by_grpo if "num_generations" in read_config(CONFIGS / name) else _read_by_sft
 
 
 def _read_by_accelerate(path):
@@ -88,9 +99,20 @@ def _read_by_grpo(path):
     from grounding_rewards.training.arguments import parse_grpo_arguments
 
     arguments, config, model = parse_grpo_arguments(["--config", str(path), *HERE])
-    assert arguments.reward == [read(f"{path.parent.name}/{path.name}")["reward"]]
-    assert config.output_dir.startswith("runs/")
+    options = read_config(path)
+    assert arguments.reward == [options.get("reward", "R4")]
+    assert config.output_dir == options.get("output_dir", config.output_dir)
     assert model.model_name_or_path
+
+
+def _read_over_an_experiment(path):
+    """Every value of the file has reached the objects that TRL's trainer gets."""
+    from grounding_rewards.training.arguments import parse_grpo_arguments
+
+    parts = parse_grpo_arguments(["--config", "configs/experiments/r4.yaml", "--config", str(path), *HERE])
+    for name, value in read_config(path).items():
+        (found,) = [getattr(part, name) for part in parts if hasattr(part, name)]
+        assert found in (value, value[0] if isinstance(value, list) else value), name
 
 
 def _read_by_sft(path):

@@ -87,7 +87,7 @@ def test_what_is_left_out_and_assumed_is_said(tmp_path):
         for note in read_groups(log(tmp_path, *rows)).answers.notes
     )
     notes = read_groups(log(tmp_path, *map(answer, "ab"))).answers.notes
-    assert any("which makes 1 groups of 2" in note for note in notes)
+    assert any("which makes 1 group of 2" in note for note in notes)
 
 
 def test_rewards_of_the_log_are_kept(tmp_path):

@@ -164,7 +164,7 @@ class TestBoxFormat:
     def test_a_format_of_ones_own(self):
         mine = {"syntax": "brackets", "order": "yxyx", "space": "norm100"}
         check_dataset(dataset_of({}, {"boxes": [], "labels": []}), gr.get_reward("R4", box_format=mine))
-        with pytest.raises(ValueError, match=r"does not survive the rounding of \{syntax: brackets.*norm100"):
+        with pytest.raises(ValueError, match=r"does not survive the rounding of \{.syntax.: .brackets.*norm100"):
             check_dataset(dataset_of({"boxes": [[10.0, 20.0, 10.4, 20.4]]}), gr.get_reward("R4", box_format=mine))
 
     def test_resized_sizes_are_needed(self):

@@ -13,7 +13,8 @@ import pytest
 from grounding_rewards import cli
 from grounding_rewards.data import completion_logs
 from grounding_rewards.data import score_file as score
-from grounding_rewards.data.score_file import score_file
+from grounding_rewards.data.job_shares import Share
+from grounding_rewards.data.score_file import join_scored, score_file
 from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.space_check import SpaceWarning
 
@@ -248,3 +249,86 @@ def test_completions_of_real_models(tmp_path: Path) -> None:
     assert summary.completions == len(given)
     assert all(math.isfinite(row["R3"]) for row in read(out))
     assert sum(row["R3/tp"] for row in read(out)) > 0
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize(
+    ("kind", "total"),
+    [
+        (".jsonl", 3),
+        # more shares than rows
+        (".jsonl", 47),
+        (".csv.gz", 2),
+        (".parquet", 4),
+        # files of a folder, shared out as one
+        ("folder", 3),
+    ],
+)
+def test_joined_shares_are_the_bytes_of_one_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, kind: str, total: int
+) -> None:
+    monkeypatch.setattr(completion_logs, "_BYTES", 1000)
+    monkeypatch.setattr(completion_logs, "_ROWS", 7)
+    monkeypatch.setattr(score, "_ROW_GROUP", 16)
+    path = write_kind(tmp_path / "log", kind, rows(40))
+    rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]
+    whole, out = tmp_path / f"whole{suffix}", tmp_path / "shared" / f"scored{suffix}"
+    score_file(path, whole, rewards)
+    # In any order, and one of them twice.
+    for number in [*range(total, 0, -1), 1]:
+        score_file(path, out, rewards, share=Share(number, total))
+    parts = sorted(out.parent.iterdir())
+    assert len(parts) == total
+    if suffix == ".jsonl":
+        assert b"".join(part.read_bytes() for part in parts) == whole.read_bytes()
+    counted: list[int] = []
+    assert join_scored(out, counted.append) == counted[-1] == 40
+    assert out.read_bytes() == whole.read_bytes()
+    assert list(out.parent.iterdir()) == [out]
+
+
+def write_kind(path: Path, kind: str, given: list[dict[str, Any]]) -> Path:
+    if kind == "folder":
+        path.mkdir()
+        write(path / "1.jsonl", given[:11])
+        write(path / "2.jsonl", given[11:])
+        return path
+    path = path.with_name(f"log{kind}")
+    if kind == ".jsonl":
+        # Empty lines are lines, and the last one has no end.
+        path.write_text("\n\n".join(map(json.dumps, given)), encoding="utf-8")
+    elif kind == ".csv.gz":
+        import csv
+        import gzip
+
+        with gzip.open(path, "wt", encoding="utf-8", newline="") as file:
+            writer = csv.DictWriter(file, list(given[0]))
+            writer.writeheader()
+            writer.writerows({**row, "boxes": json.dumps(row["boxes"])} for row in given)
+    else:
+        import pyarrow
+        import pyarrow.parquet as parquet
+
+        parquet.write_table(pyarrow.Table.from_pylist(given), path, row_group_size=9)
+    return path
+
+
+def test_a_share_names_the_line_of_the_whole_file(tmp_path: Path) -> None:
+    given = rows(40)
+    given[30]["boxes"] = [[5, 5, 1, 1]]
+    path = write(tmp_path / "log.jsonl", given)
+    rewards = [get_reward("R3", box_format="qwen3-vl")]
+    assert score_file(path, tmp_path / "scored.jsonl", rewards, share=Share(1, 2)).completions == 20
+    with pytest.raises(ValueError, match=r"line 31 of '.*log.jsonl': Expected finite boxes"):
+        score_file(path, tmp_path / "scored.jsonl", rewards, share=Share(2, 2))
+    assert not (tmp_path / "scored-00002-of-00002.jsonl").exists()
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_parts_of_other_rewards_are_not_joined(tmp_path: Path, suffix: str) -> None:
+    path, out = write(tmp_path / "log.jsonl", rows(4)), tmp_path / f"scored{suffix}"
+    for number, name in enumerate(("R3", "R4"), 1):
+        score_file(path, out, [get_reward(name, box_format="qwen3-vl")], share=Share(number, 2))
+    with pytest.raises(ValueError, match=r"Expected the columns .*R3/reason in every part, got .*R4/reason in"):
+        join_scored(out)
+    assert len(list(tmp_path.iterdir())) == 3

@@ -126,6 +126,44 @@ def test_a_name_that_no_file_can_have_is_an_image_that_is_missing(name, tmp_path
         find_images([AnsweredFilm(name, 9, 9)], tmp_path)
 
 
+@pytest.mark.parametrize(
+    "name",
+    # up and out, the path itself, a link that leads out
+    ["../others/1.png", "{out}", "link.png"],
+)
+def test_an_image_outside_its_folder_is_refused_unless_allowed(name, tmp_path):
+    (tmp_path / "films").mkdir()
+    (tmp_path / "others").mkdir()
+    out = tmp_path / "others/1.png"
+    Image.new("L", (9, 9)).save(out)
+    (tmp_path / "films/link.png").symlink_to(out)
+    films = [AnsweredFilm("a", 9, 9, image=name.format(out=out))]
+    with pytest.raises(ValueError, match=r"Expected an image below '.*films', got .*--allow-outside"):
+        write_fiftyone(films, tmp_path / "export", images=tmp_path / "films")
+    assert not (tmp_path / "export").exists()
+    found = find_images(films, tmp_path / "films", allow_outside=True)
+    assert [path.resolve() for path in found] == [out]
+
+
+def test_an_image_in_its_folder_is_taken_before_one_outside(tmp_path):
+    """Of a log that was written elsewhere: its path leads out, the name alone does not."""
+    (tmp_path / "films").mkdir()
+    for path in (tmp_path / "1.png", tmp_path / "films/1.png"):
+        Image.new("L", (9, 9)).save(path)
+    film = AnsweredFilm("a", 9, 9, image=str(tmp_path / "1.png"))
+    assert find_images([film], tmp_path / "films") == [tmp_path / "films/1.png"]
+
+
+def test_a_path_of_its_own_lies_below_the_working_directory(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    for path in (tmp_path / "1.png", tmp_path / "here/1.png"):
+        Image.new("L", (9, 9)).save(path)
+    monkeypatch.chdir(tmp_path / "here")
+    assert find_images([AnsweredFilm("a", 9, 9, image="1.png")], None)[0].is_file()
+    with pytest.raises(ValueError, match=r"got '\.\./1\.png', which leads out of it.*--allow-outside"):
+        find_images([AnsweredFilm("a", 9, 9, image="../1.png")], None)
+
+
 def test_one_file_is_not_the_image_of_two_films(tmp_path):
     Image.new("L", (9, 9)).save(tmp_path / "1.png")
     films = [AnsweredFilm(name, 9, 9, image=f"{name}/1.png") for name in ("a", "b")]

@@ -49,7 +49,7 @@ def test_every_row_may_have_its_own_format():
     formats = ["qwen3-vl", "gemini", {"syntax": "json", "space": "norm1000"}, "qwen3-vl"]
     mixed = [{**row, "box_format": name} for row, name in zip(rows(), formats, strict=True)]
     inspection = inspect_completions(TEXTS, mixed)
-    assert set(inspection.space_checks) == {"qwen3-vl", "gemini", "{syntax: json, space: norm1000}"}
+    assert set(inspection.space_checks) == {"qwen3-vl", "gemini", '{"syntax": "json", "space": "norm1000"}'}
     assert inspection.figures == pytest.approx(inspect_completions(TEXTS, rows(), "qwen3-vl").figures)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +13,19 @@ from typing import Any
 import pytest
 import torch
 
+from grounding_rewards.data.job_shares import Share
 from grounding_rewards.data.score_file import score_file
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.models import resumable
 from grounding_rewards.models.generate import Sampling, generate
 from grounding_rewards.models.resumable import generate_to_file
 from grounding_rewards.rewards.grounding import get_reward
+from tests.training.forks import two_processes
 
 ASSET = Path(__file__).parents[2] / "assets" / "tiny_vlm"
 SHORT = Sampling(max_new_tokens=6)
 TWO = Sampling(samples=2, temperature=1.0, max_new_tokens=6)
+FILE = Path("run [1]", "completions.jsonl")
 GREEDY: dict[str, Any] = {"sampling": SHORT, "batch_size": 2}
 SAMPLED: dict[str, Any] = {"sampling": TWO, "batch_size": 4, "seed": 3}
 
@@ -36,7 +37,7 @@ def dataset() -> Any:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    return tmp_path / "run [1]" / "completions.jsonl"
+    return tmp_path / FILE
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -281,20 +282,46 @@ def test_the_patient_stands_beside_the_answer(tiny_model: tuple[Any, Any], datas
     assert [line["patient_id"] for line in lines(path)] == patients
 
 
-_SCRIPT = """
-import sys
-from pathlib import Path
-from grounding_rewards.data.synthetic import synthetic_dataset
-from grounding_rewards.models.generate import Sampling
-from grounding_rewards.models.load import load_model, process_state
-from grounding_rewards.models.resumable import generate_to_file
+def test_joined_shares_are_the_file_of_one_run(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    whole = path.parent / "whole" / path.name
+    expected = generate_to_file(*tiny_model, dataset, whole, **SAMPLED)
+    given: dict[str, Any] = {**SAMPLED, "share": Share(2, 3)}
+    assert generate_to_file(*tiny_model, dataset, path, **given) == expected[2:4]
+    part = path.with_suffix(".part-00002-of-00003.jsonl")
+    # A share that was killed goes on, and leaves those of others alone.
+    part.write_text(part.read_text(encoding="utf-8")[:-9], encoding="utf-8")
+    generate_to_file(*tiny_model, dataset, path, **{**given, "share": Share(3, 3)})
+    with pytest.raises(ValueError, match=r"all 3 shards of '.*completions.jsonl', got none of 1, 2. Run these"):
+        generate_to_file(*tiny_model, dataset, path, join=True, **SAMPLED)
+    for number in (2, 1):
+        generate_to_file(*tiny_model, dataset, path, **{**given, "share": Share(number, 3)})
+    assert b"".join(sorted_parts(path)) == whole.read_bytes()
+    assert generate_to_file(*tiny_model, dataset, path, join=True, **SAMPLED) == expected
+    assert path.read_bytes() == whole.read_bytes()
+    assert sorted(file.name for file in path.parent.iterdir()) == [
+        "completions.jsonl",
+        "completions.settings.json",
+        "whole",
+    ]
 
-model, processor = load_model(sys.argv[1])
-answers = generate_to_file(model, processor, synthetic_dataset("test", 7), Path(sys.argv[2]),
-                           Sampling(samples=2, temperature=1.0, max_new_tokens=6), batch_size=4, seed=3)
-assert len(answers) == 7
-assert process_state().num_processes == 2
-"""
+
+def sorted_parts(path: Path) -> list[bytes]:
+    return [file.read_bytes() for file in sorted(path.parent.iterdir()) if ".part-" in file.name]
+
+
+def test_shares_of_nobody_are_not_joined(tiny_model: tuple[Any, Any], dataset: Any, path: Path) -> None:
+    with pytest.raises(ValueError, match=r"Expected the parts of shards beside '.*', got no answers to 7 films"):
+        generate_to_file(*tiny_model, dataset, path, join=True, **GREEDY)
+
+
+def answer_in_two_processes(folder: Path) -> None:
+    from grounding_rewards.models.load import load_model, process_state
+
+    model, processor = load_model(ASSET)
+    films = synthetic_dataset("test", 7)
+    answers = generate_to_file(model, processor, films, folder / FILE, **SAMPLED)
+    assert len(answers) == 7
+    assert process_state().num_processes == 2
 
 
 @pytest.mark.training
@@ -308,16 +335,6 @@ def test_two_processes_share_the_films(dataset: Any, path: Path, tmp_path: Path)
     path.with_suffix(".settings.json").write_bytes(whole.with_suffix(".settings.json").read_bytes())
     stopped = whole.read_text(encoding="utf-8").splitlines(keepends=True)[4:7]
     path.with_suffix(".part-2.jsonl").write_text("".join(stopped) + '{"id"', encoding="utf-8")
-    script = tmp_path / "script.py"
-    script.write_text(_SCRIPT, encoding="utf-8")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    ended = subprocess.run(
-        [*launcher, str(script), str(ASSET), str(path)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
+    two_processes(answer_in_two_processes, tmp_path)
     assert path.read_bytes() == whole.read_bytes()
     assert sorted(file.name for file in path.parent.iterdir()) == ["completions.jsonl", "completions.settings.json"]

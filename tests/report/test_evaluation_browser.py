@@ -616,9 +616,10 @@ def test_a_report_without_films_has_no_films(visit, tmp_path) -> None:
 
 @pytest.fixture(scope="module")
 def checkup(tmp_path_factory) -> Path:
-    """The doctor's page on films of several splits, of which two have defects, with labels of a long name."""
+    """The doctor's page on films of several splits, of which two have defects; a label and the path have long names."""
     pytest.importorskip("datasets", reason="needs the train extra")
-    folder = tmp_path_factory.mktemp("films")
+    folder = tmp_path_factory.mktemp("films") / "a_name_that_no_line_of_a_telephone_is_long_enough_for"
+    folder.mkdir()
     made = films()
     made[1].update(boxes=[[290, 20, 400, 90]])
     made[2].update(labels=["pleural thickening with a long name"], patient_id="12")

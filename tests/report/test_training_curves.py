@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grounding_rewards.report.training_curves import PANELS, draw_curves, read_series, smooth
-from grounding_rewards.rewards.grounding import METRIC_KEYS
+from grounding_rewards.rewards.batch_log import METRIC_KEYS
 
 LOG: list[dict[str, Any]] = [
     {"step": 1, "reward": 0.1, "R4/mean_iou": 0.2, "R4/hallucination_rate": None, "loss": 0.0},

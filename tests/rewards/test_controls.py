@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.rewards import CONTROLS, SPECIFICATION_REWARDS
-from grounding_rewards.rewards.grounding import METRIC_KEYS, score_columns
+from grounding_rewards.rewards.batch_log import METRIC_KEYS
+from grounding_rewards.rewards.grounding import score_columns
 from tests.parsing.test_reading import FAMILIES
 
 GT = [[0, 0, 50, 50]]

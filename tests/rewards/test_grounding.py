@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import grounding_rewards as gr
 from grounding_rewards.parsing import get_box_format
-from grounding_rewards.rewards.grounding import METRIC_KEYS, completion_text
+from grounding_rewards.rewards.batch_log import METRIC_KEYS
+from grounding_rewards.rewards.completion_text import completion_text
 from tests.conftest import box_lists, valid_box_lists
 
 GT = [[0, 0, 50, 50]]
@@ -376,6 +377,12 @@ def scored_again(text, row, **options):
             {"boxes": [GT]},
             {"box_format": {"syntax": "json", "keys": ["box"], "space": "norm100"}},
         ),
+        # whatever its keys are called
+        (
+            "[{\"box: [x, 'y'] }\": [0, 0, 40, 50]}]",
+            {"boxes": [GT]},
+            {"box_format": {"syntax": "json", "keys": ["box: [x, 'y'] }"], "space": "norm100"}},
+        ),
         # cut off inside its thinking
         ("no [[0, 0, 500, 500]]", {"boxes": [GT]}, {"box_format": "qwen3-vl", "prompt_opens_thinking": True}),
         ("no</think>[[0, 0, 500, 400]]", {"boxes": [GT]}, {"box_format": "qwen3-vl", "prompt_opens_thinking": True}),
@@ -388,8 +395,6 @@ def scored_again(text, row, **options):
     ],
 )
 def test_a_logged_row_is_scored_again_to_the_last_digit(text, columns, options):
-    if not isinstance(options["box_format"], str):
-        pytest.importorskip("yaml", reason="a format of one's own is named in YAML, which needs the train extra")
     columns = {"width": [100], "height": [100], **columns}
     row = row_of(text, columns, **options)
     assert scored_again(text, row) == gr.get_reward("R3", **options)([text], **columns)

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import grounding_rewards as gr
-from grounding_rewards.rewards.grounding import METRIC_KEYS, score_columns
+from grounding_rewards.rewards.batch_log import METRIC_KEYS
+from grounding_rewards.rewards.grounding import score_columns
 from grounding_rewards.rewards.registry import REGISTRY
 from grounding_rewards.rewards.schedules import Pace, Schedule, SelfPaced
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -55,17 +57,30 @@ def in_repository(monkeypatch):
     monkeypatch.chdir(REPOSITORY)
 
 
+def called_here(words):
+    """A program of a study, run in this process, which has torch loaded already."""
+    module, arguments = words[1], list(words[2:])
+    if module == "accelerate.commands.launch":
+        # `--quiet --config_file FILE -m grounding_rewards.cli ...`: one process
+        module, arguments = arguments[4], arguments[5:]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", [module, *arguments])
+        assert not importlib.import_module(module).main()
+
+
 @pytest.fixture(scope="session")
 def made_study(tmp_path_factory):
     """The folder of the small study with its first two runs, R3 and sft with seed 0, and its YAML beside it."""
     from grounding_rewards.cli import main
+    from grounding_rewards.study.run import Children
 
     root = tmp_path_factory.mktemp("study")
     file = root / "small.yaml"
     file.write_text(yaml.safe_dump(SMALL), encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(REPOSITORY)
-        patch.setenv("PYTHONPATH", str(REPOSITORY))
+        # Those of test_run.py start programs, and end in the same results.
+        patch.setattr(Children, "call", lambda self, words, log, lock: called_here(words))
         for index in ("0", "1"):
             assert main(["study", str(file), "--out", str(root / "out"), "--index", index]) == 0
     return root / "out"

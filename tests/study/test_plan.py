@@ -104,7 +104,10 @@ def test_a_wrong_study_is_refused(small, change, message):
     [
         ({"reward": "R9"}, "arm bad in study.yaml: Expected a known name .* got 'R9'"),
         ({"reward": "R2", "reward_kwargs": {"bet": 2}}, "arm bad in study.yaml: Expected known parameters .* 'bet'"),
-        ({"reward": "R2", "iou_threshold": 0.3}, "Expected options of `grounding-rewards train` .* got iou_threshold"),
+        (
+            {"reward": "R2", "iou_threshold": 0.3},
+            "arm bad .* Expected options of `grounding-rewards train`, got iou_threshold",
+        ),
         ({"reward": "R2", "learning_rate": "fast"}, "arm bad in study.yaml: .*learning_rate"),
         ({"reward": "R2", "seed": 3}, "Expected no seed in arm bad .* The study decides it"),
         ({"reward": "R2", "max_steps": 12}, "Expected the budget of all arms, 6 steps"),
@@ -120,6 +123,13 @@ def test_a_wrong_arm_is_refused(small, arm, message):
         plan_of(small)
 
 
+def test_several_files_of_options(small, tmp_path):
+    over = tmp_path / "over.yaml"
+    over.write_text("learning_rate: 0.125", encoding="utf-8")
+    small["train"]["config"] = [small["train"]["config"], str(over)]
+    assert {run.config["learning_rate"] for run in plan_of(small).runs if run.kind == "train"} == {0.125}
+
+
 @pytest.mark.parametrize(
     ("part", "entry", "message"),
     [
@@ -132,7 +142,7 @@ def test_a_wrong_arm_is_refused(small, arm, message):
         (
             "starts",
             {"model": "m", "sft": {"config": "configs/demo/sft.yaml", "lerning_rate": 1}},
-            "sft` in start bad .* got lerning_rate",
+            "start bad in .* options of `grounding-rewards sft`, got lerning_rate. Did you mean learning_rate",
         ),
     ],
 )

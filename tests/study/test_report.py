@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
+import re
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -265,6 +268,15 @@ def test_rewards_are_audited_on_the_films_of_the_study(tmp_path):
     assert "all readers at once" in {one.policy for one in flagged[ArmKey("strong", "R3")]}
 
 
+def test_a_report_imports_no_reward_that_the_folder_names(tmp_path, monkeypatch):
+    """The folder of a study may be somebody else's, and hold a module of that name."""
+    (tmp_path / "theirs.py").write_text("raise SystemExit('imported')", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    arms = [Arm("R3"), Arm("own", reward={"name": "theirs.Reward", "kwargs": {}})]
+    study = read_study(write_study(tmp_path / "study", arms, seeds=2, count=6, steps=(5,)))
+    assert set(audit_arms(study)) == {ArmKey("strong", "R3")}
+
+
 def test_the_terminal_shows_tables_and_words(found, capsys):
     console = pytest.importorskip("rich.console").Console(width=200)
     print_report(found, console)
@@ -272,3 +284,26 @@ def test_the_terminal_shows_tables_and_words(found, capsys):
     assert "soft_f1" in printed
     assert "Do thresholds starve" in printed
     assert np.isfinite(found.seed_variance)
+
+
+def test_the_readme_says_what_the_study_found() -> None:
+    """Its paragraph "Which one?" in the words of the page, which is written from the results."""
+    root = Path(__file__).parents[2]
+    assert "**Which one?** In [a study](docs/study.md)" in (root / "README.md").read_text(encoding="utf-8")
+    page = (root / "docs" / "study.md").read_text(encoding="utf-8")
+    drawn = page[page.index("## drawn") :].splitlines()
+
+    def said(begin: str) -> str:
+        return next(line for line in drawn if line.startswith(f"- {begin}"))
+
+    assert "5 seeds each" in drawn[2]
+    assert re.findall(r"\bR\d\b|soft_f1", said("From the strong start, worse than R3"))[1:] == ["R1"]
+    assert set(re.findall(r"\bR[245]\b|soft_f1", said("Open from the strong start"))) == {"R2", "R4", "R5", "soft_f1"}
+    assert "a threshold of 0.5 (R1, R2, R3, R4 and R5) lose" in said("Do thresholds starve from the weak start?")
+    better = said("From the weak start, better than R3")
+    assert all(arm in better for arm in ("soft_f1", "R5_low", "R3_self_paced"))
+    for start in ("strong", "weak"):
+        rows = page[page.index(f"| the {start} start |") :].splitlines()[1:]
+        arms = list(itertools.takewhile(lambda row: not row.startswith("| the ") and row.startswith("|"), rows))
+        means = {row.split("|")[1].split()[0]: float(row.split("|")[2].split()[0]) for row in arms}
+        assert max(means, key=lambda arm: means[arm]) == "sft"

@@ -19,7 +19,8 @@ from grounding_rewards.rewards.grounding import get_reward
 from grounding_rewards.study.folder import at_work
 from grounding_rewards.study.run import Children
 from tests.conftest import REPOSITORY
-from tests.study.conftest import SMALL
+from tests.study.conftest import SMALL, called_here
+from tests.training.forks import PATIENCE
 from tests.training.runs import ENVIRONMENT
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
@@ -91,13 +92,13 @@ def test_finished_runs_are_never_made_again(made_study, capsys):
     assert {path: path.stat().st_mtime_ns for path in (made_study / "results").iterdir()} == before
 
 
-def test_the_same_result_after_kill_9(made_study, begun):
+def test_the_same_result_after_kill_9(made_study, begun, monkeypatch):
     """Killed with all that it started when the first checkpoint stands, the same command gives the same file."""
     words = [sys.executable, "-m", "grounding_rewards.cli", "study", str(begun.parent / "small.yaml")]
     words += ["--out", str(begun), "--index", "0"]
     process = subprocess.Popen(words, env=ENVIRONMENT, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
     training = begun / "runs" / "strong--R3--seed0"
-    until = time.monotonic() + 300
+    until = time.monotonic() + PATIENCE
     while not (training / "checkpoint-3" / "trainer_state.json").is_file():
         assert process.poll() is None
         assert time.monotonic() < until
@@ -106,8 +107,9 @@ def test_the_same_result_after_kill_9(made_study, begun):
     for one in alive:
         one.kill()
     # A program that is not dead yet still holds the run.
-    assert psutil.wait_procs(alive, timeout=60)[1] == []
+    assert psutil.wait_procs(alive, timeout=PATIENCE)[1] == []
     assert not (training / "trained.json").is_file()
+    monkeypatch.setattr(Children, "call", lambda self, words, log, lock: called_here(words))
     assert study(begun, "--index", "0") == 0
     again, before = (read(folder / "results" / "strong--R3--seed0.json") for folder in (begun, made_study))
     assert again["compute"].pop("seconds") > 0

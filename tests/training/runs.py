@@ -92,7 +92,7 @@ def same_weights(one, other):
     return list(one) == list(other) and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def run(*command, seconds=150, code=0):
+def run(*command, seconds=900, code=0):
     """Run to the end and return the output; a launcher that hangs is killed with the processes that it started."""
     started = subprocess.Popen(
         [str(word) for word in command],

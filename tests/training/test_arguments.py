@@ -62,7 +62,7 @@ def parse(tmp_path, values, *args):
         ({"learning_rate": [1e-5]}, ["float for learning_rate"]),
         ({"use_cpu": "perhaps"}, ["perhaps"]),  # argparse itself
         ({"epsilon": {"low": 0.2}}, ["float for epsilon"]),
-        ({"learning_rte": 1e-5}, ["learning_rte"]),  # TrlParser itself
+        ({"learning_rte": 1e-5}, ["config.yaml, got learning_rte. Did you mean learning_rate?"]),
     ],
 )
 def test_refused(tmp_path, capsys, values, messages):
@@ -89,6 +89,29 @@ def test_command_line_goes_before_the_file(tmp_path):
     assert config.learning_rate == 1e-5
     assert config.scale_rewards == "none"
     assert model.lora_r == 4
+
+
+def test_files_over_files_and_what_a_run_saves_of_them(tmp_path):
+    """The saved configuration says every value itself."""
+    (tmp_path / "base.yaml").write_text(yaml.safe_dump({**SOUND, "reward": "R1", "seed": 3, "learning_rate": 0.5}))
+    (tmp_path / "run.yaml").write_text("{base: base.yaml, reward: R2, reward_kwargs: {beta: 2}}")
+    (tmp_path / "over.yaml").write_text("{learning_rate: 0.25, seed: 4}")
+    files = [f"--config={tmp_path / 'run.yaml'}", "--config", str(tmp_path / "over.yaml")]
+    parts = parse_grpo_arguments([*files, "--seed", "5"])
+    saved = resolved_config(*parts)
+    assert {"reward": ["R2"], "reward_kwargs": {"beta": 2}, "learning_rate": 0.25, "seed": 5}.items() <= saved.items()
+    assert "base" not in saved
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "config.yaml").write_text(yaml.safe_dump(saved))
+    assert resolved_config(*parse_grpo_arguments(["--config", str(tmp_path / "elsewhere/config.yaml")])) == saved
+
+
+def test_options_in_the_place_of_a_file(tmp_path):
+    (tmp_path / "over.yaml").write_text("{seed: 4}")
+    _, config, _ = parse_grpo_arguments([f"--config={tmp_path / 'over.yaml'}"], {**SOUND, "seed": 3, "max_steps": 7})
+    assert (config.seed, config.max_steps) == (4, 7)
+    with pytest.raises(ValueError, match=r"rewards train`, got lerning_rate. Did you mean learning_rate"):
+        parse_grpo_arguments([], {**SOUND, "lerning_rate": 1})
 
 
 MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm1000"}

@@ -10,7 +10,7 @@ import pytest
 
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.metrics.signal import SIGNAL_KEYS
-from grounding_rewards.rewards.grounding import METRIC_KEYS
+from grounding_rewards.rewards.batch_log import METRIC_KEYS
 from grounding_rewards.training.callbacks import PATIENCE, SignalWarning, SignalWatch, shown_of_rewards
 from grounding_rewards.training.rewards import build_rewards
 from tests.training.runs import grpo

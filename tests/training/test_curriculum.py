@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.curriculum import Curriculum, Stages, entering_stages, read_curriculum
 from grounding_rewards.training.grpo import EpochSampler
+from grounding_rewards.training.resume import ExactResume
 from grounding_rewards.training.run import train_grpo
-from tests.training.runs import BIN, GRPO, history, run, same_weights, stopped_copy, weights, words
+from tests.training.forks import two_processes
+from tests.training.runs import GRPO, history, same_weights, stopped_copy, weights, words
 
 pytestmark = pytest.mark.training
 
@@ -190,33 +192,23 @@ class TestRealRuns:
         assert not (tmp_path / "run" / "config.yaml").exists()
 
 
-TWO_PROCESSES = """
-import sys
-from pathlib import Path
-from grounding_rewards.training.resume import ExactResume
-from tests.training.runs import history, same_weights, stopped_copy, weights
-from tests.training.test_curriculum import train
-
-ExactResume.end = lambda self: None
-folder = Path(sys.argv.pop(1))
-values = {"train_films": 16, "max_steps": 6}
-whole = train(folder / "run", {"by": "boxes"}, **values)
-moved, main = weights(whole), whole.is_world_process_zero()
-if main:
-    stopped_copy(folder / "run", 3)
-whole.accelerator.wait_for_everyone()
-resumed = train(folder / "run-stopped", {"by": "boxes"}, resume_from_checkpoint="last", **values)
-assert same_weights(weights(resumed), moved)
-if main:
-    assert history(folder / "run-stopped") == history(folder / "run")
-    (folder / "done").touch()
-"""
+def train_in_two_processes(folder):
+    ExactResume.end = lambda self: None
+    values = {"train_films": 16, "max_steps": 6}
+    whole = train(folder / "run", {"by": "boxes"}, **values)
+    moved, first = weights(whole), whole.is_world_process_zero()
+    if first:
+        stopped_copy(folder / "run", 3)
+    whole.accelerator.wait_for_everyone()
+    resumed = train(folder / "run-stopped", {"by": "boxes"}, resume_from_checkpoint="last", **values)
+    assert same_weights(weights(resumed), moved)
+    if first:
+        assert history(folder / "run-stopped") == history(folder / "run")
+        (folder / "done").touch()
 
 
 def test_two_processes(tmp_path):
-    script = tmp_path / "two.py"
-    script.write_text(TWO_PROCESSES, encoding="utf-8")
-    run(BIN / "accelerate", "launch", "--config_file", "configs/accelerate/cpu_2.yaml", script, tmp_path)
+    two_processes(train_in_two_processes, tmp_path)
     assert (tmp_path / "done").is_file()
 
 

@@ -17,7 +17,8 @@ from grounding_rewards.data.model_columns import add_columns
 from grounding_rewards.data.resize import resized_size
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS
-from grounding_rewards.rewards.grounding import METRIC_KEYS, GroundingReward
+from grounding_rewards.rewards.batch_log import METRIC_KEYS
+from grounding_rewards.rewards.grounding import GroundingReward
 from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.rewards import build_rewards
 from tests.training.runs import grpo, history

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from contextlib import redirect_stdout
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -20,8 +22,21 @@ def run(tmp_path_factory):
     """The folder of a training by two rewards, which say of every row the same."""
     folder = tmp_path_factory.mktemp("runs") / "r4"
     rewards = {"reward": "R4 R3", "reward_kwargs": '[{"iou_threshold":0.3},{}]'}
-    grpo(folder, log_completions="true", **rewards)
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()) as printed:
+        # wide enough that no cell is folded
+        patch.setenv("COLUMNS", "4000")
+        grpo(folder, log_completions="true", **rewards)
+    (folder.parent / "printed.txt").write_text(printed.getvalue(), encoding="utf-8")
     return folder
+
+
+def test_the_screen_shows_answers_and_names_no_film(run):
+    printed = (run.parent / "printed.txt").read_text(encoding="utf-8")
+    rows = read_completions([run]).rows
+    assert "R4/reason" in printed
+    assert rows[0]["R4/reason"] in printed
+    assert "/row" not in printed
+    assert not [row["id"] for row in rows if row["id"] in printed]
 
 
 def columns_of(rows):

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import torch
@@ -15,19 +11,16 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
 from grounding_rewards.training.grpo import EpochSampler
-from grounding_rewards.training.resume import load_weights
+from grounding_rewards.training.resume import ExactResume, load_weights
 from grounding_rewards.training.run_folder import last_complete_checkpoint
+from tests.training.forks import command, started, two_processes, wait_until
 from tests.training.runs import (
     ASSET,
-    BIN,
     COMMON,
-    ENVIRONMENT,
     GRPO,
     LORA,
-    REPOSITORY,
     grpo,
     history,
-    run,
     same_weights,
     sft,
     stopped_copy,
@@ -89,57 +82,46 @@ class TestSFT:
         check(sft, tmp_path / "run", 2, crop=0.2, **LORA)
 
 
-TWO_PROCESSES = """
-import sys
-from pathlib import Path
-from grounding_rewards.training.resume import ExactResume
-from tests.training.runs import LORA, grpo, sft, history, same_weights, stopped_copy, weights
-
-# The end of a run is the end of the group of processes; here eight runs share one.
-ExactResume.end = lambda self: None
-folder = Path(sys.argv.pop(1))
-for name, train, values in (("grpo", grpo, {}), ("grpo-lora", grpo, LORA), ("sft", sft, {}), ("sft-lora", sft, LORA)):
-    # An epoch of GRPO has four steps, one of a cold start two: all go on in the middle of a later one.
-    values = {"train_films": 16, "max_steps": 6, **values}
-    whole = train(folder / name, **values)
-    moved, main = weights(whole), whole.is_world_process_zero()
-    if main:
-        stopped_copy(folder / name, 5)
-    whole.accelerator.wait_for_everyone()
-    resumed = train(folder / f"{name}-stopped", resume_from_checkpoint="last", **values)
-    assert same_weights(weights(resumed), moved), name
-    if main:
-        assert history(resumed) == history(whole), name
-        (folder / f"{name}.done").touch()
-"""
+def train_in_two_processes(folder):
+    # The end of a run is the end of the group of processes; here eight runs share one.
+    ExactResume.end = lambda self: None
+    for name, train, values in (
+        ("grpo", grpo, {}),
+        ("grpo-lora", grpo, LORA),
+        ("sft", sft, {}),
+        ("sft-lora", sft, LORA),
+    ):
+        # An epoch of GRPO has four steps, one of a cold start two: all go on in the middle of a later one.
+        values = {"train_films": 16, "max_steps": 6, **values}
+        whole = train(folder / name, **values)
+        moved, first = weights(whole), whole.is_world_process_zero()
+        if first:
+            stopped_copy(folder / name, 5)
+        whole.accelerator.wait_for_everyone()
+        resumed = train(folder / f"{name}-stopped", resume_from_checkpoint="last", **values)
+        assert same_weights(weights(resumed), moved), name
+        if first:
+            assert history(resumed) == history(whole), name
+            (folder / f"{name}.done").touch()
 
 
 def test_two_processes(tmp_path):
-    script = tmp_path / "two_processes.py"
-    script.write_text(TWO_PROCESSES, encoding="utf-8")
-    run(BIN / "accelerate", "launch", "--config_file", "configs/accelerate/cpu_2.yaml", script, tmp_path)
+    two_processes(train_in_two_processes, tmp_path)
     done = {path.stem for path in tmp_path.glob("*.done")}
     assert done == {"grpo", "grpo-lora", "sft", "sft-lora"}
 
 
-@pytest.mark.parametrize(("command", "values"), [("train", GRPO), ("sft", COMMON)])
-def test_killed(tmp_path, command, values):
+@pytest.mark.parametrize(("name", "values"), [("train", GRPO), ("sft", COMMON)])
+def test_killed(tmp_path, name, values):
     """kill -9 at any moment: the same command with `last` ends in the run that was never killed."""
     values = {**values, "max_steps": 10}
-    train = {"train": grpo, "sft": sft}[command]
+    train = {"train": grpo, "sft": sft}[name]
     whole = train(tmp_path / "whole", **values)
-    folder = tmp_path / "killed"
-    line = [sys.executable, "-m", "grounding_rewards.cli", command]
-    killed = subprocess.Popen(
-        [*line, *words({**values, "output_dir": folder})], cwd=REPOSITORY, env=ENVIRONMENT, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 100
-    while last_complete_checkpoint(folder) is None:
-        assert killed.poll() is None, "the run ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    folder, output = tmp_path / "killed", tmp_path / "output.txt"
+    with started(command, name, *words({**values, "output_dir": folder}), output=output) as (run,):
+        wait_until(lambda: last_complete_checkpoint(folder) is not None, [run], output)
+        run.kill()
+        run.join()
     assert int(last_complete_checkpoint(folder).name.rpartition("-")[2]) < 10
     resumed = train(folder, **values, resume_from_checkpoint="last")
     assert history(folder) == history(whole)

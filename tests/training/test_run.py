@@ -9,6 +9,7 @@ import yaml
 from PIL import Image
 from transformers import AutoModelForImageTextToText, AutoProcessor
 
+from grounding_rewards.data.config_files import read_config
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.run import train_grpo
@@ -115,7 +116,7 @@ def test_saved_datasets(tiny_vlm, tmp_path):
 
 def test_lora(tiny_vlm, tmp_path):
     """The adapters of configs/experiments sit in the language model alone."""
-    experiment = yaml.safe_load((REPOSITORY / "configs/experiments/r4.yaml").read_text())
+    experiment = read_config(REPOSITORY / "configs/experiments/r4.yaml")
     trainer = train_grpo(
         *parse_grpo_arguments(
             [

@@ -157,6 +157,13 @@ class TestResume:
             with pytest.raises(ValueError, match=f"Expected a whole checkpoint .* without {missing}"):
                 start(folder, resume_from_checkpoint=asked)
 
+    # as FSDP2 writes it, whole and shared out, and DeepSpeed
+    @pytest.mark.parametrize("optimizer", ["optimizer.bin", "optimizer_0", "global_step5"])
+    def test_checkpoints_of_shared_out_weights_are_whole(self, tmp_path, optimizer):
+        folder = left(tmp_path / "run", 5)
+        (folder / "checkpoint-5" / "optimizer.pt").rename(folder / "checkpoint-5" / optimizer)
+        assert start(folder, resume_from_checkpoint="last").checkpoint == folder / "checkpoint-5"
+
     def test_a_finished_run_without_checkpoints(self, tmp_path):
         folder = left(tmp_path / "run", 5)
         (folder / "checkpoint-5" / "trainer_state.json").unlink()
@@ -181,6 +188,12 @@ class TestResume:
         assert found.checkpoint == one / "checkpoint-5"
         with pytest.raises(ValueError, match="got reward"):
             start(tmp_path / "fresh", resume_from_checkpoint=str(one / "checkpoint-5"), reward=["R1"])
+
+    def test_a_configuration_that_would_run_away_is_none_and_refused(self, tmp_path):
+        bomb = "".join(f"k{n}: &a{n} [{', '.join([f'*a{n - 1}' if n else 'x'] * 9)}]\n" for n in range(9))
+        (left(tmp_path / "run", 5) / "config.yaml").write_text(bomb, encoding="utf-8")
+        with pytest.raises(ValueError, match="instead of None"):
+            start(tmp_path / "run", resume_from_checkpoint="last")
 
     def test_both(self, tmp_path):
         with pytest.raises(ValueError, match="got both"):

@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
-import sys
-import time
 
 import pytest
 import yaml
 
 from grounding_rewards.training.arguments import parse_grpo_arguments
+from grounding_rewards.training.resume import ExactResume
 from grounding_rewards.training.run import train_grpo
 from grounding_rewards.training.run_folder import last_complete_checkpoint
-from tests.training.runs import (
-    BIN,
-    ENVIRONMENT,
-    GRPO,
-    REPOSITORY,
-    history,
-    run,
-    same_weights,
-    stopped_copy,
-    weights,
-    words,
-)
+from tests.training.forks import command, started, two_processes, wait_until
+from tests.training.runs import GRPO, history, same_weights, stopped_copy, weights, words
 
 pytestmark = pytest.mark.training
 
@@ -100,21 +87,12 @@ class TestSelfPaced:
     def test_killed(self, paced, tmp_path):
         """kill -9 at any moment: the same command with `last` goes on with the same values."""
         folder, whole = paced
-        killed_folder, options = tmp_path / "killed", {"max_steps": 9}
-        command = [sys.executable, "-m", "grounding_rewards.cli", "train"]
-        killed = subprocess.Popen(
-            [*command, *line(killed_folder, {"iou_threshold": PACED}, **options)],
-            cwd=REPOSITORY,
-            env=ENVIRONMENT,
-            stderr=subprocess.DEVNULL,
-        )
-        deadline = time.monotonic() + 100
-        while last_complete_checkpoint(killed_folder) is None:
-            assert killed.poll() is None, "the run ended before it could be killed"
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        killed.send_signal(signal.SIGKILL)
-        killed.wait()
+        killed_folder, options, output = tmp_path / "killed", {"max_steps": 9}, tmp_path / "output.txt"
+        words = line(killed_folder, {"iou_threshold": PACED}, **options)
+        with started(command, "train", *words, output=output) as (run,):
+            wait_until(lambda: last_complete_checkpoint(killed_folder) is not None, [run], output)
+            run.kill()
+            run.join()
         resumed = train(killed_folder, {"iou_threshold": PACED}, **options, resume_from_checkpoint="last")
         assert history(killed_folder) == history(folder)
         assert same_weights(weights(resumed), weights(whole))
@@ -145,36 +123,26 @@ def test_a_training_that_is_too_short_for_a_self_paced_value_is_warned_of(tmp_pa
         train(tmp_path / "run", {"iou_threshold": {**PACED, "window": 20}}, max_steps=3, save_strategy="no")
 
 
-TWO_PROCESSES = """
-import json, sys
-from pathlib import Path
-from grounding_rewards.training.resume import ExactResume
-from tests.training.runs import history, same_weights, stopped_copy, weights
-from tests.training.test_schedules import PACED, thresholds, train
-
-ExactResume.end = lambda self: None
-folder = Path(sys.argv.pop(1))
-values = {"train_films": 16, "max_steps": 6}
-whole = train(folder / "run", {"iou_threshold": PACED}, **values)
-moved, main, state = weights(whole), whole.is_world_process_zero(), whole.paces["R3"].state()
-(folder / f"{whole.args.process_index}.json").write_text(json.dumps(state))
-if main:
-    stopped_copy(folder / "run", 4)
-whole.accelerator.wait_for_everyone()
-resumed = train(folder / "run-stopped", {"iou_threshold": PACED}, resume_from_checkpoint="last", **values)
-assert same_weights(weights(resumed), moved)
-assert resumed.paces["R3"].state() == state
-if main:
-    assert history(folder / "run-stopped") == history(folder / "run")
-    assert thresholds(folder / "run")[-1] > 0.15
-    (folder / "done").touch()
-"""
+def train_in_two_processes(folder):
+    ExactResume.end = lambda self: None
+    values = {"train_films": 16, "max_steps": 6}
+    whole = train(folder / "run", {"iou_threshold": PACED}, **values)
+    moved, first, state = weights(whole), whole.is_world_process_zero(), whole.paces["R3"].state()
+    (folder / f"{whole.args.process_index}.json").write_text(json.dumps(state))
+    if first:
+        stopped_copy(folder / "run", 4)
+    whole.accelerator.wait_for_everyone()
+    resumed = train(folder / "run-stopped", {"iou_threshold": PACED}, resume_from_checkpoint="last", **values)
+    assert same_weights(weights(resumed), moved)
+    assert resumed.paces["R3"].state() == state
+    if first:
+        assert history(folder / "run-stopped") == history(folder / "run")
+        assert thresholds(folder / "run")[-1] > 0.15
+        (folder / "done").touch()
 
 
 def test_two_processes_agree(tmp_path):
-    script = tmp_path / "two.py"
-    script.write_text(TWO_PROCESSES, encoding="utf-8")
-    run(BIN / "accelerate", "launch", "--config_file", "configs/accelerate/cpu_2.yaml", script, tmp_path)
+    two_processes(train_in_two_processes, tmp_path)
     assert (tmp_path / "done").is_file()
     states = [json.loads((tmp_path / f"{k}.json").read_text()) for k in (0, 1)]
     assert states[0] == states[1]

@@ -43,23 +43,43 @@ def find_finished(out: Path, settings: PrepareSettings, survey: Survey) -> dict[
             raise ValueError(f"Expected a new or empty folder for out, got {str(out)!r} with files. Name another one.")
         return None
     there = read_manifest(out)
-    found, begun = _decisive(there), _decisive(_identity(settings, survey))
     # Other versions may write other bytes, which matters only while work is left.
     decisive = ("settings", "films") if there["complete"] else ("settings", "films", "versions")
+    check_identity(out, there, identity_of(settings, survey), decisive)
+    return there if there["complete"] else None
+
+
+def check_identity(
+    place: Path,
+    there: Mapping[str, Any],
+    begun: Mapping[str, Any],
+    decisive: tuple[str, ...] = ("settings", "films", "versions"),
+) -> None:
+    """Refuse to go on with what another preparation left.
+
+    Args:
+        place: Where it is, for the message.
+        there: Its manifest or identity.
+        begun: The identity of this preparation.
+        decisive: What must be equal.
+
+    Raises:
+        ValueError: Something is not; the message says what.
+    """
+    found, begun = _decisive(there), _decisive(begun)
     changed = [name for name in decisive if found.get(name) != begun[name]]
     if changed:
         raise ValueError(
-            f"Expected the {changed[0]} that {str(out)!r} was begun with, got others: "
+            f"Expected the {changed[0]} that {str(place)!r} was begun with, got others: "
             f"{_difference(found.get(changed[0]), begun[changed[0]])}. Name another folder, or remove this one."
         )
-    return there if there["complete"] else None
 
 
 def begin_folder(out: Path, settings: PrepareSettings, survey: Survey) -> None:
     """Prepare a new or unfinished folder for writing, after `find_finished`."""
     if not (out / MANIFEST).is_file():
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / MANIFEST, _as_json({"complete": False, **_identity(settings, survey)}))
+        write_whole(out / MANIFEST, _as_json({"complete": False, **identity_of(settings, survey)}))
     for unfinished in (out / FOLDER).glob(f"*{UNFINISHED}"):
         unfinished.unlink()
 
@@ -76,7 +96,7 @@ def finish_folder(
         out,
         {
             "complete": True,
-            **_identity(settings, survey),
+            **identity_of(settings, survey),
             **survey_facts(survey),
             "boxes_drawn": survey.boxes,
             "films_without_patient": survey.without_patient,
@@ -198,8 +218,8 @@ def verify_films(folder: str | Path) -> list[str]:
     return problems + [f"{name} is not part of the dataset" for name in sorted(there - listed)]
 
 
-def _identity(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
-    """What must be equal to continue a preparation."""
+def identity_of(settings: PrepareSettings, survey: Survey) -> dict[str, Any]:
+    """What must be equal to continue a preparation, see `check_identity`."""
     plain = json.loads(json.dumps(asdict(settings)))
     return {
         "settings": plain,

@@ -1,0 +1,63 @@
+"""List the configurations that come with the package, or copy them to be edited.
+
+Every command finds them by these names from any folder: `grounding-rewards train --config configs/demo/grpo.yaml` needs
+no copy. Other programs do, `accelerate launch --config_file` and `lmms-eval --include_path` among them, and so does
+who wants other values than a line of options can say.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from grounding_rewards.commands.console import output_console, say
+from grounding_rewards.shipped import find_shipped, shipped_names
+
+EXAMPLES = """\
+examples:
+  grounding-rewards configs                # names, and what each is
+  grounding-rewards configs --out .        # configs/ in this folder, to edit
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments to its parser."""
+    parser.add_argument("--out", type=Path, metavar="DIR", help="copy them to configs/ in this folder")
+
+
+def run(options: argparse.Namespace) -> int:
+    """List or copy."""
+    from rich.table import Table
+
+    names = shipped_names("configs/**/*.*")
+    if options.out is None:
+        table = Table(box=None, show_header=False, pad_edge=False)
+        for name in names:
+            if name.endswith(".yaml"):
+                table.add_row(name, _about(Path(find_shipped(name))))
+        output_console(120).print(table)
+        return 0
+    copies = {name: Path(options.out, name) for name in names}
+    if there := [str(copy) for copy in copies.values() if copy.exists()]:
+        raise ValueError(
+            f"Expected a folder without configs/ for --out, got {options.out}, which has {there[0]}. Choose another "
+            "folder, or remove what is there: nothing is written over."
+        )
+    for name, copy in copies.items():
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(find_shipped(name), copy)
+    say(f"{len(copies)} files are in {options.out / 'configs'}")
+    return 0
+
+
+def _about(path: Path) -> str:
+    """The first sentence of a file, which says what it is."""
+    lines = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        # Commands stand indented below the sentence.
+        if not line.startswith("# ") or line.startswith("#  "):
+            break
+        lines.append(line[2:])
+    said, stop, _ = " ".join(lines).partition(". ")
+    return said + stop.strip()

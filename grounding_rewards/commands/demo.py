@@ -1,0 +1,151 @@
+"""`grounding-rewards demo`: evaluate, train with GRPO, evaluate again, and show what changed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+_DESCRIPTION = """\
+Evaluate a small model, train it with GRPO, evaluate it again and show what changed, on drawn chest films; two processor
+cores are enough, and nothing is downloaded. The page is index.html in the folder of --output_dir.
+
+These are the commands that a person would run: `grounding-rewards evaluate`, `train`, `evaluate` and `diff`, and first
+`sft` where --warm_start names its configuration. Options that are not listed here go to `grounding-rewards train`, for
+example --reward R2, --max_steps 50 or --seed 1.
+"""
+
+_EXAMPLES = """\
+examples:
+  grounding-rewards demo                      # R4 on the model and the films that come with the package
+  grounding-rewards demo --reward R2 --seed 1 --output_dir runs/demo_r2
+  grounding-rewards demo --smoke              # one step on a few films: does everything run here?
+  grounding-rewards demo --config configs/demo/real_films.yaml --warm_start configs/demo/sft_real_films.yaml
+"""
+
+_FIGURES = (
+    "sampled_reward",
+    "mean_iou",
+    "f1_50",
+    "recall_50",
+    "recall_75",
+    "hallucination_rate",
+    "sampled_unparseable_share",
+    "label_accuracy",
+)
+
+# What --smoke makes of the training; films and samples of the evaluations are in `run`.
+_SMOKE = (
+    *("--max_steps", "1", "--train_films", "8", "--per_device_train_batch_size", "4", "--num_generations", "4"),
+    *("--max_completion_length", "24", "--save_strategy", "no"),
+)
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the demo with the options after the command; the exit code of the first command that fails, else 0."""
+    options, others = _parser().parse_known_args(words)
+    from grounding_rewards.commands.train import hide_name_warnings
+    from grounding_rewards.rewards.registry import spread_kwargs
+    from grounding_rewards.shipped import find_shipped
+    from grounding_rewards.training.arguments import parse_grpo_arguments
+
+    hide_name_warnings()
+    if options.smoke:
+        options.films, options.samples, others = 4, 2, [*_SMOKE, *others]
+    folder, warm = options.output_dir, options.output_dir / "warm_start"
+    training_words = ["--config", options.config, "--output_dir", str(folder), *others]
+    if options.warm_start is not None:
+        training_words += ["--model_name_or_path", str(warm / "checkpoint")]
+    # Wrong values are refused here, before the first evaluation.
+    arguments, training, model = parse_grpo_arguments(training_words)
+    if len(arguments.reward) != 1:
+        raise ValueError(f"Expected one reward for --reward, got {', '.join(arguments.reward)}. Make a run with each.")
+    [kwargs] = spread_kwargs(arguments.reward, arguments.reward_kwargs)
+    measured = [
+        *("--dataset", arguments.dataset, "--split", options.split, "--train-split", arguments.train_split),
+        *("--films", options.films, "--reward", arguments.reward[0], "--reward-kwargs", json.dumps(kwargs)),
+        *("--samples", options.samples, "--temperature", training.temperature, "--batch-size", 256),
+        *("--max-new-tokens", training.max_completion_length),
+    ]
+    if (given := arguments.box_format) is not None:
+        measured += ["--box-format", given if isinstance(given, str) else json.dumps(given)]
+
+    def evaluate(checkpoint: str | Path, out: Path) -> None:
+        # Evaluate would refuse to continue the answers of another checkpoint.
+        shutil.rmtree(out, ignore_errors=True)
+        _call("evaluate", "--model", checkpoint, "--out", out, *measured)
+
+    try:
+        if options.warm_start is not None and not options.trained:
+            taught = ("--dataset", arguments.dataset, "--train_split", arguments.train_split, "--output_dir", warm)
+            _call("sft", "--config", options.warm_start, "--overwrite", *taught)
+        evaluate(str(model.model_name_or_path), folder / "before")
+        if not options.trained:
+            # An earlier run in this folder is replaced, unless it is resumed.
+            start = () if training.resume_from_checkpoint else ("--overwrite",)
+            config = find_shipped(options.accelerate_config)
+            accelerate = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", config)
+            _call("train", *training_words, *start, launcher=accelerate)
+        evaluate(folder / "checkpoint", folder / "after")
+        figures = [key for key in _FIGURES if options.samples or not key.startswith("sampled")]
+        # diff.json is written last: a run that has it is finished.
+        written = ("--html", folder / "index.html", "--json", folder / "diff.json")
+        _call("diff", folder / "before", folder / "after", *written, "--figure", "mean_iou", "--figures", *figures)
+    except subprocess.CalledProcessError as error:
+        # It has said why.
+        return error.returncode
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="grounding-rewards demo",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--config", default="configs/demo/grpo.yaml", metavar="FILE", help="of `train`; default: %(default)s"
+    )
+    parser.add_argument(
+        "--warm_start", metavar="FILE", help="configuration of `sft`, to train supervised first, on the same films"
+    )
+    parser.add_argument(
+        "--output_dir", type=Path, default=Path("runs/demo"), metavar="DIR", help="default: %(default)s"
+    )
+    parser.add_argument(
+        "--accelerate_config", default="configs/accelerate/cpu_1.yaml", metavar="FILE", help="default: %(default)s"
+    )
+    parser.add_argument("--split", default="test", help="held-out split; default: %(default)s")
+    parser.add_argument(
+        "--films", type=int, default=300, metavar="N", help="the first so many held-out films; default: %(default)s"
+    )
+    parser.add_argument(
+        "--samples", type=int, default=16, metavar="N", help="sampled answers per film; default: %(default)s"
+    )
+    asked = parser.add_mutually_exclusive_group()
+    asked.add_argument("--trained", action="store_true", help="only measure the training that is in --output_dir")
+    asked.add_argument("--smoke", action="store_true", help="one step on a few films, to see that everything runs here")
+    return parser
+
+
+def _call(*words: object, launcher: Sequence[str] = ()) -> None:
+    """Run a command of `grounding-rewards` in a process of its own.
+
+    Raises:
+        subprocess.CalledProcessError: it failed, and has said why.
+    """
+    # The two tables of the evaluations are in their report.html; the one of the comparison is printed.
+    output = subprocess.DEVNULL if words[0] == "evaluate" else None
+    command = [sys.executable, *launcher, "-m", "grounding_rewards.cli", *map(str, words)]
+    # A launcher warns of names that TRL still uses, and tokenizers of processes that they do not start.
+    quiet = {"PYTHONWARNINGS": "ignore::FutureWarning", "TOKENIZERS_PARALLELISM": "false"}
+    code = subprocess.call(command, stdout=output, env={**quiet, **os.environ})
+    if code:
+        raise subprocess.CalledProcessError(code, str(words[0]))

@@ -1,0 +1,57 @@
+"""Boxes seen as a segmentation of the film into classes: the findings, and the background where no box is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from grounding_rewards.metrics.answered_film import AnsweredFilm
+from grounding_rewards.metrics.areas import box_areas, foreground_iou
+from grounding_rewards.metrics.confusion import NO_LABEL
+from grounding_rewards.metrics.ranking import label_name
+
+BACKGROUND = "background"
+
+
+def class_ious(films: Sequence[AnsweredFilm], *, synonyms: bool = False) -> dict[str, float]:
+    """IoU of each class over all films, whose mean is the mean IoU over classes.
+
+    The class of a label is what its boxes cover; boxes of two labels may overlap, so that a place can be in several
+    classes. The areas of all films are summed: ``IoU = hit / (hit + false + missed)``. A class that answers alone have
+    is 0; one that neither side has any area of is left out.
+
+    Args:
+        films: answered films.
+        synonyms: whether other words for a finding are the finding, see :func:`grounding_rewards.labels.are_synonyms`;
+            otherwise labels are compared without regard to case and white space.
+
+    Returns:
+        By label, in the order in which the films name them, those of the references first; ``"no label"`` for boxes of
+        answers without one; and ``"background"``, last. In [0, 1].
+
+    Example:
+        >>> film = AnsweredFilm("a", 20, 10, gt=[[0, 0, 10, 10]], gt_labels=["mass"],
+        ...                     pred=[[0, 0, 10, 5], [10, 0, 20, 5]], pred_labels=["Mass", "nodule"])
+        >>> found = class_ious([film])
+        >>> {name: round(iou, 3) for name, iou in found.items()}
+        {'mass': 0.5, 'nodule': 0.0, 'background': 0.333}
+        >>> round(float(np.mean([*found.values()])), 3)
+        0.278
+
+    Source: specification, page on evaluation metrics, §3.2, which counts a class without any area as 0.
+    """
+    matching = "synonyms" if synonyms else "exact"
+    gt_names = [[label_name(one, matching) for one in film.gt_labels] for film in films]
+    pred_names = [[label_name(one, matching) or NO_LABEL for one in film.pred_labels] for film in films]
+    areas = {name: np.zeros(4) for name in chain(*gt_names, *pred_names, [BACKGROUND])}
+    for film, gt, pred in zip(films, map(np.array, gt_names), map(np.array, pred_names), strict=True):
+        frame: dict[str, Any] = {"width": film.width, "height": film.height, "ignore": film.ignore}
+        for name in {*gt, *pred}:
+            areas[name] += box_areas(film.pred[pred == name], film.gt[gt == name], **frame)
+        # Where neither side has a box the background is hit.
+        areas[BACKGROUND] += box_areas(film.pred, film.gt, **frame)[::-1]
+    ious = {name: float(foreground_iou(areas[name])) for name in areas}
+    return {name: iou for name, iou in ious.items() if not np.isnan(iou)}

@@ -1,0 +1,82 @@
+"""The text of a completion, however a trainer wraps it, and the tokens that a trainer takes out of it."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from grounding_rewards.parsing import BoxFormat
+
+#: What a call of a tool that is no text, and a tool's words behind the last message, read as.
+_CALL, _TOLD = "<tool_call></tool_call>", "<tool_response></tool_response>"
+_TEXT_TYPES = frozenset({None, "text", "output_text", "message"})
+
+
+def completion_text(completion: Any) -> str:
+    """The text of a completion, however TRL or another trainer wraps it; empty for anything else.
+
+    Args:
+        completion: a string, a list of messages (the last assistant message counts), one message, or content blocks.
+            A call of a tool in it, and a tool's message behind it, leave marks that say so; images leave none.
+
+    Example:
+        >>> completion_text([{"role": "assistant", "content": [{"type": "text", "text": "[]"}]}])
+        '[]'
+        >>> call = {"type": "function", "function": {"name": "zoom", "arguments": {"bbox_2d": [1, 2, 3, 4]}}}
+        >>> completion_text([{"role": "assistant", "content": None, "tool_calls": [call]}])
+        '<tool_call></tool_call>'
+    """
+    if isinstance(completion, str):
+        return completion
+    if isinstance(completion, Mapping):
+        kind = completion.get("type")
+        if kind not in _TEXT_TYPES:
+            return _CALL if isinstance(kind, str) and kind.endswith(("_use", "_call")) else ""
+        content = completion.get("content", completion.get("text"))
+        said = completion_text(content) if isinstance(content, str | Sequence) else ""
+        return said + _CALL if completion.get("tool_calls") or completion.get("function_call") else said
+    if isinstance(completion, Sequence) and not isinstance(completion, bytes | bytearray):
+        messages = [item for item in completion if isinstance(item, Mapping) and "role" in item]
+        if messages:
+            return _last_message(messages)
+        return "".join(completion_text(block) for block in completion)
+    return ""
+
+
+def _last_message(messages: Sequence[Mapping[str, Any]]) -> str:
+    answers = [k for k, message in enumerate(messages) if message["role"] in ("assistant", "model")]
+    if not answers:
+        return ""
+    waits = any(message["role"] in ("tool", "function") for message in messages[answers[-1] + 1 :])
+    return completion_text(messages[answers[-1]]) + _TOLD * waits
+
+
+def tokenizer_of(given: Any) -> Any:
+    """The tokenizer of a processor, or the one that was given.
+
+    Raises:
+        ValueError: it cannot decode.
+    """
+    tokenizer = getattr(given, "tokenizer", given)
+    if not callable(getattr(tokenizer, "decode", None)):
+        raise ValueError(
+            f"Expected an object with `decode` for `tokenizer`, got {given!r:.200}. "
+            "Pass the model's processor or tokenizer, not its name."
+        )
+    return tokenizer
+
+
+def decoded(tokenizer: Any, stop_ids: frozenset[int], ids: Any) -> str:
+    """The text of token ids with its special tokens, but without those that end or pad it."""
+    stops = stop_ids | {getattr(tokenizer, "eos_token_id", None), getattr(tokenizer, "pad_token_id", None)}
+    return tokenizer.decode([one for one in map(int, ids) if one not in stops], skip_special_tokens=False)
+
+
+@functools.cache
+def box_tokens(fmt: BoxFormat) -> re.Pattern[str]:
+    """The special tokens that every box of this format contains: a text without them has lost its boxes."""
+    if fmt.syntax.tokens:
+        return re.compile(rf"<(?:{'|'.join(map(re.escape, fmt.syntax.tokens))})\d")
+    return re.compile("|".join(map(re.escape, re.findall(r"<[^<>]+>", fmt.layout.bare_item))))

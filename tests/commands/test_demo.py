@@ -1,0 +1,125 @@
+"""`grounding-rewards demo`, from a folder that is no checkout."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grounding_rewards.cli import main
+from grounding_rewards.commands import demo
+from grounding_rewards.data.load import load_split
+
+pytest.importorskip("trl", reason="needs the train extra")
+pytestmark = pytest.mark.training
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
+    """The commands that the demo calls; they do nothing. The working directory is empty."""
+    calls: list[list[str]] = []
+
+    def call(words: list[str], **_: Any) -> int:
+        calls.append(words[words.index("grounding_rewards.cli") + 1 :])
+        return 0
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo.subprocess, "call", call)
+    return calls
+
+
+def test_a_smoke_run_leaves_a_page_a_card_and_figures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from datasets import DatasetDict
+
+    splits = {"train": load_split("synthetic", "train", films=8), "test": load_split("synthetic", "test", films=5)}
+    DatasetDict(splits).save_to_disk(str(tmp_path / "films"))
+    launched = []
+
+    def call(words: list[str], **_: Any) -> int:
+        # Within this process, which has loaded torch already.
+        launched.append(words)
+        return main(words[words.index("grounding_rewards.cli") + 1 :])
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo.subprocess, "call", call)
+    out = tmp_path / "out"
+    few = ["--dataset", "films", "--output_dir", str(out), "--disable_tqdm", "true"]
+    assert main(["demo", "--smoke", *few, "--reward", "R2"]) == 0
+    assert launched[1][1:3] == ["-m", "accelerate.commands.launch"]
+    assert Path(launched[1][launched[1].index("--config_file") + 1]).is_file()
+    assert {path.name for path in out.iterdir()} >= {
+        *("before", "after", "checkpoint", "index.html", "films.png", "curves.png", "diff.json", "log.jsonl"),
+    }
+    printed = capsys.readouterr().out
+    for row in ("before ", "after ", "after − before ", "constant box ", "nothing found ", "whole image "):
+        assert f"\n  {row}" in printed
+    assert (out / "index.html").as_uri() in printed
+    page = (out / "index.html").read_text(encoding="utf-8")
+    assert "http://" not in page
+    assert "https://" not in page
+    assert page.count("data:image/jpeg") == 4
+    card = (out / "README.md").read_text(encoding="utf-8")
+    assert "trained by GRPO with\ngrounding_rewards" in card
+    assert "R2: " in card
+    content = json.loads((out / "diff.json").read_text(encoding="utf-8"))
+    assert content["figures"]["sampled_reward"]["heading"] == "sampled reward"
+    assert content["baselines"]["nothing found"]["label_accuracy"][0] is None
+    facts = json.loads((out / "after" / "evaluation.json").read_text(encoding="utf-8"))["facts"]
+    assert "at most 24 new tokens" in facts["decoding"]
+    assert "no_box_bonus=0.2" in facts["reward"]
+
+
+def test_several_rewards_are_refused_before_anything_runs(
+    called: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["demo", "--reward", "R1", "R2", "--reward_kwargs", "[{}, {}]"]) == 2
+    assert "Expected one reward for --reward, got R1, R2" in capsys.readouterr().err
+    assert called == []
+    assert not Path("runs").exists()
+
+
+def test_the_warm_start_comes_first_on_the_same_films(called: list[list[str]], tmp_path: Path) -> None:
+    options = ["--config", "configs/demo/real_films.yaml", "--warm_start", "configs/demo/sft_real_films.yaml"]
+    assert main(["demo", *options, "--output_dir", str(tmp_path), "--dataset", "mine"]) == 0
+    assert [words[0] for words in called] == ["sft", "evaluate", "train", "evaluate", "diff"]
+    warm, start = tmp_path / "warm_start", str(tmp_path / "warm_start" / "checkpoint")
+    assert called[0][-6:] == ["--dataset", "mine", "--train_split", "train", "--output_dir", str(warm)]
+    assert called[1][called[1].index("--model") + 1] == start
+    assert called[2][called[2].index("--model_name_or_path") + 1] == start
+    assert called[2][-1] == "--overwrite"
+    assert all(words[words.index("--dataset") + 1] == "mine" for words in called[:4])
+
+
+@pytest.mark.parametrize(
+    ("option", "commands"),
+    [
+        (["--trained"], ["evaluate", "evaluate", "diff"]),
+        (["--resume_from_checkpoint", "last"], ["evaluate", "train", "evaluate", "diff"]),
+    ],
+)
+def test_what_is_trained_is_not_trained_again(
+    option: list[str], commands: list[str], called: list[list[str]], tmp_path: Path
+) -> None:
+    assert main(["demo", "--output_dir", str(tmp_path), *option]) == 0
+    assert [words[0] for words in called] == commands
+    assert not any("--overwrite" in words for words in called)
+
+
+def test_a_command_that_fails_ends_the_demo_with_its_code(
+    called: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(demo.subprocess, "call", lambda words, **_: called.append(words) or 3)
+    assert main(["demo", "--output_dir", str(tmp_path)]) == 3
+    assert len(called) == 1
+
+
+def test_help_names_what_it_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["demo", "--help"])
+    shown = capsys.readouterr().out
+    assert "--warm_start" in shown
+    assert "grounding-rewards demo --smoke" in shown

@@ -1,0 +1,149 @@
+"""`--shard` and `--join` as a user gives them, and what does not go together."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grounding_rewards.cli import main
+
+REPOSITORY = Path(__file__).parents[2]
+PAGE = (REPOSITORY / "docs" / "many_machines.md").read_text(encoding="utf-8")
+FORMAT = ("--box-format", "qwen3-vl")
+
+
+def log_of(folder: Path, count: int = 5) -> Path:
+    rows = [{"completion": "[]", "boxes": [], "width": 9, "height": 9, "id": str(k)} for k in range(count)]
+    path = folder / "log.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def test_scoring_in_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["score", str(log_of(tmp_path)), "--rewards", "R3", *FORMAT, "--out"]
+    assert main([*command, str(tmp_path / "whole.jsonl")]) == 0
+    out = tmp_path / "scored.jsonl"
+    for number in range(1, 8):
+        assert main([*command, str(out), "--shard", f"{number}/7"]) == 0
+    assert "no completions for shard 1/7: the file has fewer rows than there are shards" in capsys.readouterr().out
+    assert main([*command, str(out), "--join"]) == 0
+    assert capsys.readouterr().out == f"{out}: 5 completions\n"
+    assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert main([*command, str(out), "--join"]) == 2
+    assert "Expected the parts of shards of" in capsys.readouterr().err
+
+
+def test_the_array_of_the_page(tmp_path: Path) -> None:
+    """The script is run as SLURM runs it, for two of two shards."""
+    (script,) = re.findall(r"```bash\n(#!/bin/bash\n.*?)```", PAGE, re.DOTALL)
+    log_of(tmp_path)
+    (tmp_path / "array.sh").write_text(script.replace("/64", "/2").replace("--processes 4", ""), encoding="utf-8")
+    (tmp_path / "grounding-rewards").write_text(
+        f'#!/bin/sh\nexec "{sys.executable}" -m grounding_rewards.cli "$@"\n', encoding="utf-8"
+    )
+    (tmp_path / "grounding-rewards").chmod(0o755)
+    paths = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY)}
+    for task in ("1", "2"):
+        environment = {**os.environ, **paths, "SLURM_ARRAY_TASK_ID": task}
+        subprocess.run(["bash", "array.sh"], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    lines = [len(path.read_text().splitlines()) for path in sorted(tmp_path.glob("scored-*-of-00002.jsonl"))]
+    assert lines == [2, 3]
+
+
+def test_preparing_in_shards(tmp_path: Path, make_films: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    root, records = make_films(6)
+    lines = [
+        {"file": one.file, "id": one.id, "boxes": one.boxes, "labels": one.labels, "width": 96, "height": 64}
+        for one in records
+    ]
+    (root / "annotations.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    out = tmp_path / "out"
+    command = ["prepare", "jsonl", "--root", str(root), "--out", str(out), *FORMAT]
+    assert main([*command, "--shard", "2/2"]) == 0
+    assert "out-00002-of-00002.films.parquet: 3 films of shard 2/2" in capsys.readouterr().out
+    assert main([*command, "--join"]) == 2
+    assert "Run --shard 1/2 again, then --join." in capsys.readouterr().err
+    assert main([*command, "--shard", "1/2"]) == 0
+    assert main([*command, "--join"]) == 0
+    assert "6 films, 6 rows" in capsys.readouterr().out
+    assert main(["prepare", "--verify", "--out", str(out)]) == 0
+
+
+def test_answering_in_shards(tmp_path: Path, tiny_model: tuple[Any, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, out = tmp_path / "model", tmp_path / "run"
+    for part in tiny_model:
+        part.save_pretrained(checkpoint)
+    command = ["evaluate", "--model", str(checkpoint), "--dataset", "synthetic", "--films", "7", "--batch-size", "2"]
+    command += ["--max-new-tokens", "4", "--resamples", "20", "--out", str(out)]
+    assert main([*command, "--shard", "2/2"]) == 0
+    assert "4 films of shard 2/2 answered" not in (printed := capsys.readouterr().out)
+    assert "3 films of shard 2/2 answered" in printed
+    assert sorted(path.name for path in out.iterdir()) == [
+        "completions.part-00002-of-00002.jsonl",
+        "completions.settings.json",
+    ]
+    assert main([*command, "--join"]) == 2
+    assert "got none of 1. Run --shard 1/2 again, then --join." in capsys.readouterr().err
+    assert main([*command, "--shard", "1/2"]) == 0
+    parts = b"".join(path.read_bytes() for path in sorted(out.glob("completions.part-*")))
+    assert main([*command, "--join"]) == 0
+    # In the order of the dataset, as one machine writes them.
+    assert (out / "completions.jsonl").read_bytes() == parts
+    assert not list(out.glob("*.part-*"))
+    assert json.loads((out / "evaluation.json").read_text(encoding="utf-8"))["facts"]["films"] == 7
+    # How it was shared out is no other evaluation.
+    assert main(command) == 0
+
+
+SCORE = ("score", "log.jsonl", "--rewards", "R3", "--out", "scored.jsonl")
+PREPARE = ("prepare", "jsonl", "--root", "films", "--out", "out", *FORMAT)
+EVALUATE = ("evaluate", "--model", "runs/r4", "--dataset", "data", "--out", "out")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((*SCORE, "--shard", "0/64"), "Shards count from 1: with SLURM, give --array=1-64"),
+        ((*PREPARE, "--shard", "65/64"), "Expected K/N with K from 1 to N for --shard, got '65/64'"),
+        ((*EVALUATE, "--shard", "64"), "Expected K/N with K from 1 to N for --shard, got '64'"),
+        ((*SCORE, "--shard", "1/2", "--join"), "Expected --shard or --join, got both"),
+        ((*SCORE, "--shard", "1/2", "--engine", "ray"), "Expected --shard without --engine, got --engine ray"),
+        ((*PREPARE, "--join", "--engine", "ray"), "Expected --join without --engine, got --engine ray"),
+        ((*PREPARE, "--shard", "1/2", "--dry-run"), "Expected --shard without --dry-run, got both"),
+        ((*PREPARE, "--shard", "1/2", "--push-to-hub", "me/films"), "Expected --shard without --push-to-hub, got both"),
+        (("prepare", "--verify", "--out", "out", "--shard", "1/2"), "Expected --verify without --shard"),
+        ((*EVALUATE, "--shard", "1/2", "--overwrite"), "Expected --shard without --overwrite, got both"),
+        ((*EVALUATE, "--engine", "ray", "--robustness", "pgd"), "Expected --robustness without --engine"),
+        ((*EVALUATE, "--processes", "2"), "Expected --processes with --engine ray, got 2 without it"),
+        (
+            ("evaluate", "--completions", "log.jsonl", "--out", "out", "--shard", "1/2"),
+            "Expected a model for --shard, got a log of completions",
+        ),
+        ((*SCORE, "--engine", "ray", "--processes", "0"), "Expected at least 1 for `processes`, got 0"),
+    ],
+)
+def test_what_does_not_go_together(
+    words: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(list(words)) == 2
+    assert message in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_ray_that_is_not_there_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    log_of(tmp_path)
+    command = ["score", str(tmp_path / "log.jsonl"), "--rewards", "R3", *FORMAT, "--engine", "ray", "--out"]
+    assert main([*command, str(tmp_path / "scored.jsonl")]) == 2
+    assert "pip install 'grounding_rewards[ray]'" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]

@@ -1,0 +1,29 @@
+"""The table of figures in docs/metrics.md names every figure that an evaluation has, and no other."""
+
+from __future__ import annotations
+
+import re
+
+import grounding_rewards as gr
+from grounding_rewards.metrics.answers import read_answers
+from grounding_rewards.metrics.evaluation import Measures, evaluate
+from tests.conftest import REPOSITORY
+
+
+def keys_on_the_page() -> set[str]:
+    page = (REPOSITORY / "docs" / "metrics.md").read_text(encoding="utf-8")
+    table = page.partition("## Every figure\n")[2].partition("\n## ")[0]
+    cells = [line.split(" | ")[0] for line in table.splitlines() if line.startswith("| `")]
+    named = {key for cell in cells for key in re.findall(r"`([^`]+)`", cell)}
+    # From the first to the last of a row.
+    named |= {f"reward_R{n}" for n in range(1, 6)} | {f"sensitivity_{n}" for n in (0.125, 0.25, 0.5, 1, 2, 4, 8)}
+    return named
+
+
+def test_every_figure_has_its_formula() -> None:
+    box = {"boxes": [[0, 0, 50, 50]], "labels": ["mass"]}
+    none: dict[str, list] = {"boxes": [], "labels": []}
+    rows = [{"id": str(k), "width": 100, "height": 100, **(box if k % 2 else none)} for k in range(8)]
+    answer = '[{"bbox_2d": [0, 0, 500, 400], "label": "mass", "score": 0.9}]'
+    films = read_answers(rows, [[answer, "[]"]] * 8, gr.get_reward("R3", box_format="qwen3-vl"))
+    assert set(evaluate({"model": films}, Measures("R3")).figures) == keys_on_the_page()

@@ -1,0 +1,179 @@
+"""The site of docs/: it is built, loads nothing from elsewhere, fits a telephone, and says all that the code says."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import doctest
+import importlib
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+for _library in ("griffe", "mkdocs", "nbclient"):
+    pytest.importorskip(_library, reason="needs the docs extra")
+pytest.importorskip("trl", reason="needs the train extra")
+
+import grounding_rewards as gr  # noqa: E402
+from grounding_rewards.cli import COMMANDS, TRAINING  # noqa: E402
+from grounding_rewards.data.readers import list_datasets  # noqa: E402
+from tests.conftest import REPOSITORY  # noqa: E402
+from tests.test_scripts import script  # noqa: E402
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+# Pixels of a narrow telephone.
+NARROW = 400
+# Made by the site, or with the widest tables and blocks.
+WIDEST = [
+    "index",
+    "commands",
+    "configuration",
+    "datasets",
+    "notebook",
+    "tutorial",
+    "troubleshooting",
+    "formats",
+    "audit",
+]
+WIDEST += ["api/scoring", "api/figures", "api/training"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built as `make docs` builds it: a link that leads nowhere ends it."""
+    from mkdocs.commands.build import build
+    from mkdocs.config import load_config
+
+    folder = tmp_path_factory.mktemp("site")
+    config = load_config(str(REPOSITORY / "mkdocs.yml"), site_dir=str(folder))
+    config.plugins.on_startup(command="build", dirty=False)
+    build(config)
+    return folder
+
+
+class _Page(HTMLParser):
+    """Collects what a page loads and what it says."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.loads: list[str] = []
+        self.words: list[str] = []
+        self.ids: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.ids.add(given.get("id", ""))
+        if tag != "a":
+            self.loads += [given[name] for name in ("src", "href") if name in given]
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join("".join(self.words).split())
+
+
+def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > 40
+    for page in pages:
+        loaded = [one for one in _Page(page).loads if re.match(r"(https?:)?//", one)]
+        assert loaded == [], page.name
+    for sheet in site.rglob("*.css"):
+        assert not re.search(r"url\(\s*['\"]?(https?:)?//|@import", sheet.read_text(encoding="utf-8")), sheet.name
+
+
+def test_commands_stand_with_every_option(site: Path) -> None:
+    page = _Page(site / "commands.html")
+    text = page.text
+    assert {*COMMANDS, *TRAINING} <= page.ids
+    for name in COMMANDS:
+        parser = argparse.ArgumentParser()
+        importlib.import_module(f"grounding_rewards.commands.{name}").add_arguments(parser)
+        missing = [one for one in parser._option_string_actions if one not in (*text.split(), "-h", "--help")]
+        assert missing == [], name
+
+
+def test_configuration_has_every_key(site: Path) -> None:
+    from grounding_rewards.training import arguments
+
+    said = set(_Page(site / "configuration.html").text.split())
+    for of in (arguments.GroundingArguments, arguments.SupervisedArguments, arguments.GRPOArguments):
+        assert {one.name for one in dataclasses.fields(of) if one.init} <= said
+
+
+def test_datasets_are_all_of_them(site: Path) -> None:
+    assert set(list_datasets()) <= _Page(site / "datasets.html").ids
+
+
+def test_public_names_stand_on_the_pages_of_python(site: Path) -> None:
+    ids = set().union(*(_Page(page).ids for page in (site / "api").glob("*.html")))
+    said = {one.rpartition(".")[2] for one in ids}
+    # `rewards` is the module, whose names stand by themselves.
+    assert {name for name in gr.__all__ if name != "rewards"} <= said
+
+
+def test_the_notebook_ran_and_drew(site: Path) -> None:
+    page = _Page(site / "notebook.html")
+    assert sum(one.startswith("data:image/png") for one in page.loads) == 2
+    assert "soft_f1 mean" in page.text
+    assert "Traceback" not in page.text
+
+
+def test_the_notebook_is_kept_without_outputs() -> None:
+    import nbformat
+
+    book = nbformat.read(REPOSITORY / "docs" / "score_inspect_plot.ipynb", as_version=4)
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    assert code
+    assert all(cell.outputs == [] and cell.execution_count is None for cell in code)
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Any]:
+    sync = pytest.importorskip("playwright.sync_api", reason="needs playwright, which is in the dev extra")
+    if CHROMIUM is None:
+        pytest.skip("needs Chromium, as in `apt-get install chromium`")
+    with sync.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=CHROMIUM)
+        yield opened.new_page(viewport={"width": NARROW, "height": 800})
+        opened.close()
+
+
+def test_no_page_is_wider_than_a_telephone(site: Path, tab: Any) -> None:
+    wide = {}
+    for name in WIDEST:
+        tab.goto((site / f"{name}.html").as_uri())
+        if (width := tab.evaluate("document.documentElement.scrollWidth")) > NARROW:
+            wide[name] = width
+    assert wide == {}
+
+
+def test_examples_of_what_makes_the_pages() -> None:
+    done = doctest.testmod(script("site_pages"))
+    assert (done.failed, done.attempted) == (0, 3)
+
+
+def test_examples_of_docstrings_are_code_below_a_heading_or_not() -> None:
+    shown = script("site_docstrings").for_site
+    assert shown("As :func:`f`.\n\n>>> f([1])\n[1]\n\nMore.") == "As `f`.\n\n```pycon\n>>> f([1])\n[1]\n```\n\nMore."
+    assert shown("It.\n\nExample:\n    >>> f()") == "It.\n\nExamples:\n    >>> f()"
+
+
+def test_a_link_that_leads_nowhere_ends_the_build() -> None:
+    pages = script("site_pages")
+
+    class OnTop:
+        class file:  # noqa: N801
+            src_uri = "x.md"
+
+    assert pages.on_page_markdown("[a](../configs/demo/grpo.yaml)", OnTop) == "`configs/demo/grpo.yaml`"
+    with pytest.raises(FileNotFoundError, match=r"got configs/none\.yaml"):
+        pages.on_page_markdown("[a](../configs/none.yaml)", OnTop)

@@ -1,0 +1,94 @@
+"""The memory of a training, reckoned: by hand, and beside what torch holds (tests/models/test_families.py)."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+
+import pytest
+
+from grounding_rewards.data.config_files import read_config
+from grounding_rewards.models.families import family_config
+from grounding_rewards.models.memory import NF4_BYTES, Training, kept, memory_of, shape_of, spread
+from tests.conftest import REPOSITORY
+
+PATTERN = read_config(REPOSITORY / "configs" / "tuning" / "lora.yaml")["lora_target_modules"][0]
+LORA = Training(
+    adapter_rank=64,
+    four_bits=False,
+    weight_bytes=2,
+    reference=False,
+    checkpointing=True,
+    sequences=8,
+    tokens=1000,
+    patches=4000,
+    film_bytes=1_000_000,
+    held=64,
+)
+
+
+@pytest.fixture(scope="module")
+def shape():
+    return shape_of(family_config("qwen2_5_vl_3b"), PATTERN)
+
+
+def test_structure(shape):
+    """By hand, from the published widths: 36 layers of 2048, 16 heads and 2 for keys of 128, networks of 11008."""
+    assert shape.parameters == 3_754_622_976
+    assert shape.cache == 2 * 2 * 36 * 2 * 128
+    assert (shape.text.number, shape.text.width, shape.text.adapters) == (36, 2048, 7)
+    # q, k, v, gate and up read 2048, o too, down 11008
+    assert shape.text.adapter_inputs == 6 * 2048 + 11008
+    into, out = 6 * 2048 + 11008, 2048 + 256 + 256 + 2048 + 11008 + 11008 + 2048
+    assert shape.adapters == 36 * (into + out)
+    assert (shape.vision.number, shape.vision.width, shape.vision.adapters) == (32, 1280, 0)
+    # two norms in 32 bits; queries and outcome of 2048, keys and values of 256; three numbers of the network
+    assert shape.text.frozen == 2 * 4 * 2048 + 2 * (2 * 2048 + 2 * 256) + 2 * 3 * 11008
+
+
+def test_adapters_all_weights_and_four_bits(shape):
+    lora = memory_of(shape, LORA)
+    rank = 64 * shape.adapters
+    assert lora.weights == 2 * shape.parameters + 4 * rank
+    assert (lora.gradients, lora.optimiser, lora.reference) == (4 * rank, 8 * rank, 0)
+    assert lora.films == 64_000_000
+    full = memory_of(shape, replace(LORA, adapter_rank=0, weight_bytes=4, reference=True))
+    # four bytes each for weight, gradient, two moments and the reference
+    assert full.weights + full.gradients + full.optimiser + full.reference == 20 * shape.parameters
+    packed = memory_of(shape, replace(LORA, four_bits=True))
+    # vocabulary, norms and convolution stay in 16 bits
+    whole = shape.parameters - shape.linear
+    assert packed.weights == pytest.approx(NF4_BYTES * shape.linear + 2 * whole + 2 * rank)
+
+
+def test_activations(shape):
+    # the input of each layer, in 16 bits, and both ends
+    text, vision = 8 * 1000, 8 * 4000
+    assert kept(shape, LORA) == text * (2 * 36 * 2048 + 6 * 2048) + vision * (2 * 32 * 1280 + 4 * 1280)
+    assert kept(shape, replace(LORA, checkpointing=False)) > 10 * kept(shape, LORA)
+    half = memory_of(shape, replace(LORA, sequences=4))
+    assert half.activations == memory_of(shape, LORA).activations / 2
+
+
+def test_engines(shape):
+    memory = memory_of(shape, replace(LORA, adapter_rank=0, weight_bytes=4, reference=True))
+    assert spread(memory, "ddp", 4) == memory
+    two, three = spread(memory, "zero2", 4), spread(memory, "zero3", 4)
+    assert (two.weights, two.gradients, two.optimiser) == (memory.weights, memory.gradients / 4, memory.optimiser / 4)
+    assert (three.weights, three.reference) == (memory.weights / 4, memory.reference / 4)
+    assert three.activations == memory.activations
+    assert spread(memory, "fsdp2", 4) == three
+    with pytest.raises(ValueError, match="Expected one of ddp, zero2, zero3, fsdp2 for engine, got 'zero1'"):
+        spread(memory, "zero1", 4)
+
+
+@pytest.mark.parametrize(
+    ("family", "tuning"), [("medgemma_4b", "lora"), ("medgemma_4b", "qlora"), ("qwen2_5_vl_3b", "full")]
+)
+def test_the_table_on_the_page_is_up_to_date(family, tuning):
+    spec = importlib.util.spec_from_file_location("estimate_memory", REPOSITORY / "scripts" / "estimate_memory.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    experiment = REPOSITORY / "configs" / "experiments" / "r4.yaml"
+    row = module.row(experiment, family, tuning, 4, (2544, 3056), {})
+    assert row in (REPOSITORY / "docs" / "cluster.md").read_text(encoding="utf-8").splitlines()
