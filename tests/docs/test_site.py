@@ -164,6 +164,7 @@ def test_examples_of_what_makes_the_pages() -> None:
 def test_examples_of_docstrings_are_code_below_a_heading_or_not() -> None:
     shown = script("site_docstrings").for_site
     assert shown("As :func:`f`.\n\n>>> f([1])\n[1]\n\nMore.") == "As `f`.\n\n```pycon\n>>> f([1])\n[1]\n```\n\nMore."
+    assert shown("It does\n* a\n  b\n* c") == "It does\n\n* a\n  b\n* c"
     assert shown("It.\n\nExample:\n    >>> f()") == "It.\n\nExamples:\n    >>> f()"
 
 
