@@ -37,7 +37,7 @@ COMMANDS = {
 
 #: Commands that have `run` alone, which takes the words after the command: their options are all of TRL's, whose own
 #: parser reads them, from YAML files too, and is slow to load.
-_TRAINING = {
+TRAINING = {
     "demo": "evaluate a small model, train it, evaluate it again: what changed, on drawn films",
     "train": "train a model with GRPO and a reward on its boxes",
     "sft": "teach a model to write boxes, before GRPO",
@@ -48,7 +48,7 @@ _PATIENCE = 3.0
 
 _GOES_ON = {
     **dict.fromkeys(("prepare", "evaluate", "study"), "; the same command goes on"),
-    **dict.fromkeys(_TRAINING, "; --resume_from_checkpoint last goes on from the last checkpoint"),
+    **dict.fromkeys(TRAINING, "; --resume_from_checkpoint last goes on from the last checkpoint"),
 }
 
 #: The extra that brings a library; the others come with `train`.
@@ -87,13 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _command(words: list[str]) -> Callable[[], int]:
     """What runs the command that the words ask for; of all commands, only its module is imported."""
     name = words[0] if words else None
-    if name in _TRAINING:
+    if name in TRAINING:
         return lambda: _module(name).run(words[1:])
     parser = argparse.ArgumentParser(
         prog="grounding-rewards", description="Rewards for vision-language models that answer with boxes."
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for other, summary in {**_TRAINING, **COMMANDS}.items():
+    for other, summary in {**TRAINING, **COMMANDS}.items():
         command = commands.add_parser(other, help=summary, formatter_class=argparse.RawDescriptionHelpFormatter)
         if other == name:
             asked = _module(name)

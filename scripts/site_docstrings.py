@@ -21,13 +21,11 @@ class SiteDocstrings(griffe.Extension):
 
 
 def for_site(docstring: str) -> str:
-    """A docstring whose examples at the left edge are fenced, and whose names have no roles.
-
-    >>> for_site("As :func:`f`.\\n\\n>>> f([1])\\n[1]").splitlines()
-    ['As `f`.', '', '```pycon', '>>> f([1])', '[1]', '```']
-    """
+    """A docstring whose examples at the left edge are fenced, and whose names have no roles."""
     # `Examples` is the word that griffe knows.
     docstring = re.sub(r"^Example:$", "Examples:", docstring, flags=re.MULTILINE)
+    # A list needs an empty line before it.
+    docstring = re.sub(r"^((?![ *]).*\S.*)\n(?=\* )", r"\1\n\n", docstring, flags=re.MULTILINE)
     named = re.sub(r":\w+:(`[^`]+`)", r"\1", docstring)
     return re.sub(
         r"^>>> (?:.+\n?)+", lambda code: f"```pycon\n{code[0].rstrip()}\n```\n", named, flags=re.MULTILINE

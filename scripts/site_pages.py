@@ -9,9 +9,11 @@ mkdocs loads this file; `make docs` runs it.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib
 import inspect
+import io
 import re
 import sys
 import textwrap
@@ -21,6 +23,8 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 NOTEBOOK = REPOSITORY / "docs" / "score_inspect_plot.ipynb"
+# Where the help of `train` and `sft` begins with them.
+_TRLS_OPTIONS = "options:\n  -h, --help"
 # Seconds that a cell of the notebook may take.
 _PATIENCE = 300
 
@@ -42,9 +46,11 @@ def _path_of(link: re.Match[str]) -> str:
 
 def commands() -> str:
     """Every command: what its help says, and its options in tables."""
-    from grounding_rewards.cli import COMMANDS
+    from grounding_rewards.cli import COMMANDS, TRAINING
 
     parts = []
+    for name, summary in TRAINING.items():
+        parts += [f"## {name}", f"*{plain(summary)}.*", _fenced(_help_of(name), "text")]
     for name, summary in COMMANDS.items():
         module = importlib.import_module(f"grounding_rewards.commands.{name}")
         parser = argparse.ArgumentParser(prog=f"grounding-rewards {name}")
@@ -52,6 +58,17 @@ def commands() -> str:
         parts += [f"## {name}", f"*{plain(summary)}.*", prose(module.__doc__), *_options(parser)]
         parts += ["Examples:", _fenced(textwrap.dedent(module.EXAMPLES.partition("\n")[2]), "bash")]
     return "\n\n".join(parts)
+
+
+def _help_of(name: str) -> str:
+    """What a command that trains prints; of those that have all of TRL's options, what stands before them."""
+    from grounding_rewards.cli import main
+
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.suppress(SystemExit):
+        main([name, "--help"])
+    whole = printed.getvalue()
+    return whole if name == "demo" else whole.partition("\n" + _TRLS_OPTIONS)[0]
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterable[str]:

@@ -191,7 +191,7 @@ def _read(root: Path, allow_outside: bool = False, bad_rows: str = "refuse") -> 
     if problems and (bad_rows == "refuse" or len(problems) == lines):
         raise ValueError(
             f"Expected one film per line in {path}, got {len(problems)} bad of {lines} lines. Correct them, or go on "
-            "without them by bad_rows: drop:\n" + "\n".join(problems)
+            "without them by bad_rows: drop (of prepare: --bad-films skip):\n" + "\n".join(problems)
         )
     if problems:
         said_dropped(len(problems), f"{lines} lines of {path}", problems)

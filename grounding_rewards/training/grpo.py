@@ -188,6 +188,8 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         ours = [one for one in self.reward_funcs if isinstance(one, GroundingReward)]
         if closer is not None:
             self.reward_funcs[len(rewards)] = _look_reward(closer, ours)
+            # There are no videos: where a model writes this token, TRL would look for one, and the run would end.
+            self._video_pad_token_id = None
         self.add_callback(SignalWatch(self, [one.name for one in ours]))
         self._final_rewards = [_final(one) for one in self.reward_funcs]
         self.film_groups = _film_groups(train_dataset)

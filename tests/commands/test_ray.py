@@ -25,7 +25,7 @@ ray = pytest.importorskip("ray", reason="needs the extra ray")
 def cluster() -> Iterator[None]:
     """Two workers on this machine, or the cluster that RAY_ADDRESS names."""
     pytest.importorskip("ray.data", reason="needs the extra ray")
-    own = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": 2, "include_dashboard": False}
+    own = {} if os.environ.get("RAY_ADDRESS") else {"address": "local", "num_cpus": 2, "include_dashboard": False}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         ray.init(log_to_driver=False, **own)

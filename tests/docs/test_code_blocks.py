@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from grounding_rewards.cli import COMMANDS
+from grounding_rewards.cli import COMMANDS, TRAINING
+from grounding_rewards.commands import demo
 from tests.conftest import REPOSITORY
 from tests.docs.blocks import PAGES, blocks, inline_commands, ours, shell_commands
 
-TRAINING = ("train", "sft")
 # Where a line leaves something out for the reader to fill in.
 LEFT_OUT = {"...", "…"}
 # Programs of others, whose options are theirs.
@@ -43,12 +43,14 @@ def training_keys() -> dict[str, set[str]]:
         "train": (given.GroundingArguments, given.GRPOArguments, given.ModelArguments),
         "sft": (given.SupervisedArguments, given.SupervisedConfig, given.ModelArguments),
     }
-    return {name: {field.name for one in many for field in dataclasses.fields(one)} for name, many in types.items()}
+    keys = {name: {field.name for one in many for field in dataclasses.fields(one)} for name, many in types.items()}
+    return {**keys, "demo": keys["train"]}
 
 
 def options_of(command: str) -> set[str]:
     if command in TRAINING:
-        return {f"--{key}" for key in (*training_keys()[command], "config", "help")}
+        own = demo._parser()._option_string_actions if command == "demo" else ()
+        return {*own, *(f"--{key}" for key in (*training_keys()[command], "config", "help"))}
     return set(parser_of(command)._option_string_actions)
 
 
@@ -114,7 +116,7 @@ def test_keys_of_a_run_are_known(page: Path) -> None:
         content = yaml.safe_load(one.code)
         # What is nested is a part of another program's file, or a study, which has an `arms`.
         if isinstance(content, dict) and {"reward", "output_dir", "eval_strategy", "show_films"} & set(content):
-            assert set(content) - training_keys()["train"] - {"arms"} == set() or "arms" in content, one
+            assert set(content) - training_keys()["train"] - {"arms", "base"} == set() or "arms" in content, one
 
 
 def test_a_wrong_option_is_seen() -> None:

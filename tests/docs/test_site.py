@@ -20,7 +20,7 @@ for _library in ("griffe", "mkdocs", "nbclient"):
 pytest.importorskip("trl", reason="needs the train extra")
 
 import grounding_rewards as gr  # noqa: E402
-from grounding_rewards.cli import COMMANDS  # noqa: E402
+from grounding_rewards.cli import COMMANDS, TRAINING  # noqa: E402
 from grounding_rewards.data.readers import list_datasets  # noqa: E402
 from tests.conftest import REPOSITORY  # noqa: E402
 from tests.test_scripts import script  # noqa: E402
@@ -91,7 +91,9 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
 
 
 def test_commands_stand_with_every_option(site: Path) -> None:
-    text = _Page(site / "commands.html").text
+    page = _Page(site / "commands.html")
+    text = page.text
+    assert {*COMMANDS, *TRAINING} <= page.ids
     for name in COMMANDS:
         parser = argparse.ArgumentParser()
         importlib.import_module(f"grounding_rewards.commands.{name}").add_arguments(parser)
@@ -154,10 +156,16 @@ def test_no_page_is_wider_than_a_telephone(site: Path, tab: Any) -> None:
     assert wide == {}
 
 
-@pytest.mark.parametrize("name", ["site_pages", "site_docstrings"])
-def test_examples_of_what_makes_the_site(name: str) -> None:
-    done = doctest.testmod(script(name))
-    assert (done.failed, done.attempted > 0) == (0, True)
+def test_examples_of_what_makes_the_pages() -> None:
+    done = doctest.testmod(script("site_pages"))
+    assert (done.failed, done.attempted) == (0, 3)
+
+
+def test_examples_of_docstrings_are_code_below_a_heading_or_not() -> None:
+    shown = script("site_docstrings").for_site
+    assert shown("As :func:`f`.\n\n>>> f([1])\n[1]\n\nMore.") == "As `f`.\n\n```pycon\n>>> f([1])\n[1]\n```\n\nMore."
+    assert shown("It does\n* a\n  b\n* c") == "It does\n\n* a\n  b\n* c"
+    assert shown("It.\n\nExample:\n    >>> f()") == "It.\n\nExamples:\n    >>> f()"
 
 
 def test_a_link_that_leads_nowhere_ends_the_build() -> None:

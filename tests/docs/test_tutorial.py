@@ -40,8 +40,6 @@ def test_what_is_made_smaller_is_on_the_page() -> None:
 def test_the_tutorial_arrives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for folder in ("assets", "configs"):
-        (tmp_path / folder).symlink_to(REPOSITORY / folder)
     monkeypatch.chdir(tmp_path)
     # The command line puts the working directory there.
     monkeypatch.setattr(sys, "path", [*sys.path])

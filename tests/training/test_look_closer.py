@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -22,6 +24,7 @@ from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.look_closer import LookCloser, LookEnvironment, LookReward, View, read_look_closer
 from tests.test_scripts import script
+from tests.training.runs import ENVIRONMENT, REPOSITORY
 from tests.training.test_grpo import config, logged
 
 pytestmark = pytest.mark.training
@@ -293,6 +296,42 @@ def test_the_trainer_takes_steps_with_pictures_in_its_turns(tools_vlm, tmp_path)
         assert entry["reward"] == pytest.approx(entry["rewards/R4/mean"] - 0.25)
     assert any(not torch.equal(before[name], value) for name, value in trainer.model.state_dict().items())
     assert trainer.train_dataset[0]["full_film"]["bytes"]
+
+
+class VideoIsWritten(FirstTurnsAreWritten):
+    """The answer behind a picture holds the token of a video, which every model may sample."""
+
+    def _generate_single_turn(self, prompt_ids, images, fields, num_generations, has_tool_images=False):
+        if has_tool_images:
+            return [self._tokenizer("<|video_pad|>[]<|im_end|>")["input_ids"] for _ in prompt_ids], None
+        return super()._generate_single_turn(prompt_ids, images, fields, num_generations, has_tool_images)
+
+
+def test_a_token_of_a_video_does_not_end_the_run(tools_vlm, tmp_path):
+    made = config(tmp_path, max_completion_length=700)
+    trainer = VideoIsWritten(tools_vlm, "R4", made, synthetic_dataset("train", 8), look_closer={"looks": 1})
+    trainer.seen = []
+    trainer.train()
+    assert trainer.state.global_step == 1
+
+
+def test_two_processes_look_each_at_their_own_films(tools_vlm, tmp_path):
+    """What the first looks at it logs for both, and the weights stay the same."""
+    words = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    words += ["-m", "tests.training.look_rank", tools_vlm, str(tmp_path)]
+    done = subprocess.run(words, env=ENVIRONMENT, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in range(2))
+    assert first["weights"] == second["weights"]
+    # In each process two of four answers have a picture; the orders differ.
+    assert first["seen"] == [[2, 2, 1]] * 2
+    assert second["seen"] == [[1, 2, 2]] * 2
+    for entry in first["log"]:
+        assert entry["tools/call_frequency"] == 0.75
+        assert (entry["looks/zoom"], entry["looks/window"], entry["looks/refused"]) == (0.25, 0.25, 0.25)
+        assert entry["rewards/looks/mean"] == -0.25
+    # The evaluation of the run has the tools too.
+    assert [entry["eval_looks/zoom"] for entry in first["evaluations"]] == [0.25]
 
 
 def test_a_template_without_tools_is_refused_before_the_weights(tiny_vlm, tmp_path):
