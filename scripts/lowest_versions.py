@@ -3,7 +3,7 @@
   python scripts/lowest_versions.py eval                 the package's own and those of the extra eval
   python scripts/lowest_versions.py train --only trl transformers
 
-A range begins at a version that these tests pass with, and no lower.
+Which of the ranges begin at a version that was run says pyproject.toml.
 """
 
 from __future__ import annotations
