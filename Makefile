@@ -9,6 +9,8 @@ SEED ?= 0
 BIN := $(VENV)/bin
 CORE := .venv-core
 INSTALLED := .venv-wheel
+LOWEST := .venv-lowest
+RELEASE := .venv-release
 # Processes that share the tests. Those of a file stay together, as they share what is trained or drawn once.
 WORKERS ?= logical
 SPREAD := --numprocesses $(WORKERS) --maxprocesses 8 --durations 20
@@ -19,14 +21,16 @@ export TOKENIZERS_PARALLELISM := false
 CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_labels.py tests/test_space_check.py \
 	tests/test_columns.py tests/test_layers.py tests/test_shipped.py tests/test_wheel.py tests/rewards tests/parsing
 
-.PHONY: help demo study test lint test-core test-wheel test-all docs bench clean
+.PHONY: help demo study test lint test-core test-wheel test-lowest test-pythons test-all docs bench lock audit sbom dist clean
 
 help:
 	@echo "make demo [REWARD=R1..R5] [SEED=0]  train the small model with GRPO and open runs/demo/index.html"
 	@echo "make study                          compare two rewards over three seeds, a quarter of an hour"
 	@echo "make test [WORKERS=logical]         every check: lint, types, the core alone, all tests; a worker for each core"
+	@echo "make test-pythons                   the core alone on every supported Python that is installed"
 	@echo "make docs                           the site of docs/ in build/site; a link that leads nowhere is an error"
 	@echo "make bench                          speed of text to reward"
+	@echo "make lock | audit | sbom | dist     pins with hashes, known vulnerabilities, bill of materials, wheel and source"
 	@echo "make clean                          remove the environments and what runs left behind"
 
 $(VENV)/.installed: pyproject.toml
@@ -57,7 +61,7 @@ study: $(VENV)/.installed
 
 # The core needs little to be installed and is tested while the rest is.
 test:
-	$(MAKE) --jobs 2 lint test-core test-wheel
+	$(MAKE) --jobs 2 lint test-core test-wheel test-lowest
 	$(MAKE) test-all
 
 lint: $(VENV)/.installed
@@ -84,6 +88,36 @@ test-wheel: test-core $(INSTALLED)/.installed
 	$(INSTALLED)/bin/python -m pip install --quiet --no-deps --force-reinstall build/core/wheel/*.whl
 	cd build/core && ../../$(INSTALLED)/bin/python -m pytest -q -o addopts= tests/test_wheel.py
 
+# The lowest versions that pyproject.toml allows: of the core and the extra eval, and of what training overrides parts of,
+# beside the same torch. torch's own lowest version, some gigabytes, is left to the ranges of transformers.
+$(LOWEST)/.installed: $(VENV)/.installed scripts/lowest_versions.py
+	$(PYTHON) -m venv $(LOWEST) && $(PYTHON) -m venv $(LOWEST)-train
+	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
+	$(LOWEST)/bin/python -m pip install --quiet $$($(BIN)/python scripts/lowest_versions.py eval) pytest hypothesis
+	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet --no-deps \
+		$$($(BIN)/python scripts/lowest_versions.py train --only trl transformers accelerate peft datasets)
+	mkdir -p build
+	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/lowest.pth
+	mv build/lowest.pth "$$($(LOWEST)-train/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
+	touch $@
+
+test-lowest: test-core $(LOWEST)/.installed
+	$(LOWEST)/bin/python -m pip install --quiet --no-deps --force-reinstall build/core/wheel/*.whl
+	cd build/core && ../../$(LOWEST)/bin/python -m pytest -q -o addopts= tests/rewards/test_golden.py tests/test_boxes.py \
+		tests/test_overlap.py tests/test_matching.py tests/test_wheel.py tests/metrics/test_average_precision.py \
+		tests/metrics/test_comparison.py tests/metrics/test_evaluation.py tests/report/test_evaluation_page.py \
+		tests/report/test_evaluation_diagrams.py tests/report/test_diff_page.py
+	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= -k "test_contract or test_adapter" \
+		tests/training/test_contract.py tests/training/test_resume.py
+
+# Those that are installed under their usual names, such as python3.12; the others are passed over, and said.
+test-pythons:
+	@for version in 3.10 3.11 3.12 3.13; do \
+		if command -v python$$version >/dev/null && python$$version -c "" 2>/dev/null; then \
+			echo "Python $$version" && $(MAKE) --no-print-directory test-core PYTHON=python$$version CORE=.venv-core-$$version || exit 1; \
+		else echo "Python $$version is not installed: passed over"; fi; \
+	done
+
 test-all: $(VENV)/.installed $(VENV)/.lmms-eval
 	$(BIN)/python -m pytest -m "not untraced" $(SPREAD) --dist loadfile --no-loadscope-reorder \
 		--cov --cov-report=term:skip-covered
@@ -98,5 +132,28 @@ bench: $(VENV)/.installed
 	$(BIN)/python benchmarks/bench_scoring.py
 	$(BIN)/python benchmarks/bench_doctor.py
 
+$(RELEASE)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(RELEASE)
+	$(RELEASE)/bin/python -m pip install --quiet --upgrade pip
+	$(RELEASE)/bin/python -m pip install --quiet --editable '.[release]'
+	touch $@
+
+# For every supported Python and platform, with hashes, and without the address of any registry.
+lock: $(RELEASE)/.installed
+	$(RELEASE)/bin/uv pip compile --quiet --no-config --all-extras --universal --python-version 3.10 --generate-hashes --upgrade \
+		--custom-compile-command "make lock" --output-file requirements.lock pyproject.toml
+
+audit: $(RELEASE)/.installed
+	$(RELEASE)/bin/pip-audit --requirement requirements.lock --disable-pip --require-hashes --progress-spinner off
+
+sbom: $(RELEASE)/.installed
+	mkdir -p dist
+	$(RELEASE)/bin/cyclonedx-py requirements requirements.lock --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/grounding_rewards.cdx.json
+
+dist: $(RELEASE)/.installed
+	rm -rf dist
+	$(RELEASE)/bin/python -m build --outdir dist .
+
 clean:
-	rm -rf $(VENV) $(CORE) $(INSTALLED) build runs .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(CORE) $(CORE)-3.* $(INSTALLED) $(LOWEST) $(LOWEST)-train $(RELEASE) build dist runs .coverage .pytest_cache .mypy_cache .ruff_cache .hypothesis

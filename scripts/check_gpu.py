@@ -1,7 +1,7 @@
 """What a step of GRPO costs on this machine, and what share of it the reward takes: to run once on a GPU.
 
     python scripts/check_gpu.py                                # Qwen2.5-VL-3B under configs/experiments/r4.yaml
-    python scripts/check_gpu.py --model Qwen/Qwen3-VL-4B-Instruct --out gpu.md
+    python scripts/check_gpu.py --config configs/experiments/r4.yaml configs/tuning/full.yaml --out gpu.md
     python scripts/check_gpu.py --tiny                         # the shipped small model, on the processor: does it run?
 
 A few steps of `grounding-rewards train` under the configuration, on drawn films of 1024 pixels. The model has its real
@@ -36,16 +36,22 @@ from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.versions import package_versions
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+CONFIGS = REPOSITORY / "configs"
 TINY = REPOSITORY / "assets" / "tiny_vlm"
 
 #: The share of a step that the reward is meant to take at most.
 WANTED = 0.01
 _PACKAGES = ("grounding_rewards", "torch", "transformers", "trl", "accelerate", "peft", "vllm")
 
+#: Engines that generate answers, and the configuration of each.
+_GENERATION = {"transformers": "transformers.yaml", "vllm": "vllm_colocate.yaml"}
+
 #: What is not the configuration's own: nothing is kept, nothing leaves the machine.
 _OURS = {
     "dataset": "synthetic:mixed-1024",
     "train_films": 64,
+    # A finding of few pixels may be too small for a model that sees films at a small size.
+    "bad_rows": "drop",
     "eval_strategy": "no",
     "save_strategy": "no",
     "logging_steps": 1,
@@ -213,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--model", default="Qwen/Qwen2.5-VL-3B-Instruct", help="its size is taken; default: %(default)s"
     )
-    parser.add_argument("--config", default=REPOSITORY / "configs" / "experiments" / "r4.yaml", help="of `train`")
+    parser.add_argument("--config", nargs="+", default=[CONFIGS / "experiments" / "r4.yaml"], help="files of `train`")
     parser.add_argument("--steps", type=int, default=4, help="of which the first is left out; default: %(default)s")
     parser.add_argument("--tiny", action="store_true", help="the shipped small model on the processor")
     parser.add_argument("--out", type=Path, help="file for the table")
@@ -231,12 +237,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"Expected a model that can be loaded for --model, got {name}: {error}", file=sys.stderr)
             return 2
         found = {}
-        for engine in ("transformers", "vllm") if find_spec("vllm") and not given.tiny else ("transformers",):
+        for engine in _GENERATION if find_spec("vllm") and not given.tiny else ("transformers",):
             values = {**(_TINY if given.tiny else _OURS), "max_steps": given.steps}
             values |= {"model_name_or_path": Path(folder, "model"), "output_dir": Path(folder, engine)}
             words = [word for name, value in values.items() for word in (f"--{name}", str(value))]
             if not given.tiny:
-                words += ["--config", str(given.config), "--use_vllm", str(engine == "vllm").lower()]
+                files = [*given.config, CONFIGS / "generation" / _GENERATION[engine]]
+                words += [word for file in files for word in ("--config", str(file))]
             out = Path(folder, f"{engine}.json")
             # A process each: what one engine holds of the memory is not free for the other.
             code = subprocess.call([sys.executable, __file__, "--measure", str(out), "--", *words])

@@ -22,7 +22,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 import grounding_rewards as gr  # noqa: E402
 from grounding_rewards.whole_files import write_whole  # noqa: E402
-from tests.rewards.golden import FILE, compute_numbers  # noqa: E402
+from tests.rewards.golden import FILE, compute_numbers, is_same  # noqa: E402
 
 _SHOWN = 5
 
@@ -45,7 +45,7 @@ def changes(numbers: Mapping[str, Any], kept: Mapping[str, Any]) -> list[str]:
         for reward, films in kept.items()
         for film, completions in films.items()
         for completion, was in completions.items()
-        if was != (number := numbers.get(reward, {}).get(film, {}).get(completion))
+        if not is_same(reward, was, number := numbers.get(reward, {}).get(film, {}).get(completion))
     ]
 
 

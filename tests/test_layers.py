@@ -13,7 +13,7 @@ PACKAGE = Path(grounding_rewards.__file__).parent
 
 # From the bottom up: a room may import from itself and from rooms of lower floors, not from its neighbours.
 FLOORS = (
-    ("arithmetic", "boxes", "labels", "legal", "shipped", "versions", "whole_files"),
+    ("arithmetic", "boxes", "labels", "legal", "safe_yaml", "shipped", "versions", "whole_files"),
     ("box_batch", "matching", "overlap"),
     ("ignore_regions",),
     ("parsing",),

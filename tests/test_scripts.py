@@ -33,7 +33,7 @@ def script(name: str) -> ModuleType:
         *("simulate_signal.py", "take_pictures.py", "write_formats.py", "draw_schedules.py"),
         *("draw_rewards.py", "search_exploits.py", "write_audit.py", "simulate_study.py", "write_study.py"),
         *("find_small_nodules.py", "write_golden.py", "check_gpu.py", "check_processes.py"),
-        *("check_families.py", "estimate_memory.py"),
+        *("check_families.py", "estimate_memory.py", "write_licences.py", "lowest_versions.py"),
     ],
 )
 def test_help_teaches(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

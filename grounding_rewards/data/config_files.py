@@ -56,7 +56,7 @@ def read_config(
             own = _own(file, above)
             bases = _bases(own.pop(BASE, []), file)
             check_known(own, known, command, str(file))
-            read[found] = _merged([*(options(file.parent / one, (*above, found)) for one in bases), own])
+            read[found] = _merged([*(options(_beside(file, one), (*above, found)) for one in bases), own])
         return read[found]
 
     return _merged(
@@ -103,6 +103,11 @@ def _own(file: Path, above: tuple[Path, ...]) -> dict[str, Any]:
             "Write a line `name: value` for each."
         )
     return dict(content)
+
+
+def _beside(file: Path, base: str) -> Path:
+    path = file.parent / base
+    return path if path.exists() or (shipped := find_shipped(base)) == base else Path(shipped)
 
 
 def _bases(given: Any, file: Path) -> list[str]:

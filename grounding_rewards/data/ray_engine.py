@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from grounding_rewards.data.workers import outcome_of, portions_of
+from grounding_rewards.data.portions import outcome_of, portions_of
 
 _Function = Callable[[Any], Any]
 

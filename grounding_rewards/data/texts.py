@@ -15,10 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
-# Annotations are a few levels deep; what is deeper was made to exhaust the stack.
-_DEEPEST = 64
-# Nodes of a YAML file, those that an alias repeats counted as often as it does.
-_LARGEST_YAML = 1_000_000
+from grounding_rewards.safe_yaml import DEEPEST, parse_yaml
+
 _LONG_NUMBER = re.compile(r"\d{19}")
 _BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
@@ -117,12 +115,12 @@ def parse_json(text: str, *, any_text: bool = False) -> Any:
         ...
         ValueError: half a surrogate pair in '\\ud800'
     """
-    if text.count("[") + text.count("{") > _DEEPEST:
+    if text.count("[") + text.count("{") > DEEPEST:
         depth = 0
         for found in _BRACKETS.finditer(text):
             depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(found[0], 0)
-            if depth > _DEEPEST:
-                raise ValueError(f"more than {_DEEPEST} levels of lists and objects")
+            if depth > DEEPEST:
+                raise ValueError(f"more than {DEEPEST} levels of lists and objects")
     content = json.loads(text, parse_int=_whole if _LONG_NUMBER.search(text) else None)
     if "\\u" in text and not any_text:
         for word in _words(content):
@@ -168,31 +166,8 @@ def read_yaml(path: str | Path) -> Any:
         ...     read_yaml(Path(root, "a.yaml"))
         {'names': ['mass', 'nodule']}
     """
-    import yaml
-
     text = read_text(path)
     try:
-        depth = 0
-        # A stream of events takes no stack, whatever is nested in it.
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-            if depth > _DEEPEST:
-                raise ValueError(f"more than {_DEEPEST} levels")
-        if "*" in text and _nodes(yaml.compose(text, Loader=yaml.SafeLoader), {}) > _LARGEST_YAML:
-            raise ValueError(f"aliases that repeat its parts into more than {_LARGEST_YAML:,}")
-        return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"Expected YAML in {path}, got {' '.join(str(error).split())}. Correct the file.") from error
-
-
-def _nodes(node: Any, known: dict[int, int]) -> int:
-    """The nodes of a YAML document, those behind an alias counted wherever it stands."""
-    if node is None:
-        return 0
-    if id(node) not in known:
-        # A node within itself is as good as endless.
-        known[id(node)] = _LARGEST_YAML + 1
-        parts = node.value if isinstance(node.value, list) else []
-        inner = [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
-        known[id(node)] = 1 + sum(_nodes(one, known) for one in inner)
-    return known[id(node)]
+        return parse_yaml(text)
+    except ValueError as error:
+        raise ValueError(f"Expected YAML in {path}, got {error}. Correct the file.") from error

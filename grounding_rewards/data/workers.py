@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
-from itertools import islice
 from typing import Any, TypeVar
 
 from grounding_rewards.legal import check_word
@@ -72,38 +71,6 @@ def check_workers(processes: int | None, engine: str) -> None:
     check_word("engine", engine, ENGINES)
     if processes is not None and processes < 1:
         raise ValueError(f"Expected at least 1 for `processes`, got {processes}. Give the number of processors.")
-
-
-def portions_of(items: Iterable[Any], size: int) -> Iterator[list[tuple[Any, Exception | None]]]:
-    """Items, so many at once, each with no error; at last the error that ends them, if one does.
-
-    An engine that is told of an error would log it, with what it says of films.
-
-    Example:
-        >>> list(portions_of((6 // k for k in (3, 2, 1, 0)), 2))
-        [[(2, None), (3, None)], [(None, ZeroDivisionError('integer division or modulo by zero'))]]
-    """
-    left = iter(items)
-    try:
-        while portion := list(islice(left, size)):
-            yield [(item, None) for item in portion]
-    except Exception as error:
-        yield [(None, error)]
-
-
-def outcome_of(
-    function: Callable[[Any], Any], item: Any, error: Exception | None = None
-) -> tuple[Any, Exception | None]:
-    """What a function makes of an item and no error, or the error that there is, or that it raises.
-
-    Example:
-        >>> outcome_of(abs, -1), outcome_of(int, "x")[0], outcome_of(abs, None, KeyError("a"))
-        ((1, None), None, (None, KeyError('a')))
-    """
-    try:
-        return (None, error) if error is not None else (function(item), None)
-    except Exception as raised:
-        return None, raised
 
 
 # The function of this worker: one sent with every item would forget what it has seen.

@@ -150,7 +150,8 @@ def process_state() -> Any:
 def _load_checkpoint(path: str | Path, dtype: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    return AutoModelForImageTextToText.from_pretrained(path, dtype=dtype), AutoProcessor.from_pretrained(path)
+    model = AutoModelForImageTextToText.from_pretrained(path, dtype=dtype, use_safetensors=True)
+    return model, AutoProcessor.from_pretrained(path)
 
 
 def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tuple[Any, Any]:
@@ -159,7 +160,7 @@ def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tupl
 
     base = _base_of(path, adapter)
     try:
-        model = AutoModelForImageTextToText.from_pretrained(base, dtype=dtype)
+        model = AutoModelForImageTextToText.from_pretrained(base, dtype=dtype, use_safetensors=True)
     except OSError as error:
         raise ValueError(
             f"Expected the model under the adapter {str(path)!r} at {base!r}, got none. Put it there, or correct "

@@ -13,6 +13,8 @@ CONFIG = "config.json"
 ADAPTER = "adapter_config.json"
 """The file that makes a folder an adapter that PEFT saved."""
 
+# Weights as transformers and PEFT wrote them before safetensors.
+_PICKLED = ("pytorch_model*.bin", "adapter_model.bin")
 _NAME_ON_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -24,7 +26,7 @@ def check_place(path: str | Path, argument: str = "path") -> None:
         argument: the name of the argument, for the message.
 
     Raises:
-        ValueError: it is neither a folder with a model nor a name that the hub could know.
+        ValueError: it is neither a folder with a model nor a name that the hub could know, or its weights are pickled.
 
     Example:
         >>> check_place("Qwen/Qwen2.5-VL-3B-Instruct")
@@ -39,6 +41,12 @@ def check_place(path: str | Path, argument: str = "path") -> None:
             raise ValueError(
                 f"Expected {CONFIG} or {ADAPTER} in the folder of a model, got neither in {str(path)!r}. "
                 "Give the folder that the weights were saved in, such as run/checkpoint."
+            )
+        pickled = [file.name for name in _PICKLED for file in sorted(folder.glob(name))]
+        if pickled and not any(folder.glob("*.safetensors")):
+            raise ValueError(
+                f"Expected weights as *.safetensors in {str(path)!r}, got {pickled[0]}, which may hold a program. "
+                "Where you trust it, load it with transformers and save_pretrained it again."
             )
     elif not _NAME_ON_HUB.fullmatch(str(path)):
         raise ValueError(

@@ -26,6 +26,7 @@ from grounding_rewards.boxes import (
 from grounding_rewards.parsing.box_format import BOX_KEYS, SCOPES, BoxFormat, Layout, Syntax
 from grounding_rewards.parsing.bracket_syntax import read_plain_items, read_plain_lists, read_plain_sentences
 from grounding_rewards.parsing.json_syntax import read_plain_json
+from grounding_rewards.safe_yaml import parse_yaml
 
 JSON = Syntax(keyed=True, quick=read_plain_json)
 LISTS = Syntax(quick=read_plain_lists)
@@ -639,6 +640,9 @@ def _declared_keys(keys: Any) -> tuple[str, ...]:
     return tuple(listed)
 
 
+_LONGEST_MAPPING = 10_000
+
+
 def box_format_from_option(given: Any) -> Any:
     """Check a box format from a configuration or a command line, where a mapping may be text.
 
@@ -665,20 +669,24 @@ def box_format_from_option(given: Any) -> Any:
 
 
 def _read_mapping(text: str) -> Any:
+    # It may be the cell of a table; a format of one's own takes a few hundred characters.
+    if len(text) > _LONGEST_MAPPING:
+        raise ValueError(
+            f"Expected a mapping of at most {_LONGEST_MAPPING} characters for `box_format`, got {len(text)}. "
+            "Write it as {syntax: json, space: norm1000}."
+        )
     try:
         return json.loads(text)
-    except json.JSONDecodeError:
+    except (json.JSONDecodeError, RecursionError):
         pass
     try:
-        import yaml
+        return parse_yaml(text)
     except ImportError:
         raise ValueError(
             f"Expected a name or JSON for `box_format`, got {text!r:.200}. Write it as "
             '{"syntax": "json", "space": "norm1000"}, or `pip install pyyaml` to write it as YAML.'
         ) from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except ValueError as error:
         raise ValueError(
             f"Expected a name, JSON or YAML for `box_format`, got {text!r:.200} ({error}). "
             "Write it as {syntax: json, space: norm1000}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ from grounding_rewards.audit.films import films_of
 from grounding_rewards.audit.play import audit
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.rewards.grounding import get_reward
+from grounding_rewards.rewards.registry import REGISTRY
 from grounding_rewards.study.results import ArmKey, Study
 
 #: Films that policies answer.
@@ -30,8 +32,9 @@ def audit_arms(study: Study) -> dict[ArmKey, tuple[Flagged, ...]]:
         study: whose declared set has the films, the first :data:`FILMS` of them.
 
     Returns:
-        What was flagged, by arm; an arm that has no single reward on boxes, such as a supervised one, is not
-        there, and none is where each film has a box format of its own.
+        What was flagged, by arm; an arm that has no single reward on boxes, such as a supervised one, is not there, nor
+        is one whose reward a report alone would have to import, because the folder of a study may be somebody else's;
+        and none is where each film has a box format of its own.
     """
     if study.box_format is None:
         return {}
@@ -40,7 +43,7 @@ def audit_arms(study: Study) -> dict[ArmKey, tuple[Flagged, ...]]:
     own: dict[ArmKey, str] = {}
     for key, runs in study.arms.items():
         reward = runs[0].reward
-        if reward is None or not isinstance(reward.get("name"), str):
+        if reward is None or not isinstance(reward.get("name"), str) or not _is_known(reward["name"]):
             continue
         name = json.dumps(reward, sort_keys=True)
         own[key] = name
@@ -52,6 +55,11 @@ def audit_arms(study: Study) -> dict[ArmKey, tuple[Flagged, ...]]:
         key: tuple(Flagged(one.policy, one.finding) for one in played.found if one.reward == name)
         for key, name in own.items()
     }
+
+
+def _is_known(name: str) -> bool:
+    """Whether a reward is ours, or was imported because one's own configuration names it."""
+    return name in REGISTRY or name.rpartition(".")[0] in sys.modules
 
 
 def _options(reward: Mapping[str, Any]) -> dict[str, Any]:

@@ -121,6 +121,8 @@ def model_init_kwargs(model: ModelArguments, given: dict[str, Any] | str | None)
         "revision": model.model_revision,
         "attn_implementation": model.attn_implementation,
         "dtype": model.dtype,
+        # A pickled checkpoint may hold a program.
+        "use_safetensors": True,
         **(given if isinstance(given, dict) else {}),
     }
 

@@ -147,7 +147,7 @@ def _load_model(model: PreTrainedModel, folder: Path) -> None:
     logging.set_verbosity_error()
     try:
         found, report = type(model).from_pretrained(
-            folder, dtype=widest, output_loading_info=True, ignore_mismatched_sizes=True
+            folder, dtype=widest, output_loading_info=True, ignore_mismatched_sizes=True, use_safetensors=True
         )
     except Exception as error:  # OSError, SafetensorError and others, which do not say what was looked for
         raise _unreadable(folder, error) from error

@@ -251,7 +251,9 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
             _merge(adapter, model, save_dtype).save_pretrained(checkpoint)
             trainer.processing_class.save_pretrained(checkpoint)
         elif save_dtype is not None:
-            saved = AutoModelForImageTextToText.from_pretrained(checkpoint, dtype=getattr(torch, save_dtype))
+            saved = AutoModelForImageTextToText.from_pretrained(
+                checkpoint, dtype=getattr(torch, save_dtype), use_safetensors=True
+            )
             saved.save_pretrained(checkpoint)
     trainer.accelerator.wait_for_everyone()
 
@@ -261,7 +263,10 @@ def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None) -> Any:
     from peft import PeftModel
 
     under = AutoModelForImageTextToText.from_pretrained(
-        str(model.model_name_or_path), revision=model.model_revision, dtype=save_dtype or model.dtype
+        str(model.model_name_or_path),
+        revision=model.model_revision,
+        dtype=save_dtype or model.dtype,
+        use_safetensors=True,
     )
     return PeftModel.from_pretrained(under, str(adapter)).merge_and_unload()
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from grounding_rewards.safe_yaml import parse_yaml
 from grounding_rewards.versions import package_versions
 from grounding_rewards.whole_files import write_whole
 
@@ -307,7 +308,7 @@ def _compare(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """Notes on what differs from the resumed run, where that may differ; everything else is refused."""
     if not (folder / CONFIG).is_file():
         return []
-    before = _mapping(folder / CONFIG, yaml.safe_load)
+    before = _mapping(folder / CONFIG, parse_yaml)
     had, have = _mapping(folder / VERSIONS, json.loads), versions()
     updated = [name for name in have if had and had.get(name) != have[name]]
     differing = [name for name in dict.fromkeys([*before, *config]) if not _alike(before.get(name), config.get(name))]
@@ -356,7 +357,7 @@ def _alike(one: Any, other: Any) -> bool:
 def _mapping(path: Path, read: Any) -> dict[str, Any]:
     try:
         found = read(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError):
+    except (OSError, ValueError):
         found = None
     return found if isinstance(found, dict) else {}
 

@@ -43,6 +43,18 @@ def test_which_value_wins(folder, texts, expected):
     assert read_config(folder(**texts) / "a.yaml") == expected
 
 
+def test_a_base_that_comes_with_the_package(folder, monkeypatch):
+    """From any folder, as commands find such names; a file beside goes first."""
+    root = folder(a="{base: configs/demo/grpo.yaml, reward: R1}")
+    monkeypatch.chdir(root)
+    options = read_config(root / "a.yaml")
+    assert (options["reward"], options["num_generations"]) == ("R1", 8)
+    folder(a="{base: configs/demo/grpo.yaml, reward: R1}", configs__x="")
+    (root / "configs" / "demo").mkdir()
+    (root / "configs" / "demo" / "grpo.yaml").write_text("{num_generations: 3}", encoding="utf-8")
+    assert read_config(root / "a.yaml") == {"num_generations": 3, "reward": "R1"}
+
+
 def test_later_files_win_over_earlier_ones_and_their_bases(folder):
     root = folder(a="{base: b.yaml, x: 1}", b="{x: 0, y: 0}", c="{y: 3}")
     assert read_config([root / "a.yaml", root / "c.yaml"]) == {"x": 1, "y": 3}

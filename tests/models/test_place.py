@@ -22,6 +22,17 @@ def test_a_folder_without_one(tmp_path):
         check_place(tmp_path)
 
 
+@pytest.mark.parametrize("weights", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "adapter_model.bin"])
+def test_pickled_weights_are_refused(tmp_path, weights):
+    for name in ("config.json", weights):
+        (tmp_path / name).write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match=f"got {weights}, which may hold a program"):
+        check_place(tmp_path)
+    # what lies beside safetensors is not read
+    (tmp_path / "model.safetensors").touch()
+    check_place(tmp_path)
+
+
 @pytest.mark.parametrize("name", ["gpt2", "Qwen/Qwen2.5-VL-3B-Instruct"])
 def test_names_on_the_hub(name):
     check_place(name)

@@ -268,6 +268,15 @@ def test_rewards_are_audited_on_the_films_of_the_study(tmp_path):
     assert "all readers at once" in {one.policy for one in flagged[ArmKey("strong", "R3")]}
 
 
+def test_a_report_imports_no_reward_that_the_folder_names(tmp_path, monkeypatch):
+    """The folder of a study may be somebody else's, and hold a module of that name."""
+    (tmp_path / "theirs.py").write_text("raise SystemExit('imported')", encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    arms = [Arm("R3"), Arm("own", reward={"name": "theirs.Reward", "kwargs": {}})]
+    study = read_study(write_study(tmp_path / "study", arms, seeds=2, count=6, steps=(5,)))
+    assert set(audit_arms(study)) == {ArmKey("strong", "R3")}
+
+
 def test_the_terminal_shows_tables_and_words(found, capsys):
     console = pytest.importorskip("rich.console").Console(width=200)
     print_report(found, console)

@@ -1,0 +1,111 @@
+"""What a release is made from agrees: versions, pins, licences, ranges and workflows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import REPOSITORY
+
+tomllib = pytest.importorskip("tomllib", reason="needs Python 3.11")
+pytest.importorskip("packaging", reason="needs packaging, which the train extra brings")
+
+from packaging.requirements import Requirement  # noqa: E402
+
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+LOCK = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
+PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+
+
+def plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pins(python: str) -> dict[str, str]:
+    """What the lock file installs on Linux with a version of Python."""
+    environment = {"python_version": python, "python_full_version": f"{python}.0", "sys_platform": "linux"}
+    environment |= {"platform_machine": "x86_64", "implementation_name": "cpython", "platform_system": "Linux"}
+    environment |= {"platform_python_implementation": "CPython", "os_name": "posix"}
+    found = {}
+    for line in re.findall(r"^([\w.-]+==[^\\\n]*?)\s*\\?$", LOCK, re.MULTILINE):
+        one = Requirement(line)
+        if one.marker is None or one.marker.evaluate(environment):
+            found[plain(one.name)] = str(one.specifier).removeprefix("==")
+    return found
+
+
+@pytest.mark.parametrize("python", PYTHONS)
+def test_every_python_has_pins_within_the_ranges(python: str) -> None:
+    locked = pins(python)
+    for text in [*PROJECT["dependencies"], *(one for extra in EXTRAS.values() for one in extra)]:
+        one = Requirement(text)
+        assert one.specifier.contains(locked[plain(one.name)]), text
+
+
+def test_the_lock_file_names_no_address_and_every_pin_has_a_hash() -> None:
+    assert "://" not in LOCK
+    for entry in re.split(r"^(?=\S+==)", LOCK, flags=re.MULTILINE)[1:]:
+        assert "--hash=sha256:" in entry, entry.splitlines()[0]
+
+
+def test_the_version_is_one() -> None:
+    citation = (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {PROJECT['version']}\n" in citation
+    assert f"license: {PROJECT['license']}\n" in citation
+    assert f"\n## {PROJECT['version']}" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
+    said = [line for line in PROJECT["classifiers"] if line.startswith("Programming Language :: Python :: 3.")]
+    assert said == [f"Programming Language :: Python :: {version}" for version in PYTHONS]
+
+
+def test_every_direct_dependency_has_its_licence_on_the_page() -> None:
+    page = (REPOSITORY / "docs" / "licences.md").read_text(encoding="utf-8")
+    used = [
+        *PROJECT["dependencies"],
+        *(one for name in ("train", "dicom", "eval", "tensorboard") for one in EXTRAS[name]),
+    ]
+    assert [text for text in used if f"\n| {plain(Requirement(text).name)} | " not in page] == []
+
+
+def test_every_range_has_a_lowest_version() -> None:
+    for text in [*PROJECT["dependencies"], *(one for name, extra in EXTRAS.items() if name != "dev" for one in extra)]:
+        assert ">=" in text
+
+
+def test_every_extra_says_what_it_brings() -> None:
+    lines = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8").splitlines()
+    for name in EXTRAS:
+        [k] = [k for k, line in enumerate(lines) if line.startswith(f"{name} = [")]
+        assert lines[k - 1].startswith("# "), name
+
+
+@pytest.mark.parametrize(
+    "path", sorted((REPOSITORY / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name
+)
+def test_actions_are_pinned_and_nothing_may_write_by_default(path: Path) -> None:
+    yaml = pytest.importorskip("yaml", reason="needs PyYAML")
+    text = path.read_text(encoding="utf-8")
+    for action in re.findall(r"uses: (\S+)", text):
+        assert action.startswith("./") or re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", action), action
+    workflow = yaml.safe_load(text)
+    assert workflow["permissions"] == {"contents": "read"}
+    assert "secrets." not in text
+
+
+def test_publication_needs_no_token() -> None:
+    text = (REPOSITORY / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    assert "id-token: write" in text
+    assert "password" not in text
+
+
+@pytest.mark.parametrize(
+    "path", sorted((REPOSITORY / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml")), ids=lambda path: path.name
+)
+def test_reports_are_asked_for_versions(path: Path) -> None:
+    yaml = pytest.importorskip("yaml", reason="needs PyYAML")
+    form = yaml.safe_load(path.read_text(encoding="utf-8"))
+    assert {"name", "description", "body"} <= set(form)
+    assert "`grounding-rewards env`" in str(form["body"])

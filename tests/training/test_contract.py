@@ -1,0 +1,62 @@
+"""What the trainers ask of TRL and transformers that is not public: names, parameters, attributes.
+
+`make test-lowest` runs this with the lowest versions that pyproject.toml allows, beside real runs of both trainers; a
+version that fails there is too low.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+from transformers import Trainer
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, SFTConfig, SFTTrainer
+from trl.chat_template_utils import supports_tool_calling
+from trl.data_utils import prepare_multimodal_messages
+from trl.models.utils import unwrap_model_for_generation
+from trl.trainer.utils import RepeatSampler
+
+from grounding_rewards.training.option_values import GRPO_CHOICES, GRPO_NUMBERS, MODEL_NUMBERS, SFT_NUMBERS
+
+pytestmark = pytest.mark.training
+
+
+@pytest.mark.parametrize(
+    ("function", "parameters"),
+    [
+        # overridden in training/grpo.py
+        (GRPOTrainer._calculate_rewards, ["self", "inputs", "prompts", "completions", "completion_ids_list"]),
+        (GRPOTrainer._get_train_sampler, ["self", "dataset"]),
+        (GRPOTrainer.log, ["self", "logs", "start_time"]),
+        # and in training/resume.py
+        (Trainer._load_from_checkpoint, ["self", "resume_from_checkpoint", "model"]),
+        (Trainer._load_best_model, ["self"]),
+        (Trainer._save_rng_state, ["self", "output_dir"]),
+        # called by position
+        (RepeatSampler, ["data_source", "mini_repeat_count", "batch_size", "repeat_count", "shuffle", "seed"]),
+        (unwrap_model_for_generation, ["model", "accelerator"]),
+        (supports_tool_calling, ["processing_class"]),
+        (prepare_multimodal_messages, ["messages", "images"]),
+    ],
+)
+def test_what_is_overridden_or_called_takes_these(function, parameters):
+    assert [*inspect.signature(function).parameters][: len(parameters)] == parameters
+
+
+@pytest.mark.parametrize(
+    ("config", "names"),
+    [
+        (GRPOConfig, [*GRPO_NUMBERS, *GRPO_CHOICES, "log_multimodal", "log_completions", "reward_weights"]),
+        (SFTConfig, [*SFT_NUMBERS, "max_length"]),
+        (ModelConfig, [*MODEL_NUMBERS, "use_peft", "lora_target_modules", "dtype", "model_revision"]),
+    ],
+)
+def test_every_option_that_is_checked_exists(config, names):
+    assert {name for name in names if name not in config.__dataclass_fields__} == set()
+
+
+def test_completions_are_bought_and_used_in_the_loop_that_resuming_restores():
+    source = inspect.getsource(GRPOTrainer)
+    for name in ("_buffered_inputs", "_step", "_metrics", "_tokenizer"):
+        assert f"self.{name}" in source
+    assert "_metrics" in inspect.getsource(SFTTrainer)
