@@ -3,6 +3,7 @@
   python scripts/check_families.py --narrow                 # a few seconds a family, which is what the tests do
   python scripts/check_families.py                          # published widths, two layers: minutes, and up to 8 GB
   python scripts/check_families.py --write docs/cluster.md  # the same, and the table into the page
+  python scripts/check_families.py --family medgemma_4b --write docs/cluster.md        # one row of it anew
 
 The step is that of configs/experiments/r4.yaml with the family's own file laid over it: its adapters, activation
 checkpointing, precision and KL term, with the processor class and the chat template of the family. Only the reward is
@@ -198,7 +199,7 @@ def _reckoned(trainer: _Measured, model: Any, family: str, narrow: bool) -> dict
     shape = shape_of(config, read_config(CONFIGS / "tuning" / "lora.yaml")["lora_target_modules"][0])
     training = Training(
         adapter_rank=model.lora_r if model.use_peft else 0,
-        four_bits=False,
+        four_bits=bool(model.load_in_4bit),
         weight_bytes=2 if model.dtype == "bfloat16" else 4,
         reference=False,
         checkpointing=trainer.args.gradient_checkpointing,
@@ -276,10 +277,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--narrow", action="store_true", help="cut widths too")
     parser.add_argument("--family", choices=FAMILIES, help="this one alone, in this process")
-    parser.add_argument("--write", type=Path, metavar="PAGE", help=f"put the table between {MARKS[0]} and its end")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        metavar="PAGE",
+        help=f"put the table between {MARKS[0]} and its end; with --family its row, into one that is there",
+    )
     options = parser.parse_args()
     if options.family:
-        print(_row(options.family, options.narrow))
+        made = _row(options.family, options.narrow)
+        print(made)
+        if options.write:
+            lines = options.write.read_text(encoding="utf-8").split("\n")
+            start = made[: made.index("|", 1) + 1]
+            write_whole(options.write, "\n".join(made if line.startswith(start) else line for line in lines))
         return 0
     rows = []
     for family in FAMILIES:

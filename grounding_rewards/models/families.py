@@ -272,6 +272,10 @@ def save_family(
     config.dtype = getattr(torch, dtype)
     set_seed(seed)
     model = AutoModelForImageTextToText.from_config(config, dtype=config.dtype)
+    with torch.no_grad():
+        # Random embeddings that are also the head make a wide model repeat its last word with probability 1, and then
+        # there is nothing to learn.
+        model.get_input_embeddings().weight.mul_(0.1)
     model.generation_config.eos_token_id = processor.tokenizer.eos_token_id
     model.generation_config.pad_token_id = processor.tokenizer.pad_token_id
     processor.save_pretrained(folder)

@@ -105,6 +105,19 @@ def test_memory_of_other_ways_to_train(name, words, check_families, tmp_path, mo
 
 
 @pytest.mark.training
+def test_a_real_step_in_four_bits(check_families, tmp_path, monkeypatch):
+    pytest.importorskip("bitsandbytes", reason="needs bitsandbytes: pip install bitsandbytes")
+    monkeypatch.chdir(REPOSITORY)
+    torch.set_num_threads(1)
+    words = ("--config", "configs/tuning/qlora.yaml", "--learning_rate", "1e-3")
+    step = check_families.one_step("qwen2_5_vl_3b", tmp_path, narrow=True, words=words)
+    assert check_families.faults(step) == []
+    assert step.reckoned["gradients"] == step.measured["gradients"]
+    # Scales are kept beside the weights, where they are not counted.
+    assert step.reckoned["weights"] == pytest.approx(step.measured["weights"], rel=0.03)
+
+
+@pytest.mark.training
 def test_a_wrong_pattern_is_seen(check_families, tmp_path):
     """Names of layers alone hit the vision tower of MedGemma too; what is hit in vain has no gradient."""
     torch.set_num_threads(1)
