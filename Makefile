@@ -89,13 +89,15 @@ test-wheel: test-core $(INSTALLED)/.installed
 	cd build/core && ../../$(INSTALLED)/bin/python -m pytest -q -o addopts= tests/test_wheel.py
 
 # The lowest versions that pyproject.toml allows: of the core and the extra eval, and of what training overrides parts of,
-# beside the newest of all others. torch's own lowest version, some gigabytes, is left to the range of transformers.
+# beside the newest of all others. torch's own lowest version, some gigabytes, is left to the range of transformers. httpx is
+# what the lowest of them need and the newest do not.
 $(LOWEST)/.installed: $(VENV)/.installed scripts/lowest_versions.py
 	$(PYTHON) -m venv $(LOWEST) && $(PYTHON) -m venv $(LOWEST)-train
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
 	$(LOWEST)/bin/python -m pip install --quiet $$($(BIN)/python scripts/lowest_versions.py eval) pytest hypothesis
 	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet --no-deps \
-		$$($(BIN)/python scripts/lowest_versions.py train --only trl transformers)
+		$$($(BIN)/python scripts/lowest_versions.py train --only trl transformers accelerate peft datasets)
+	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet httpx
 	mkdir -p build
 	$(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))' > build/lowest.pth
 	mv build/lowest.pth "$$($(LOWEST)-train/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
