@@ -65,7 +65,7 @@ def test_every_direct_dependency_has_its_licence_on_the_page() -> None:
     page = (REPOSITORY / "docs" / "licences.md").read_text(encoding="utf-8")
     used = [
         *PROJECT["dependencies"],
-        *(one for name in ("train", "dicom", "eval", "tensorboard") for one in EXTRAS[name]),
+        *(one for name, extra in EXTRAS.items() if name not in ("dev", "docs", "release") for one in extra),
     ]
     assert [text for text in used if f"\n| {plain(Requirement(text).name)} | " not in page] == []
 
@@ -80,6 +80,12 @@ def test_every_extra_says_what_it_brings() -> None:
     for name in EXTRAS:
         [k] = [k for k, line in enumerate(lines) if line.startswith(f"{name} = [")]
         assert lines[k - 1].startswith("# "), name
+
+
+def test_the_readme_names_every_extra_of_users() -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    users = EXTRAS.keys() - {"dev", "docs", "release"}
+    assert {name for name in users if f"\n| `'grounding_rewards[{name}]'` | " not in readme} == set()
 
 
 @pytest.mark.parametrize(

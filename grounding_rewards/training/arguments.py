@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
 import yaml
+from transformers import training_args
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 from trl import GRPOConfig, ModelConfig, SFTConfig, TrlParser
 
@@ -92,6 +93,16 @@ class _HelpFormatter(argparse.ArgumentDefaultsHelpFormatter, argparse.RawDescrip
 
 class _Parser(TrlParser):
     """TRL's parser, which raises ValueError instead of exiting: only the first process prints errors."""
+
+    #: `train` or `sft`.
+    command: str
+
+    def parse_args_into_dataclasses(self, args: Any = None, **rest: Any) -> Any:
+        # TRL would build the configuration first, and then print the unknown words as a list.
+        _, unknown = self.parse_known_args(args)
+        if unknown:
+            check_known([unknown[0].partition("=")[0]], self._option_string_actions, self.command)
+        return super().parse_args_into_dataclasses(args=args, **rest)
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message[:1].upper()}{message[1:]}. --help lists the options and their values.")
@@ -382,6 +393,7 @@ def _parse(
         description=description,
         formatter_class=_HelpFormatter,
     )
+    parser.command = command
     files, words = _split_config(sys.argv[1:] if args is None else args)
     known = {_ENVIRONMENT, *(action.dest for action in parser._actions)}
     check_known(options or {}, known, command)
@@ -421,6 +433,7 @@ def _check_training(config: Any) -> None:
             "Expected evaluations for load_best_model_at_end, got eval_strategy no. "
             "Set eval_strategy: steps, and eval_steps."
         )
+    _check_precision(config)
     reporters = config.report_to
     for name in [reporters] if isinstance(reporters, str) else reporters or ():
         if name not in ("none", "all", *INTEGRATION_TO_CALLBACK):
@@ -428,6 +441,23 @@ def _check_training(config: Any) -> None:
                 f"Expected some of none, {', '.join(sorted(INTEGRATION_TO_CALLBACK))} for report_to, got {name!r}. "
                 "Choose among these."
             )
+
+
+def _check_precision(config: Any) -> None:
+    """transformers asks for use_cpu alone, and then refuses tf32, and only then is vLLM missing."""
+    # TRL takes bf16 where nothing is said.
+    chosen = {"bf16": not config.fp16 if config.bf16 is None else config.bf16, "bf16_full_eval": config.bf16_full_eval}
+    wanted = [name for name, used in chosen.items() if used]
+    has_bf16 = training_args.is_torch_bf16_gpu_available() or training_args.is_torch_xla_available()
+    if not wanted or config.use_cpu or has_bf16:
+        return
+    others = {"tf32": config.tf32, "use_vllm": getattr(config, "use_vllm", False)}
+    off = " ".join(f"--{name} false" for name in (*wanted, *(name for name, used in others.items() if used)))
+    raise ValueError(
+        f"Expected a GPU that computes in bfloat16 for {wanted[0]}, got none that torch can use. `grounding-rewards "
+        f"env` says what torch sees. For an older GPU give --{wanted[0]} false --fp16 true; for a small model on the "
+        f"processor, --use_cpu true {off}."
+    )
 
 
 def _check_weights(arguments: GroundingArguments, config: GRPOArguments) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
+from transformers import training_args
 
 from grounding_rewards.rewards.registry import spread_kwargs
 from grounding_rewards.training.arguments import parse_grpo_arguments, parse_sft_arguments
@@ -112,6 +114,35 @@ def test_options_in_the_place_of_a_file(tmp_path):
     assert (config.seed, config.max_steps) == (4, 7)
     with pytest.raises(ValueError, match=r"rewards train`, got lerning_rate. Did you mean learning_rate"):
         parse_grpo_arguments([], {**SOUND, "lerning_rate": 1})
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--lerning_rate", "3"], "got --lerning_rate. Did you mean --learning_rate?"),
+        (["--lerning_rate=3"], "got --lerning_rate. Did you mean --learning_rate?"),
+        # A word that belongs to no option
+        (["runs/mine.yaml"], "got runs/mine.yaml. --help lists them"),
+    ],
+)
+def test_a_word_that_is_no_option_is_refused_before_all_else(words, message):
+    for parse_arguments, values in ((parse_grpo_arguments, SOUND), (parse_sft_arguments, {})):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            parse_arguments(words, {key: value for key, value in values.items() if key != "use_cpu"})
+
+
+def test_without_a_gpu_bf16_is_refused_with_all_that_a_processor_needs(monkeypatch):
+    monkeypatch.setattr(training_args, "is_torch_bf16_gpu_available", lambda: False)
+    values = {**SOUND, "bf16": True, "tf32": True, "use_vllm": True, "use_cpu": False}
+    with pytest.raises(ValueError, match=r"^Expected a GPU that computes in bfloat16 for bf16, got none") as error:
+        parse_grpo_arguments([], values)
+    words = "--use_cpu true --bf16 false --tf32 false --use_vllm false"
+    assert f"{words}." in str(error.value)
+    _, config, _ = parse_grpo_arguments(words.split(), values)
+    assert config.use_cpu
+    # TRL takes bf16 where nothing is said.
+    with pytest.raises(ValueError, match=r"for bf16, got none .* --use_cpu true --bf16 false\.$"):
+        parse_sft_arguments([], {"model_name_or_path": "somewhere"})
 
 
 MINE = {"syntax": "json", "keys": ["where"], "order": "yxyx", "space": "norm1000"}
