@@ -55,7 +55,11 @@ def test_the_version_is_one() -> None:
     citation = (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {PROJECT['version']}\n" in citation
     assert f"license: {PROJECT['license']}\n" in citation
-    assert f"\n## {PROJECT['version']}" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    [date] = re.findall(
+        rf"^## {PROJECT['version']} \((.+)\)$", (REPOSITORY / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE
+    )
+    # What has not been released has no date of release.
+    assert re.findall(r"^date-released: (.+)$", citation, re.MULTILINE) == [date] * (date != "unreleased")
     assert PROJECT["requires-python"] == f">={PYTHONS[0]}"
     said = [line for line in PROJECT["classifiers"] if line.startswith("Programming Language :: Python :: 3.")]
     assert said == [f"Programming Language :: Python :: {version}" for version in PYTHONS]

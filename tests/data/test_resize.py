@@ -162,7 +162,7 @@ def test_the_fast_processor_of_earlier_transformers_is_known():
 
 def test_unknown_processor():
     assert not has_resized_size(Wrapper("a tokenizer"))
-    with pytest.raises(ValueError, match="Measure it: .* add columns resized_width, resized_height"):
+    with pytest.raises(ValueError, match=r"Measure it: .* add columns resized_width, resized_height"):
         resized_size(Wrapper("a tokenizer"), 100, 100)
 
 
