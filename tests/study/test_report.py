@@ -291,7 +291,7 @@ def test_the_readme_says_what_the_study_found() -> None:
     root = Path(__file__).parents[2]
     assert "**Which one?** In [a study](docs/study.md)" in (root / "README.md").read_text(encoding="utf-8")
     page = (root / "docs" / "study.md").read_text(encoding="utf-8")
-    drawn = page[page.index("## drawn") :].splitlines()
+    drawn = page[page.index("## drawn") : page.index("## lungs")].splitlines()
 
     def said(begin: str) -> str:
         return next(line for line in drawn if line.startswith(f"- {begin}"))
@@ -302,7 +302,12 @@ def test_the_readme_says_what_the_study_found() -> None:
     assert "a threshold of 0.5 (R1, R2, R3, R4 and R5) lose" in said("Do thresholds starve from the weak start?")
     better = said("From the weak start, better than R3")
     assert all(arm in better for arm in ("soft_f1", "R5_low", "R3_self_paced"))
+    lungs = page[page.index("## lungs") :]
+    assert "2 to 3 seeds each" in lungs.splitlines()[2]
     for start in ("strong", "weak"):
+        assert f"- From the {start} start, no reward differs from R3 beyond noise." in lungs
+        starving = next(line for line in lungs.splitlines() if f"Do thresholds starve from the {start} start?" in line)
+        assert "a threshold of 0.5 (R1, R2, R3, R4 and R5) do gain" in starving
         rows = page[page.index(f"| the {start} start |") :].splitlines()[1:]
         arms = list(itertools.takewhile(lambda row: not row.startswith("| the ") and row.startswith("|"), rows))
         means = {row.split("|")[1].split()[0]: float(row.split("|")[2].split()[0]) for row in arms}
