@@ -33,7 +33,7 @@ from grounding_rewards.commands.console import (
 )
 from grounding_rewards.commands.evaluate_options import loading
 from grounding_rewards.data.checks import BAD_ROWS
-from grounding_rewards.metrics.estimates import NOTHING, format_value
+from grounding_rewards.metrics.estimates import format_value
 from grounding_rewards.metrics.replay import METHODS, Replay, answer_rulers, replay
 from grounding_rewards.parsing import box_format_from_option, list_box_formats
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
@@ -262,12 +262,13 @@ def _table(*headings: str) -> Any:
 
 
 def _spread_table(found: Replay) -> Any:
+    from grounding_rewards.report.replay_page import format_share
     from grounding_rewards.report.tables import figure_cell
 
     headings = ("mean", "sd", "sd within groups", "answers at 0", "groups without spread", "silent")
     table = _table("", *headings)
     for name, spread in found.spreads.items():
-        shares = map(_percent, (spread.zero, spread.without_spread, found.silent[name, "mean_iou"]))
+        shares = map(format_share, (spread.zero, spread.without_spread, found.silent[name, "mean_iou"]))
         numbers = (format_value(spread.deviation), format_value(spread.within))
         table.add_row(_name(name), figure_cell(spread.mean), *numbers, *shares)
     return table
@@ -305,7 +306,3 @@ def _name(text: str) -> Any:
     from rich.text import Text
 
     return Text(text)
-
-
-def _percent(share: float) -> str:
-    return NOTHING if share != share else f"{share:.0%}"

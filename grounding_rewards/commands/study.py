@@ -21,7 +21,7 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grounding_rewards.commands.console import count_columns, late_progress, output_console, printable, say, step_status
 
@@ -121,22 +121,16 @@ def _list(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
     from rich.table import Table
 
     from grounding_rewards.study.run import estimate
+    from grounding_rewards.study.words import reward_text
 
     table = Table(title=f"{plan.name}: {len(runs)} runs from {len(plan.starts)} starts", title_justify="left")
     for column in ("", "run", "role", "reward", "steps", "state"):
         table.add_column(column, justify="right" if column in ("", "steps") else "left")
     for number, one in enumerate(runs):
-        reward = one.kind if one.reward is None else _reward(one.reward)
         state = "finished" if folder.result(one).is_file() else "to be made"
-        table.add_row(str(number), one.name, one.role, reward, str(one.config["max_steps"]), state)
+        table.add_row(str(number), one.name, one.role, reward_text(one.reward), str(one.config["max_steps"]), state)
     output_console(140).print(table)
     say(estimate(runs, folder))
-
-
-def _reward(reward: dict[str, Any]) -> str:
-    kwargs = reward["kwargs"]
-    shown = ", ".join(f"{name}={value}" for name, value in kwargs.items()) if isinstance(kwargs, dict) else kwargs
-    return f"{reward['name']} {shown}".strip()
 
 
 def _sum_up(outcomes: Sequence[Outcome]) -> None:

@@ -50,7 +50,7 @@ from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.bootstrap import ratios, sum_by_group
 from grounding_rewards.metrics.counts import BoxGroups, film_figures, film_sums, label_groups, reference_sums
-from grounding_rewards.metrics.estimates import Estimate, Figure, finite_or_none, format_interval, format_value
+from grounding_rewards.metrics.estimates import Estimate, Figure, finite_or_none, format_estimate, format_value
 from grounding_rewards.metrics.jackknife import Jackknifed, jackknifed_difference, jackknifed_ratio
 from grounding_rewards.metrics.ranking_figures import TIED_SHARE, RankingFigures
 from grounding_rewards.metrics.shares import share_estimate
@@ -455,7 +455,7 @@ def _judged(main: Change, units: str, n: int) -> str:
         return f"Nothing can be said: {main.figure.heading} cannot be measured in both runs"
     figures = (
         f"{main.figure.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
-        f"{format_value(main.difference.value, signed=True)} {format_interval(main.difference, signed=True)}, "
+        f"{format_estimate(main.difference, signed=True)}, "
     )
     counts = f"better on {main.units.better} and worse on {main.units.worse} of {n} {units} ({format_p(main.p)})"
     word = {1: "better", -1: "worse"}

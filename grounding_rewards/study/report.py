@@ -29,7 +29,6 @@ from grounding_rewards.study.tables import (
     signal_header,
     signal_note,
     signal_rows,
-    start_name,
 )
 from grounding_rewards.study.words import detectable, summary
 from grounding_rewards.whole_files import whole_folder, write_whole
@@ -155,7 +154,7 @@ def render_latex(found: Findings) -> str:
     for start in found.starts:
         lines.append("\\midrule")
         at = found.starts[start][found.on][found.primary]
-        lines.append(f"{_tex(start_name(found, start))} & {_tex_interval(at)} & & & \\\\")
+        lines.append(f"{_tex(found.start_name(start))} & {_tex_interval(at)} & & & \\\\")
         for arm in found.of_start(start):
             against, change = found.primary_difference(arm), found.primary_difference(arm, start=True)
             name = _tex(arm.key.arm) + ("$^\\circ$" if arm.is_control else "")

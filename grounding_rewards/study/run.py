@@ -33,7 +33,7 @@ from grounding_rewards.study.folder import (
     fingerprint_of_run,
     fingerprint_of_start,
 )
-from grounding_rewards.study.plan import GRPO, SFT, UNTRAINED, Plan, Run, Start
+from grounding_rewards.study.plan import GRPO, SFT, UNTRAINED, Plan, Run, Start, sequences_a_step
 from grounding_rewards.study.results import SCHEMA
 from grounding_rewards.whole_files import write_whole
 
@@ -248,22 +248,16 @@ class _Workshop:
             from_step = max((int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")), default=0)
             self.children.call(
                 [
-                    *(
-                        "-m",
-                        "accelerate.commands.launch",
-                        "--quiet",
-                        "--config_file",
-                        find_shipped(self.plan.accelerate),
-                    ),
+                    *("-m", "accelerate.commands.launch", "--quiet"),
+                    *("--config_file", find_shipped(self.plan.accelerate)),
                     *("-m", "grounding_rewards.cli", kind, "--config", str(file)),
                     *("--resume_from_checkpoint", "last", "--disable_tqdm", "true"),
                 ],
                 log,
                 lock,
             )
-            processes = int(read_yaml(find_shipped(self.plan.accelerate)).get("num_processes", 1))
-            batch = config.get("per_device_train_batch_size", 8) * config.get("gradient_accumulation_steps", 1)
-            write_whole(marker, json.dumps(compute_of(read_entries(folder / LOG), batch * processes, from_step)))
+            sequences = sequences_a_step(config, self.plan.processes)
+            write_whole(marker, json.dumps(compute_of(read_entries(folder / LOG), sequences, from_step)))
         return json.loads(marker.read_text(encoding="utf-8"))
 
     def _measure(
