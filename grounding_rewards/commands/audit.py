@@ -31,6 +31,7 @@ from grounding_rewards.commands.console import (
 )
 from grounding_rewards.data.load import SYNTHETIC
 from grounding_rewards.parsing import box_format_from_option, get_box_format
+from grounding_rewards.report.tables import plain_table
 from grounding_rewards.rewards.registry import REGISTRY, look_up
 from grounding_rewards.whole_files import write_whole
 
@@ -165,23 +166,16 @@ def print_audit(done: Audit, console: Console) -> None:
         done: from :func:`grounding_rewards.audit.play.audit`.
         console: a ``rich.console.Console``.
     """
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     from grounding_rewards.report.audit_page import found_sentences
 
-    table = Table(
+    table = plain_table(
+        *("", *done.rewards),
         title=f"Mean reward of each policy, {done.films} films, {done.negatives} of them without a finding",
         caption=f"Written in {done.box_format}. ! marks what should not be, said below.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1),
+        unbroken=(0,),
     )
-    table.add_column("", no_wrap=True)
-    for name in done.rewards:
-        table.add_column(name, justify="right")
     for kind in KINDS:
         for policy in (one for one in done.policies if one.kind == kind):
             played = [done.of(name, policy.name) for name in done.rewards]

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from grounding_rewards.commands.console import add_rewards, late_progress, rewards_from_words, say
+from grounding_rewards.commands.console import add_log_columns, add_rewards, late_progress, rewards_from_words, say
 from grounding_rewards.commands.many_machines import add_many_machines, share_of
 from grounding_rewards.parsing import box_format_from_option
 
@@ -43,17 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("completions", type=Path, help="file with completions, or the folder of a run")
     add_rewards(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .parquet or .jsonl file to write")
-    parser.add_argument(
-        "--box-format",
-        metavar="FORMAT",
-        help="how the model writes boxes: a name, or a mapping in JSON; default: the column box_format",
-    )
-    parser.add_argument(
-        "--reward-kwargs",
-        metavar="JSON",
-        help="""parameters of every reward, such as '{"iou_threshold": 0.4}', or a list with those of each""",
-    )
-    parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
+    add_log_columns(parser)
     parser.add_argument(
         "--processes", type=int, metavar="N", help="that score (default: 1; with --engine ray all that the cluster has)"
     )

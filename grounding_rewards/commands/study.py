@@ -118,14 +118,15 @@ def _chosen(plan: Plan, only: Sequence[str], index: int | None) -> list[Run]:
 
 
 def _list(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
-    from rich.table import Table
-
+    from grounding_rewards.report.tables import plain_table
     from grounding_rewards.study.run import estimate
     from grounding_rewards.study.words import reward_text
 
-    table = Table(title=f"{plan.name}: {len(runs)} runs from {len(plan.starts)} starts", title_justify="left")
-    for column in ("", "run", "role", "reward", "steps", "state"):
-        table.add_column(column, justify="right" if column in ("", "steps") else "left")
+    table = plain_table(
+        *("", "run", "role", "reward", "steps", "state"),
+        title=f"{plan.name}: {len(runs)} runs from {len(plan.starts)} starts",
+        words=(1, 2, 3, 5),
+    )
     for number, one in enumerate(runs):
         state = "finished" if folder.result(one).is_file() else "to be made"
         table.add_row(str(number), one.name, one.role, reward_text(one.reward), str(one.config["max_steps"]), state)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.data.completion_logs import Block, LogBlocks, check_completions, find_text_column, log_files
 from grounding_rewards.data.job_shares import Share, parts_of
 from grounding_rewards.data.log_doubts import LogDoubts
@@ -22,11 +22,7 @@ from grounding_rewards.space_check import SpaceWarning
 from grounding_rewards.whole_files import whole_file
 
 #: The columns of a row that rewards read, beside the text.
-_COLUMNS = (
-    *("boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "ground_truth", "box_format", "id"),
-    "prompt_opens_thinking",
-    *SIZE_COLUMNS,
-)
+_COLUMNS = (*SCORED_COLUMNS, "ground_truth")
 _OUTPUTS = (".parquet", ".jsonl")
 # Blocks that are handed to a worker on another machine together.
 _AT_ONCE = 8

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.data.images import rows_without_images
 from grounding_rewards.data.job_shares import Share, check_no_share_missing
 from grounding_rewards.data.resize import image_pixel_limit
@@ -32,8 +33,7 @@ from grounding_rewards.whole_files import whole_file, write_whole
 
 #: Columns copied beside the answer, so that the file can be scored and evaluated by itself.
 _CARRIED = (
-    *("patient_id", "boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "box_format"),
-    *("width", "height", "resized_width", "resized_height"),
+    *("patient_id", *BOX_COLUMNS, "box_format", *SIZE_COLUMNS),
     # Of films that are asked about at several.
     "temperature",
 )

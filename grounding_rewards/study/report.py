@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.metrics.estimates import NOTHING, estimate_as_json, finite_or_none, format_value
 from grounding_rewards.report.study_page import render_study_page
-from grounding_rewards.report.tables import markdown_table
+from grounding_rewards.report.tables import markdown_table, plain_table
 from grounding_rewards.study.audited import audit_arms
 from grounding_rewards.study.findings import Findings, find
 from grounding_rewards.study.page import diagrams, study_page
@@ -99,17 +99,13 @@ def drawn_films(study: Study) -> dict[str, Image]:
 
 def print_report(found: Findings, console: Console) -> None:
     """Print the table of arms, the matrix and the summary."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     for title, header, rows in (
         (arms_title(found), ARMS_HEADER, arm_rows(found)),
         (f"Means by every ruler, {found.on}", matrix_header(), matrix_rows(found)),
     ):
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-        for k, heading in enumerate(header):
-            table.add_column(Text(heading), justify="right" if k else "left", no_wrap=not k)
+        table = plain_table(*header, title=title, unbroken=(0,))
         for row in rows:
             table.add_row(*map(Text, row))
         console.print(table)
