@@ -91,14 +91,10 @@ def generate_to_file(
     backend = _backend_of(model, backend)
     rows = rows_without_images(dataset)
     files = _Files(Path(path), _film_ids(rows), samples)
-    settings = {
-        "model": _fingerprint(model),
-        "dataset": _digest(rows),
-        "backend": backend,
-        **asdict(sampling),
+    settings = {"model": _fingerprint(model), "dataset": _digest(rows), "backend": backend, **asdict(sampling)}
+    if sampling.temperature > 0:
         # Greedy answers do not depend on these.
-        **({"seed": seed, "batch_size": batch_size} if sampling.temperature > 0 else {}),
-    }
+        settings |= {"seed": seed, "batch_size": batch_size}
     if (limit := image_pixel_limit(processor)) is not None:
         settings["max_image_pixels"] = limit
     state = process_state()
@@ -126,23 +122,13 @@ def generate_to_file(
             files.write_settings(settings, share)
         state.wait_for_everyone()
         mine = left[state.process_index :: state.num_processes]
-        films, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
-        remote = isinstance(model, RemoteModel)
         asking = _Asking(model, processor, dataset, sampling, seed, backend)
         name = [] if share is None else [share.label]
         if share is None or state.num_processes > 1:
             name.append(str(state.process_index))
-        with (
-            files.part("-".join(name)) as part,
-            map_in_workers(
-                asking,
-                mine,
-                processes=model.workers if remote else None,
-                engine="ray" if remote else "local",
-                gpu=True,
-            ) as answered,
-        ):
-            for batch, answers in zip(mine, answered, strict=True):
+        with files.part("-".join(name)) as part, asking.about(mine) as answered:
+            films, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
+            for batch, answers in answered:
                 owners = [rows[i] for i in batch.rows for _ in range(samples)]
                 written = zip(owners, files.keys_of(batch.rows), answers.texts, strict=True)
                 part.write("".join(_line(row, key, text) for row, key, text in written if key not in done))
@@ -176,6 +162,13 @@ class _Asking:
         ask = vllm_backend.generate_batch if self.backend == "vllm" else generate_batch
         rows = [self.dataset[i] for i in batch.rows]
         return ask(self.model, self.processor, rows, self.sampling, seed=batch.seed(self.seed))
+
+    @contextmanager
+    def about(self, batches: Sequence[_Batch]) -> Iterator[Iterator[tuple[_Batch, Generated]]]:
+        """The answers about each batch, from this process or from the workers of a Ray cluster."""
+        engine, workers = ("ray", self.model.workers) if isinstance(self.model, RemoteModel) else ("local", None)
+        with map_in_workers(self, batches, processes=workers, engine=engine, gpu=True) as answered:
+            yield zip(batches, answered, strict=True)
 
 
 class _Batch(NamedTuple):
