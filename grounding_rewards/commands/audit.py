@@ -11,7 +11,6 @@ box format, so what is judged is what a trainer would see.
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -32,7 +31,7 @@ from grounding_rewards.commands.console import (
 from grounding_rewards.data.load import SYNTHETIC
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.tables import plain_table
-from grounding_rewards.rewards.registry import REGISTRY, look_up
+from grounding_rewards.rewards.registry import REGISTRY, look_up, takes_completions
 from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -146,10 +145,10 @@ def rewards_from_options(names: Sequence[str], kwargs: str | None, box_format: A
 
 
 def _reward(name: str, parameters: Mapping[str, Any], box_format: Any, said: str) -> Callable[..., Any]:
-    from grounding_rewards.rewards.grounding import get_reward
+    from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 
     found = look_up(name)
-    if inspect.isfunction(found) and "completions" in inspect.signature(found).parameters:
+    if takes_completions(found) and not isinstance(found, GroundingReward):
         if parameters:
             raise ValueError(
                 f"Expected no --reward-kwargs for the function `{name}`, got {json.dumps(dict(parameters))}. "
