@@ -64,10 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Plan, run, and say what failed."""
     from grounding_rewards.commands.train import hide_name_warnings
-    from grounding_rewards.study.slurm import array_script
     from grounding_rewards.study.folder import Folder
     from grounding_rewards.study.plan import read_plan
     from grounding_rewards.study.run import FAILED, run_study
+    from grounding_rewards.study.slurm import array_script
 
     if options.report_only:
         _report(options)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.metrics.comparison import Change, Group, RunDifference, format_p
-from grounding_rewards.metrics.estimates import NOTHING, Figures, finite_or_none, format_interval, format_value
+from grounding_rewards.metrics.comparison import Change, Group, RunDifference, p_cell
+from grounding_rewards.metrics.estimates import NOTHING, Figures, finite_or_none, format_estimate, format_value
 from grounding_rewards.report.tables import Row, markdown_table, plain_table, terminal_table
 
 if TYPE_CHECKING:
@@ -206,18 +205,13 @@ def _group_rows(group: Group) -> list[tuple[Change, list[str]]]:
 
 def _cells(name: str, change: Change) -> list[str]:
     units = change.units
-    difference = format_value(change.difference.value, signed=True)
-    interval = format_interval(change.difference, signed=True)
     return [
         name,
         format_value(change.a.value),
         format_value(change.b.value),
-        f"{difference} {interval}".rstrip(),
+        format_estimate(change.difference, signed=True),
         f"{units.better} / {units.worse} / {units.tied}" if any(units) else NOTHING,
-        *(
-            NOTHING if math.isnan(p) else format_p(p).removeprefix("p ").removeprefix("= ")
-            for p in (change.p, change.holm)
-        ),
+        *map(p_cell, (change.p, change.holm)),
     ]
 
 

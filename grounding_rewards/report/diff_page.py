@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.boxes_shown import MOST_BOXES, drawn_boxes, film_summary, format_iou, has_sides
-from grounding_rewards.metrics.comparison import Change, format_p
+from grounding_rewards.metrics.comparison import Change, p_cell
 from grounding_rewards.metrics.outcomes import box_outcomes
 from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.figure_groups import group_figures
@@ -164,7 +164,7 @@ def render_diff_page(page: DiffPage) -> str:
         sections=sections,
         compares_labels=page.label_matching != "ignore",
         curves=page.curves and [data_uri(png, "image/png") for png in page.curves],
-        format_p=format_p,
+        p=p_cell,
         style=read_asset("page.css") + read_asset("diff_page.css"),
         script="",
     )

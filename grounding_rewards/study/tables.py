@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from grounding_rewards.metrics.comparison import format_p
+from grounding_rewards.metrics.comparison import p_cell
 from grounding_rewards.metrics.estimates import NOTHING, format_estimate, format_value
 from grounding_rewards.study.audited import FILMS
 from grounding_rewards.study.findings import ArmFound, Findings
@@ -47,11 +47,11 @@ def _arm_row(found: Findings, arm: ArmFound) -> list[str]:
         format_estimate(found.primary_of(arm)),
         format_value(arm.interquartile.value),
         _signed(against) if against else "reference",
-        _p(against.p) if against else "",
-        _p(arm.holm_reference) if against else "",
+        p_cell(against.p) if against else "",
+        p_cell(arm.holm_reference) if against else "",
         format_estimate(arm.improvement) if arm.improvement else "",
         _signed(change),
-        _p(arm.holm_start),
+        p_cell(arm.holm_start),
         str(len(arm.seeds)),
         settled_by(arm),
     ]
@@ -152,7 +152,3 @@ def arms_title(found: Findings) -> str:
 
 def _signed(one: Difference | None) -> str:
     return "" if one is None else format_estimate(one.estimate, signed=True)
-
-
-def _p(p: float) -> str:
-    return NOTHING if math.isnan(p) else format_p(p).removeprefix("p ").removeprefix("= ")
