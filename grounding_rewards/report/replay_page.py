@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.boxes_shown import drawn_boxes, film_summary, has_sides
+from grounding_rewards.metrics.boxes_shown import drawn_answer, film_summary, has_sides
 from grounding_rewards.metrics.estimates import NOTHING, counted, format_value
 from grounding_rewards.metrics.outcomes import box_outcomes
 from grounding_rewards.metrics.replay import Correlation, Replay, Reversal
@@ -222,9 +222,5 @@ def _answer(page: ReplayPage, one: Reversal, k: int, side: str) -> dict[str, Any
         "name": f"preferred by {one.rewards['ab'.index(side)]}",
         "summary": film_summary(film, outcomes),
         "text": film.text[:_MOST_TEXT],
-        "rectangles": [
-            *drawn_boxes(film.ignore, "ignored", [""] * len(film.ignore)),
-            *drawn_boxes(film.gt, "reference", film.gt_labels, outcomes.gt),
-            *drawn_boxes(film.pred, "predicted", film.pred_labels, outcomes.pred),
-        ],
+        "rectangles": drawn_answer(film, outcomes),
     }

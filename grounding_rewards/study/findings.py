@@ -102,7 +102,6 @@ class ArmFound:
         interquartile: mean of the primary figure.
         improvement: probability of improvement over the reference; None for the reference itself.
         settled_by: seeds an arm that would show the difference seen; None where no number does, or it is the reference.
-        detectable: the difference that as many seeds as there are find; NaN for the reference.
         learning: the primary figure at the checkpoints.
         curves: of the training log.
         profile: of the primary figure by film; None where a film has none.
@@ -123,7 +122,6 @@ class ArmFound:
     interquartile: Estimate
     improvement: Estimate | None
     settled_by: int | None
-    detectable: float
     learning: Band
     curves: Mapping[str, Band]
     profile: Profile | None
@@ -289,7 +287,6 @@ def find(
                 if mine is None
                 else improvement_estimate(own, tables[reference[key]][on][primary.key], seed=seed),
                 settled_by=None if mine is None else seeds_to_settle(mine.value, mine.seed_variance, **settle),
-                detectable=math.nan if mine is None else detectable_difference(mine.seed_variance, len(runs), **settle),
                 learning=_learning(study, runs, of_starts[key.start][on][primary.key][0], own[0]),
                 curves={name: band for name in CURVES if (band := _band(runs, name)) is not None},
                 profile=_profile([one.films for one in last[key][on]], groups, seed),
