@@ -303,9 +303,13 @@ def test_the_readme_says_what_the_study_found() -> None:
     better = said("From the weak start, better than R3")
     assert all(arm in better for arm in ("soft_f1", "R5_low", "R3_self_paced"))
     lungs = page[page.index("## lungs") :]
-    assert "2 to 3 seeds each" in lungs.splitlines()[2]
+    assert "5 seeds each" in lungs.splitlines()[2]
+    worse = next(line for line in lungs.splitlines() if line.startswith("- From the strong start, worse than R3"))
+    assert re.findall(r"\bR\d\b|soft_f1", worse)[1:] == ["R1"]
+    assert "- From the strong start, better than R3" not in lungs
+    assert "- From the weak start, no reward differs from R3 beyond noise." in lungs
+    assert "\n| sft ◦ |" in lungs[lungs.index("| the weak start |") :]  # without the * of what differs from R3
     for start in ("strong", "weak"):
-        assert f"- From the {start} start, no reward differs from R3 beyond noise." in lungs
         starving = next(line for line in lungs.splitlines() if f"Do thresholds starve from the {start} start?" in line)
         assert "a threshold of 0.5 (R1, R2, R3, R4 and R5) do gain" in starving
         rows = page[page.index(f"| the {start} start |") :].splitlines()[1:]
