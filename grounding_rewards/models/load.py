@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from importlib.util import find_spec
@@ -122,7 +124,9 @@ def model_type_of(path: str | Path) -> str:
     path = find_shipped(path)
     check_place(path)
     adapter = adapter_config(path)
-    return AutoConfig.from_pretrained(path if adapter is None else _base_of(path, adapter)).model_type
+    place = path if adapter is None else _base_of(path, adapter)
+    with _without_code_of_its_own(place):
+        return AutoConfig.from_pretrained(place, trust_remote_code=False).model_type
 
 
 def process_state() -> Any:
@@ -147,11 +151,28 @@ def process_state() -> Any:
     return state
 
 
+@contextmanager
+def _without_code_of_its_own(path: str | Path) -> Iterator[None]:
+    """transformers' advice, where a model brings its code, is an argument that no command has; left out, it asks."""
+    try:
+        yield
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise ValueError(
+            f"Expected a model that transformers itself has for {str(path)!r}, got one that brings its own code, which "
+            "is not run. Take one that transformers has, or log its answers yourself and give --completions."
+        ) from error
+
+
 def _load_checkpoint(path: str | Path, dtype: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    model = AutoModelForImageTextToText.from_pretrained(path, dtype=dtype, use_safetensors=True)
-    return model, AutoProcessor.from_pretrained(path)
+    with _without_code_of_its_own(path):
+        model = AutoModelForImageTextToText.from_pretrained(
+            path, dtype=dtype, use_safetensors=True, trust_remote_code=False
+        )
+        return model, AutoProcessor.from_pretrained(path, trust_remote_code=False)
 
 
 def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tuple[Any, Any]:
@@ -160,7 +181,10 @@ def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tupl
 
     base = _base_of(path, adapter)
     try:
-        model = AutoModelForImageTextToText.from_pretrained(base, dtype=dtype, use_safetensors=True)
+        with _without_code_of_its_own(base):
+            model = AutoModelForImageTextToText.from_pretrained(
+                base, dtype=dtype, use_safetensors=True, trust_remote_code=False
+            )
     except OSError as error:
         raise ValueError(
             f"Expected the model under the adapter {str(path)!r} at {base!r}, got none. Put it there, or correct "
@@ -179,7 +203,9 @@ def _processor(path: str | Path, base: str | Path) -> Any:
 
     # Trainers save the processor beside the adapter; PEFT alone does not.
     own = path == base or any(has_file(path, name) for name in _PROCESSORS)
-    return AutoProcessor.from_pretrained(path if own else base)
+    place = path if own else base
+    with _without_code_of_its_own(place):
+        return AutoProcessor.from_pretrained(place, trust_remote_code=False)
 
 
 def _load_vllm(path: str | Path, adapter: dict[str, Any] | None) -> tuple[Any, Any]:
@@ -197,7 +223,8 @@ def _load_vllm(path: str | Path, adapter: dict[str, Any] | None) -> tuple[Any, A
             f"Expected one process for the vllm backend, got {os.environ['WORLD_SIZE']}. "
             "Start it without a launcher, or use transformers."
         )
-    return load_vllm(str(path)), AutoProcessor.from_pretrained(path)
+    with _without_code_of_its_own(path):
+        return load_vllm(str(path)), AutoProcessor.from_pretrained(path, trust_remote_code=False)
 
 
 def _base_of(path: str | Path, adapter: dict[str, Any]) -> str:
