@@ -161,6 +161,13 @@ def finish(started: subprocess.Popen[bytes], log: Path, seconds: float) -> float
     return time.monotonic() - begun
 
 
+def to_the_end(processes: int, *words: object, log: Path) -> int:
+    """Run Python with these words in so many processes; the exit code."""
+    started = start(launched(processes, *words), log)
+    finish(started, log, 900)
+    return started.returncode
+
+
 def _errors(log: Path) -> str:
     """The lines of a log that say what failed, without those of the launcher."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -178,9 +185,7 @@ def fixed_steps(
     values |= {"eval_strategy": "steps", "eval_steps": 3, "eval_films": 3, "per_device_eval_batch_size": 4}
     words = options({**OPTIONS, **values, **others, "output_dir": folder / "run"})
     how = ["--train", folder, *(["--sharded"] if sharded else [])]
-    started = start(launched(processes, __file__, *how, "--", *words), folder / "log.txt")
-    finish(started, folder / "log.txt", 900)
-    if started.returncode:
+    if to_the_end(processes, __file__, *how, "--", *words, log=folder / "log.txt"):
         raise RuntimeError(_errors(folder / "log.txt"))
     history = json.loads((folder / "history.json").read_text())
     kinds = json.loads((folder / "kinds.json").read_text())
@@ -233,10 +238,10 @@ def check_resumed_sharded(folder: Path, processes: int) -> str:
     return f"weights differ by {compared(whole, resumed):.4%} of their largest change"
 
 
-def train_command(folder: Path, processes: int, **values: object) -> list[str]:
-    """The command `train` with real samples, in so many processes."""
+def train_words(folder: Path, **values: object) -> list[str]:
+    """The command `train` with real samples, as words for Python."""
     words = options({**OPTIONS, "save_steps": 1, "save_total_limit": 3, **values, "output_dir": folder})
-    return launched(processes, "-m", "grounding_rewards.cli", "train", *words)
+    return ["-m", "grounding_rewards.cli", "train", *words]
 
 
 def check_killed(folder: Path, processes: int, *, rank: int = 1) -> str:
@@ -245,7 +250,7 @@ def check_killed(folder: Path, processes: int, *, rank: int = 1) -> str:
 
     folder.mkdir(parents=True)
     run, log = folder / "run", folder / "log.txt"
-    started = start(train_command(run, processes, max_steps=50), log)
+    started = start(launched(processes, *train_words(run, max_steps=50)), log)
     deadline = time.monotonic() + 600
     while not (run / "checkpoint-2" / "trainer_state.json").is_file():
         alive = started.poll() is None and time.monotonic() < deadline
@@ -261,9 +266,9 @@ def check_killed(folder: Path, processes: int, *, rank: int = 1) -> str:
     assert (printed.count(named), printed.count("grounding-rewards: ")) == (1, 1), printed[-3000:]
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in children)
     steps = _last_step(run) + 1
-    again = start(train_command(run, processes, max_steps=steps, resume_from_checkpoint="last"), folder / "again.txt")
-    finish(again, folder / "again.txt", 600)
-    assert again.returncode == 0, (folder / "again.txt").read_text(errors="replace")[-3000:]
+    again = train_words(run, max_steps=steps, resume_from_checkpoint="last")
+    code = to_the_end(processes, *again, log=folder / "again.txt")
+    assert code == 0, (folder / "again.txt").read_text(errors="replace")[-3000:]
     assert _last_step(run) == steps
     return f"ended after {seconds:.1f} s"
 

@@ -27,6 +27,18 @@ settings.register_profile(
 settings.load_profile("default")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+#: Rooms and files whose properties (what Hypothesis tries) run with the core alone: there all examples are tried, and
+#: nothing beside the core changes what they find. Under coverage they would take three times as long again.
+PROPERTIES_OF_THE_CORE = (
+    *("tests/parsing", "tests/rewards", "tests/test_boxes.py", "tests/test_labels.py", "tests/test_matching.py"),
+    *("tests/test_overlap.py", "tests/test_space_check.py"),
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(PROPERTIES_OF_THE_CORE) and hasattr(getattr(item, "obj", None), "hypothesis"):
+            item.add_marker("untraced")
 
 
 @pytest.fixture(scope="session")

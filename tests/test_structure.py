@@ -1,10 +1,11 @@
 """The page that says where things are says where they are, and no test is left out of `make test`."""
 
+import ast
 import re
 from pathlib import Path
 
 import grounding_rewards
-from tests.conftest import REPOSITORY
+from tests.conftest import PROPERTIES_OF_THE_CORE, REPOSITORY
 
 PACKAGE = Path(grounding_rewards.__file__).parent
 
@@ -28,4 +29,23 @@ def test_what_is_left_out_under_coverage_runs_with_the_core_alone():
         if re.search(r"^\s*@pytest\.mark\.untraced$", path.read_text(encoding="utf-8"), re.MULTILINE)
     ]
     assert marked
-    assert [path for path in marked if not path.startswith(tuple(rooms))] == []
+    assert [path for path in [*marked, *PROPERTIES_OF_THE_CORE] if not path.startswith(tuple(rooms))] == []
+
+
+def test_what_runs_with_the_core_alone_needs_nothing_else():
+    """A property that was passed over there would run nowhere."""
+    files = [
+        path
+        for place in map(REPOSITORY.joinpath, PROPERTIES_OF_THE_CORE)
+        for path in ([place] if place.suffix else place.rglob("test_*.py"))
+    ]
+    assert len(files) > 20
+    needy = [
+        f"{path.name}: {node.name}"
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        if any(ast.unparse(decorator).startswith("given(") for decorator in node.decorator_list)
+        if re.search(r"importorskip|shared_dir|skip\(", ast.unparse(node))
+    ]
+    assert needy == []

@@ -19,7 +19,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.data.job_shares import Share
 from grounding_rewards.data.texts import parse_json
 from grounding_rewards.rewards.logged_rows import ROW_COLUMN
@@ -31,7 +31,7 @@ TEXT_COLUMNS = ("completion", "text", "response", "output", "answer", "predictio
 _BYTES, _ROWS = 1 << 18, 1000
 
 # In a CSV file these hold JSON.
-_JSON_COLUMNS = ("boxes", "labels", "box_format", "ignore_boxes", "reader_boxes", "reader_labels")
+_JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
 
 # Columns with what a row is scored against in one JSON object: of a dataset, of verl's rollouts, of ms-swift's logs.
 _PACKED = ("ground_truth", "gts", "solution")

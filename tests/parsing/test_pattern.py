@@ -14,7 +14,6 @@ from grounding_rewards.parsing.pattern import _up_to
 SIZES = {"width": 1000, "height": 800, "resized_width": 1008, "resized_height": 812}
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", list_box_formats())
 @pytest.mark.parametrize("labels", [None, ["mass", "pleural effusion"]], ids=["any", "given"])
 @given(data=st.data())

@@ -161,7 +161,6 @@ def test_the_edge_of_the_film_survives_the_round_trip(name):
     assert np.all(np.abs(parsed.boxes - film) <= 0.5 * unit_of(get_box_format(name)) + 1e-9)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", [name for name in FORMATS if not is_bounded(get_box_format(name))])
 @given(boxes=boxes)
 def test_round_trip_within_half_a_unit(name, boxes):
@@ -182,7 +181,6 @@ def test_round_trip_where_numbers_have_an_end(name, fractions):
     assert (np.abs(parsed.boxes - boxes) <= unit_of(fmt) + 1e-9).all()
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", LABEL_FORMATS)
 @given(labels=st.lists(label_words, min_size=1, max_size=4))
 def test_labels_survive_the_round_trip(name, labels):
@@ -254,14 +252,12 @@ fragments = st.sampled_from(
 )
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", FORMATS)
 @given(text=any_text)
 def test_any_text_is_read(name, text):
     check_promises(text, name)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", FORMATS)
 @given(text=st.lists(fragments, max_size=25).map("".join))
 def test_any_sequence_of_fragments_is_read(name, text):
@@ -287,7 +283,6 @@ def mutated(draw, text):
     return text
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", FORMATS)
 @given(data=st.data(), boxes=boxes, label=label_words)
 def test_mutations_of_well_formed_answers_are_read(name, data, boxes, label):
@@ -302,7 +297,6 @@ def text_of(boxes, name, label):
     return format_boxes(boxes, name, labels=[label] * len(boxes), **SIZES)
 
 
-@pytest.mark.untraced
 @pytest.mark.parametrize("name", FORMATS)
 @given(data=st.data(), boxes=boxes, label=label_words)
 def test_cutting_an_answer_off_never_invents_a_box(name, data, boxes, label):

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from multiprocessing.process import BaseProcess
@@ -106,8 +106,28 @@ def end_of(processes: list[BaseProcess]) -> list[int | None]:
     return [one.exitcode for one in processes]
 
 
-def two_processes(function: Callable[..., Any], folder: Path) -> None:
-    """Call a function with a folder in two processes, to the end."""
-    output = folder / "output.txt"
-    with started(function, folder, output=output, processes=2) as both:
-        assert end_of(both) == [0, 0], output.read_text(encoding="utf-8")[-3000:]
+def to_the_end(function: Callable[..., Any], *given: Any, output: Path, processes: int = 1) -> None:
+    """Call a function in so many processes, none of which may fail."""
+    with started(function, *given, output=output, processes=processes) as made:
+        assert end_of(made) == [0] * processes, output.read_text(encoding="utf-8")[-3000:]
+
+
+def two_processes(function: Callable[..., Any], folder: Path, *given: Any) -> None:
+    """Call a function with a folder, and what else is given, in two processes, to the end."""
+    to_the_end(function, folder, *given, output=folder / "output.txt", processes=2)
+
+
+class Program:
+    """What `subprocess.Popen` is to whom starts Python with words: here a function is called with them instead."""
+
+    def __init__(self, function: Callable[[Sequence[str]], Any], words: Sequence[str], output: Path) -> None:
+        self._process = _FORKS.Process(target=_begin, args=(function, (words,), output, {}))
+        self._process.start()
+        self.pid = self._process.pid
+
+    def wait(self) -> int | None:
+        self._process.join()
+        return self._process.exitcode
+
+    def poll(self) -> int | None:
+        return self._process.exitcode

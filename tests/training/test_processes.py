@@ -12,23 +12,42 @@ import time
 
 import pytest
 
+from grounding_rewards.cli import main
 from grounding_rewards.training import processes
 from grounding_rewards.training.processes import Process, lost
 from grounding_rewards.training.run_folder import last_complete_checkpoint, told_of_full_disk
 from tests.test_scripts import script
+from tests.training.forks import to_the_end
 from tests.training.runs import ENVIRONMENT, grpo, history, same_weights, weights
+
+
+def called(words):
+    """What Python is given by the script, in a process that has loaded what it imports."""
+    return main(words[2:]) if words[0] == "-m" else script("check_processes").main(words[1:])
 
 
 @pytest.mark.training
 class TestTwoProcesses:
     """The cheap half of scripts/check_processes.py, which also has four processes and shared out weights."""
 
-    def test_the_steps_are_those_of_one_process(self, tmp_path):
-        """Also where nothing can be read, where answers are empty, and with films that do not fill the batches."""
-        script("check_processes").check_same_steps(tmp_path / "run", 2)
+    @pytest.fixture
+    def checks(self):
+        """The script; what no process of is killed needs no launcher."""
+        made = script("check_processes")
 
-    def test_a_killed_process_ends_the_run_and_is_named(self, tmp_path):
-        script("check_processes").check_killed(tmp_path / "run", 2)
+        def without_launcher(processes, *words, log):
+            to_the_end(called, [str(word) for word in words], output=log, processes=processes)
+            return 0
+
+        made.to_the_end = without_launcher
+        return made
+
+    def test_the_steps_are_those_of_one_process(self, checks, tmp_path):
+        """Also where nothing can be read, where answers are empty, and with films that do not fill the batches."""
+        checks.check_same_steps(tmp_path / "run", 2)
+
+    def test_a_killed_process_ends_the_run_and_is_named(self, checks, tmp_path):
+        checks.check_killed(tmp_path / "run", 2)
 
 
 class TestTheEndOfAProcess:
