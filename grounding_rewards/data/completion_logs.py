@@ -42,6 +42,14 @@ _STEPS = ("step", "gen_step")
 _NAMED = 3
 
 
+_LOG_THEM = (
+    "Check the path; a training logs its completions with `--log_completions true`, and `grounding-rewards evaluate "
+    "--samples 8` asks a model that is trained already."
+)
+# What every training leaves in its folder.
+_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
+
+
 class Log(NamedTuple):
     """The n rows of logs.
 
@@ -421,7 +429,7 @@ def log_files(paths: Sequence[Path]) -> Iterator[Path]:
             a kind that :func:`read_blocks` takes, such as verl's 1.jsonl, 2.jsonl, … 10.jsonl, in this order.
 
     Raises:
-        ValueError: a folder has no such file.
+        ValueError: a folder has no such file, or is that of a training that logged no completions.
 
     Example:
         >>> import tempfile
@@ -433,17 +441,22 @@ def log_files(paths: Sequence[Path]) -> Iterator[Path]:
     """
     for path in paths:
         if not path.is_dir():
+            if not path.exists() and _kind(path) not in _READERS:
+                raise ValueError(
+                    f"Expected a file or folder with completions, got {str(path)!r}, which is not there. {_LOG_THEM}"
+                )
             yield path
         elif found := _kinds_within(path / "completions"):
             yield from found
         elif (path / "completions.jsonl").is_file():
             yield path / "completions.jsonl"
+        elif all((path / name).is_file() for name in _OF_A_RUN):
+            raise ValueError(f"Expected completions in {str(path)!r}, got a run that logged none. {_LOG_THEM}")
         elif found := _kinds_within(path):
             yield from found
         else:
             raise ValueError(
-                f"Expected files that end in {', '.join(_READERS)} in the folder {str(path)!r}, got none. "
-                "Check the path; a training logs its completions with `log_completions: true`."
+                f"Expected files that end in {', '.join(_READERS)} in the folder {str(path)!r}, got none. " + _LOG_THEM
             )
 
 
