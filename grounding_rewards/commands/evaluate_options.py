@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.commands.console import add_allow_outside, add_sizes
 from grounding_rewards.commands.many_machines import add_many_machines, share_of
@@ -15,6 +15,9 @@ from grounding_rewards.metrics.ranking_figures import AP_THRESHOLDS
 from grounding_rewards.metrics.sizes import SIZES
 from grounding_rewards.rewards.average_precision import INTERPOLATIONS
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 #: As --train-split: no films for the constant box.
 NO_SPLIT = "none"
@@ -257,6 +260,15 @@ def measures_of(options: argparse.Namespace, reward: str) -> Measures:
         options.resamples,
         options.seed,
     )
+
+
+def named_films(options: argparse.Namespace, films: int | None = None) -> Dataset | None:
+    """The films that `--dataset` names, the first so many of them; None where a log has them itself."""
+    from grounding_rewards.data.load import load_split
+
+    if options.dataset is None:
+        return None
+    return load_split(options.dataset, options.split, films=films, **loading(options))
 
 
 def loading(options: argparse.Namespace) -> dict[str, Any]:

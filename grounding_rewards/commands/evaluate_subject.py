@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.commands.console import count_columns, late_progress, say, stage_progress
-from grounding_rewards.commands.evaluate_options import loading
+from grounding_rewards.commands.evaluate_options import loading, named_films
 from grounding_rewards.commands.many_machines import share_of
 from grounding_rewards.exchange.names import model_name
 from grounding_rewards.metrics.answers import read_references
@@ -214,14 +214,10 @@ def read_logged(options: argparse.Namespace, reward: GroundingReward) -> Subject
         ValueError: they do not fit each other; file and row are named.
     """
     from grounding_rewards.data.answer_logs import check_films, film_problems, read_log
-    from grounding_rewards.data.load import load_split
 
-    dataset = None
-    if options.dataset is not None:
-        dataset = load_split(options.dataset, options.split, films=options.films, **loading(options))
     answers = read_log(
         options.completions,
-        dataset=dataset,
+        dataset=named_films(options, options.films),
         text_column=options.text_column,
         sizes={"width": options.width, "height": options.height},
         allow_outside=options.allow_outside,

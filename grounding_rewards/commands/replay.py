@@ -32,7 +32,7 @@ from grounding_rewards.commands.console import (
     track,
     write_json,
 )
-from grounding_rewards.commands.evaluate_options import loading
+from grounding_rewards.commands.evaluate_options import named_films
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.metrics.estimates import format_value
 from grounding_rewards.metrics.replay import METHODS, Replay, answer_rulers, replay
@@ -160,15 +160,11 @@ def _rewards(options: argparse.Namespace) -> list[GroundingReward]:
 
 
 def _read(options: argparse.Namespace, reward: GroundingReward) -> ReplayLog:
-    from grounding_rewards.data.load import load_split
     from grounding_rewards.data.replay_log import read_replay_log
 
-    dataset = None
-    if options.dataset is not None:
-        dataset = load_split(options.dataset, options.split, **loading(options))
     log = read_replay_log(
         options.log,
-        dataset=dataset,
+        dataset=named_films(options),
         text_column=options.text_column,
         sizes=stated_sizes(options),
         reward=reward,

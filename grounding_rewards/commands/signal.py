@@ -32,7 +32,7 @@ from grounding_rewards.commands.console import (
     track,
     write_json,
 )
-from grounding_rewards.commands.evaluate_options import loading
+from grounding_rewards.commands.evaluate_options import named_films
 from grounding_rewards.commands.evaluate_subject import generation_progress, load_asked
 from grounding_rewards.data.checks import BAD_ROWS
 from grounding_rewards.exchange.names import model_name
@@ -215,14 +215,10 @@ def _check_options(options: argparse.Namespace) -> None:
 def _read(options: argparse.Namespace, reward: GroundingReward) -> AnswerGroups:
     from grounding_rewards.data.answer_groups import read_groups
     from grounding_rewards.data.answer_logs import check_films, film_problems
-    from grounding_rewards.data.load import load_split
 
-    dataset = None
-    if options.dataset is not None:
-        dataset = load_split(options.dataset, options.split, films=options.films, **loading(options))
     groups = read_groups(
         options.log,
-        dataset=dataset,
+        dataset=named_films(options, options.films),
         text_column=options.text_column,
         group_size=options.group_size,
         rewards=(reward.name,),

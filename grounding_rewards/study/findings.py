@@ -18,7 +18,7 @@ from grounding_rewards.metrics.ranking import Indices
 from grounding_rewards.rewards import SPECIFICATION_REWARDS
 from grounding_rewards.study.audited import Flagged
 from grounding_rewards.study.results import CONTROL, ArmKey, Study, StudyRun
-from grounding_rewards.study.rulers import RULERS, SOFT, Answers, film_scores, read_model, ruler_of
+from grounding_rewards.study.rulers import RULERS, SOFT, ModelAnswers, film_scores, read_model, ruler_of
 from grounding_rewards.study.statistics import (
     ALPHA,
     RESAMPLES,
@@ -355,7 +355,7 @@ class _Measurer:
         self.patients = {on: int(one.patients.max(initial=-1)) + 1 for on, one in read.items()}
         self._weights = {on: patient_weights(n, resamples=resamples, seed=seed) for on, n in self.patients.items()}
 
-    def answers_of(self, on: str, texts: Sequence[str]) -> Answers:
+    def answers_of(self, on: str, texts: Sequence[str]) -> ModelAnswers:
         return read_model(self._study.sets[on], texts, self._study.box_format)
 
     def __call__(self, on: str, texts: Sequence[str]) -> _Measured:

@@ -15,7 +15,7 @@ from grounding_rewards.report.evaluation_diagrams import Diagram
 from grounding_rewards.report.study_diagrams import ForestRow, curves, forest, matrix
 from grounding_rewards.report.study_page import GalleryFilm, PageTable, Section, StudyPage, Tile
 from grounding_rewards.study.findings import PROFILE_THRESHOLDS, ArmFound, Band, Findings
-from grounding_rewards.study.rulers import RULERS, Answers, read_model
+from grounding_rewards.study.rulers import RULERS, ModelAnswers, read_model
 from grounding_rewards.study.statistics import ALPHA
 from grounding_rewards.study.tables import (
     ARMS_HEADER,
@@ -209,10 +209,10 @@ def _gallery(found: Findings, images: Mapping[str, Image]) -> list[GalleryFilm]:
         return []
     shown = [rows[k] for k in chosen]
 
-    def read(texts: Sequence[str]) -> Answers:
+    def read(texts: Sequence[str]) -> ModelAnswers:
         return read_model(shown, [texts[k] for k in chosen], study.box_format)
 
-    models: list[tuple[str, Answers]] = []
+    models: list[tuple[str, ModelAnswers]] = []
     for start, arms in groupby(found.arms, key=lambda arm: arm.key.start):
         models.append((found.start_name(start), read(study.starts[start].answers[found.on])))
         for arm in arms:

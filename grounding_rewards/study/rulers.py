@@ -35,7 +35,7 @@ FALSE_PER_FILM = 1.0
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class ModelAnswers:
     """What one model answered to the films of a set, read once for all rulers.
 
     Attributes:
@@ -71,7 +71,7 @@ class Ruler:
 
     key: str
     heading: str
-    parts: Callable[[Answers], Array]
+    parts: Callable[[ModelAnswers], Array]
     combine: Callable[[Array], Array]
     lower_is_better: bool = False
     trained: bool = False
@@ -81,18 +81,18 @@ class Ruler:
         """1 where more is better, -1 where less is."""
         return -1 if self.lower_is_better else 1
 
-    def value(self, answers: Answers) -> float:
+    def value(self, answers: ModelAnswers) -> float:
         """The figure of these answers.
 
         Example:
             >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])
-            >>> RULERS["mean_iou"].value(Answers([film]))
+            >>> RULERS["mean_iou"].value(ModelAnswers([film]))
             0.5
         """
         return float(self.combine(self.parts(answers).sum(axis=0)))
 
 
-def read_model(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], box_format: Any) -> Answers:
+def read_model(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], box_format: Any) -> ModelAnswers:
     """Read what a model answered to the films of a set, scored by every reward that is a ruler.
 
     Args:
@@ -107,7 +107,7 @@ def read_model(rows: Sequence[Mapping[str, Any]], texts: Sequence[str], box_form
     with warnings.catch_warnings():
         # Training has said so, where it matters; a start that has learned little contradicts any space.
         warnings.simplefilter("ignore", SpaceWarning)
-        return Answers(read_answers(rows, [[text] for text in texts], reward))
+        return ModelAnswers(read_answers(rows, [[text] for text in texts], reward))
 
 
 def _quotient(sums: Array) -> Array:
@@ -118,7 +118,7 @@ def _of_sums(key: str, heading: str, **more: Any) -> Ruler:
     return Ruler(key, heading, lambda answers: answers.sums[key], _quotient, **more)
 
 
-def _tied_parts(answers: Answers) -> Array:
+def _tied_parts(answers: ModelAnswers) -> Array:
     """Right boxes, boxes and reference boxes of each film at IoU 0.5, all boxes tied."""
     ranked = rank_boxes(answers.films, (0.5,), ranking="tied")
     return totals(ranked.of_label(None), 0).T.astype(np.float64)
@@ -133,7 +133,7 @@ def _tied_ap(sums: Array) -> Array:
     return np.where(references > 0, ratio(hits, boxes) * reached, np.nan).reshape(sums.shape[:-1])
 
 
-def _froc_parts(answers: Answers) -> Array:
+def _froc_parts(answers: ModelAnswers) -> Array:
     """Of each film the reference boxes, 1, and right and counted boxes among its first, first two, … boxes."""
     boxes = rank_boxes(answers.films, (0.5,), ranking="emission").of_label(None)
     places = int(boxes.key.max(initial=-1)) + 1
@@ -182,12 +182,12 @@ def ruler_of(key: str) -> Ruler:
     return RULERS[key]
 
 
-def film_scores(ruler: Ruler, answers: Answers) -> Array | None:
+def film_scores(ruler: Ruler, answers: ModelAnswers) -> Array | None:
     """What each film alone has of a figure that is a ratio, ``(films,)``, NaN without any; None of other figures.
 
     Example:
         >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["x"], pred=[[0, 0, 4, 2]])
-        >>> film_scores(RULERS["mean_iou"], Answers([film, AnsweredFilm("b", 9, 9)]))
+        >>> film_scores(RULERS["mean_iou"], ModelAnswers([film, AnsweredFilm("b", 9, 9)]))
         array([0.5, nan])
     """
     return ruler.combine(ruler.parts(answers)) if ruler.combine is _quotient else None

@@ -14,7 +14,7 @@ from grounding_rewards.metrics.evaluation import Measures, evaluate
 from grounding_rewards.metrics.froc import sensitivity_at_false_positives
 from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.rewards.grounding import get_reward
-from grounding_rewards.study.rulers import RULERS, SOFT, Answers, film_scores, read_model, ruler_of
+from grounding_rewards.study.rulers import RULERS, SOFT, ModelAnswers, film_scores, read_model, ruler_of
 from tests.metrics.random_films import random_films, without_confidences
 from tests.study.fake_studies import answers, films
 
@@ -35,7 +35,7 @@ def test_every_ruler_is_a_figure_of_an_evaluation(seed):
     made = scored(seed)
     found = evaluate({"model": made}, Measures("R3", resamples=1)).systems["model"]
     for key in IN_METRICS:
-        assert RULERS[key].value(Answers(made)) == pytest.approx(found[key].value, abs=1e-12, nan_ok=True), key
+        assert RULERS[key].value(ModelAnswers(made)) == pytest.approx(found[key].value, abs=1e-12, nan_ok=True), key
 
 
 @settings(max_examples=10)
@@ -44,9 +44,9 @@ def test_sensitivity_is_that_of_froc(seed, n):
     made = scored(seed, n)
     ranked = rank_boxes(made, (0.5,), ranking="emission")
     expected = sensitivity_at_false_positives(ranked, (1.0,)).at_rates[0].value
-    assert RULERS["sensitivity_1"].value(Answers(made)) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    assert RULERS["sensitivity_1"].value(ModelAnswers(made)) == pytest.approx(expected, abs=1e-12, nan_ok=True)
     tied = average_precision(rank_boxes(made, (0.5,), ranking="tied"))
-    assert RULERS["ap_50"].value(Answers(made)) == pytest.approx(tied, abs=1e-12, nan_ok=True)
+    assert RULERS["ap_50"].value(ModelAnswers(made)) == pytest.approx(tied, abs=1e-12, nan_ok=True)
 
 
 @pytest.mark.parametrize("key", RULERS)
@@ -56,8 +56,8 @@ def test_a_film_that_is_drawn_twice_counts_twice(key):
     drawn = [film for film, times in zip(made, weights, strict=True) for _ in range(times)]
     twice = [replace(film, id=str(k)) for k, film in enumerate(drawn)]
     ruler = RULERS[key]
-    by_weights = ruler.combine(weights @ ruler.parts(Answers(made)))
-    assert float(by_weights) == pytest.approx(ruler.value(Answers(twice)), abs=1e-12, nan_ok=True)
+    by_weights = ruler.combine(weights @ ruler.parts(ModelAnswers(made)))
+    assert float(by_weights) == pytest.approx(ruler.value(ModelAnswers(twice)), abs=1e-12, nan_ok=True)
 
 
 def test_rewards_are_those_of_the_texts():
@@ -80,10 +80,10 @@ def test_films_of_a_patient_are_one_unit():
 
 def test_only_ratios_have_scores_of_films():
     made = scored(3, 6)
-    scores = film_scores(RULERS["mean_iou"], Answers(made))
+    scores = film_scores(RULERS["mean_iou"], ModelAnswers(made))
     assert scores is not None
     assert np.isnan(scores).tolist() == [not len(film.gt) for film in made]
-    assert film_scores(RULERS["sensitivity_1"], Answers(made)) is None
+    assert film_scores(RULERS["sensitivity_1"], ModelAnswers(made)) is None
 
 
 def test_an_unknown_figure_is_named_with_all_that_there_are():
