@@ -16,10 +16,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from page_parts import marks_of, replace_part
+from page_parts import marks_of, replace_part, write_or_check
 
 from grounding_rewards.parsing.prose import states_nothing
-from grounding_rewards.whole_files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, LISTS = ROOT / "docs" / "negatives.md", ROOT / "tests" / "parsing" / "sentences"
@@ -85,7 +84,7 @@ def page() -> str:
     return replace_part(PAGE.read_text(encoding="utf-8"), MARKS, table(sorted(LISTS.glob("*/*.tsv"))))
 
 
-def main() -> int:
+def main() -> str | None:
     """Write, check or print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lists", nargs="*", type=Path, help="print the table of these instead")
@@ -97,14 +96,8 @@ def main() -> int:
             for one in judge(path):
                 if one.wrong:
                     print(f"{path.stem}: {one.label}, {one.region}: {one.text}")
-        return 0
-    written = page()
-    if options.check:
-        current = PAGE.read_text(encoding="utf-8") == written
-        print("up to date" if current else "out of date: run python scripts/judge_sentences.py")
-        return int(not current)
-    write_whole(PAGE, written)
-    return 0
+        return None
+    return write_or_check(PAGE, page(), check=options.check)
 
 
 if __name__ == "__main__":

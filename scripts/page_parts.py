@@ -1,6 +1,12 @@
-"""The parts of pages in docs/ that other scripts write: each stands between two marks, comments that no reader sees."""
+"""The pages in docs/ that other scripts write, and parts of pages: each stands between two marks, comments that no
+reader sees."""
 
 from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from grounding_rewards.whole_files import write_whole
 
 
 def marks_of(name: str) -> tuple[str, str]:
@@ -39,3 +45,13 @@ def replace_part(page: str, marks: tuple[str, str], part: str) -> str:
     between(page, marks)
     begin, end = marks
     return f"{page.partition(begin)[0]}{begin}\n{part}\n{end}{page.partition(end)[2]}"
+
+
+def write_or_check(page: Path, text: str, *, check: bool) -> str | None:
+    """Write a page; to check, change nothing, and give what is wrong where it is out of date, for `sys.exit`."""
+    if not check:
+        write_whole(page, text)
+        return None
+    if page.is_file() and page.read_text(encoding="utf-8") == text:
+        return None
+    return f"{page.name} is out of date: run python scripts/{Path(sys.argv[0]).name}"

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from page_parts import marks_of, replace_part
+from page_parts import marks_of, replace_part, write_or_check
 
 import grounding_rewards as gr
 from grounding_rewards.audit.films import films_of
@@ -29,7 +29,6 @@ from grounding_rewards.matching import MATCHERS
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.tables import markdown_table
-from grounding_rewards.whole_files import write_whole
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "audit.md"
 #: The rewards of the page: heading, name and parameters.
@@ -326,11 +325,8 @@ def main() -> None:
         "--check", action="store_true", help="change nothing, exit with 1 where the page is out of date"
     )
     options = parser.parse_args()
-    page = options.output.read_text(encoding="utf-8")
-    new = filled(page)
-    if options.check:
-        sys.exit(None if new == page else f"{options.output} is out of date: run python scripts/write_audit.py")
-    write_whole(options.output, new)
+    page = filled(options.output.read_text(encoding="utf-8"))
+    sys.exit(write_or_check(options.output, page, check=options.check))
 
 
 if __name__ == "__main__":

@@ -11,11 +11,12 @@ import html
 import sys
 from pathlib import Path
 
+from page_parts import write_or_check
+
 from grounding_rewards.boxes import ORDERS, SPACES
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format, list_box_formats, parse_boxes
 from grounding_rewards.parsing.formats import MODELS_WITHOUT_FORMAT
 from grounding_rewards.parsing.results import REASON_MEANINGS
-from grounding_rewards.whole_files import write_whole
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "formats.md"
 #: The film of the examples: not square, and resized by the processor.
@@ -233,9 +234,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page is out of date")
     arguments = parser.parse_args()
-    if arguments.check:
-        sys.exit(0 if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page() else f"{PAGE} is out of date")
-    write_whole(PAGE, page())
+    sys.exit(write_or_check(PAGE, page(), check=arguments.check))
 
 
 if __name__ == "__main__":

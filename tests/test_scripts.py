@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import page_parts
 import pytest
-from page_parts import between, marks_of, replace_part
+from page_parts import between, marks_of, replace_part, write_or_check
 
 import grounding_rewards as gr
 from tests.conftest import REPOSITORY
@@ -234,6 +234,14 @@ def test_parts_of_pages_stand_between_marks_that_are_there_once() -> None:
     for page in ("nothing", begin, f"{end}{begin}", f"{begin}{end}{begin}{end}"):
         with pytest.raises(ValueError, match="once each in the page"):
             replace_part(page, (begin, end), "new")
+
+
+def test_a_page_is_written_or_compared(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    assert "page.md is out of date: run python scripts/" in str(write_or_check(page, "new", check=True))
+    assert not page.exists()
+    assert write_or_check(page, "new", check=False) is None
+    assert write_or_check(page, "new", check=True) is None
 
 
 def test_the_table_of_trainers_keeps_the_rows_of_others() -> None:
