@@ -29,3 +29,9 @@ def test_what_is_left_out_under_coverage_runs_with_the_core_alone():
     ]
     assert marked
     assert [path for path in marked if not path.startswith(tuple(rooms))] == []
+
+
+def test_every_benchmark_is_named_where_a_reader_looks_for_speed():
+    page = (REPOSITORY / "docs" / "structure.md").read_text(encoding="utf-8")
+    there = {path.name for path in (REPOSITORY / "benchmarks").glob("bench_*.py")}
+    assert set(re.findall(r"\(\.\./benchmarks/(bench_\w+\.py)\)", page)) == there
