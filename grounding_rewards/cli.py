@@ -90,7 +90,9 @@ def _command(words: list[str]) -> Callable[[], int]:
     if name in TRAINING:
         return lambda: _module(name).run(words[1:])
     parser = argparse.ArgumentParser(
-        prog="grounding-rewards", description="Rewards for vision-language models that answer with boxes."
+        prog="grounding-rewards",
+        description="Rewards for vision-language models that answer with boxes.",
+        epilog="`grounding-rewards demo` is the place to begin; `grounding-rewards COMMAND --help` has examples.",
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for other, summary in {**TRAINING, **COMMANDS}.items():

@@ -23,6 +23,8 @@ from grounding_rewards.parsing import BoxFormat
 from grounding_rewards.space_check import film_sizes
 
 __all__ = [
+    "BOX_COLUMNS",
+    "SCORED_COLUMNS",
     "SIZE_COLUMNS",
     "References",
     "column_of",
@@ -39,6 +41,10 @@ __all__ = [
 
 #: The sizes of the film, and of the image that the model saw, in pixels.
 SIZE_COLUMNS = ("width", "height", "resized_width", "resized_height")
+#: The reference boxes of a film, and what belongs to them; the first two are always there.
+BOX_COLUMNS = ("boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels")
+#: What a row may say of the film that an answer is scored against, in its `ground_truth` too.
+SCORED_COLUMNS = (*BOX_COLUMNS, *SIZE_COLUMNS, "box_format", "prompt_opens_thinking", "id")
 
 # What JSON, pandas, R and people write where there is no name, in lower case.
 _NOTHING = ("", "nan", "none", "null", "n/a", "na", "<na>", "nil")

@@ -14,7 +14,8 @@ def parse_yaml(text: str) -> Any:
     """What a YAML text says; tags that would make objects are refused.
 
     Raises:
-        ValueError: it is no YAML, more than 64 levels deep, or an alias repeats its parts into more than a million.
+        ValueError: it is no YAML, more than 64 levels deep, an alias repeats its parts into more than a million, or a
+            value is not what its tag says.
         ImportError: PyYAML is not installed.
 
     Example:
@@ -40,6 +41,11 @@ def parse_yaml(text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(" ".join(str(error).split())) from error
+    # PyYAML makes values of tags and of numbers with colons without a look at them.
+    except (ArithmeticError, AttributeError, LookupError) as error:
+        raise ValueError(
+            f"a value that is not what its tag or its form says ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _nodes(node: Any, known: dict[int, int]) -> int:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from page_parts import marks_of, replace_part
 from transformers import TrainerCallback
 
 from grounding_rewards.data.config_files import read_config
@@ -37,11 +38,12 @@ from grounding_rewards.models.memory import Training, kept, memory_of, shape_of
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import adapter_and_quantisation, check_model, load_processor, model_init_kwargs
+from grounding_rewards.versions import package_version
 from grounding_rewards.whole_files import write_whole
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
 LAYERS = 2
-MARKS = ("<!-- families: begin -->", "<!-- families: end -->")
+MARKS = marks_of("families")
 # Of a decoder layer: attention's four and the three of its network.
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _ABOUT_WEIGHTS = re.compile(r"missing|unexpected|newly initialized|not used|mismatch", re.IGNORECASE)
@@ -297,24 +299,16 @@ def main() -> int:
         rows.append(_alone(family, options.narrow))
         print(rows[-1], flush=True)
     widths = "narrow" if options.narrow else "published widths"
-    versions = ", ".join(f"{name} {_version(name)}" for name in ("torch", "transformers", "trl", "peft"))
+    versions = ", ".join(f"{name} {package_version(name)}" for name in ("torch", "transformers", "trl", "peft"))
     table = [
         "| model | processor class | weights | peak memory | activations kept | reckoned | the rest | adapters |",
         *("|---|---|---|---|---|---|---|---|", *rows, ""),
         f"{datetime.date.today()}, processor ({platform.machine()}), {LAYERS} layers, {widths}; {versions}.",
     ]
     if options.write:
-        text = options.write.read_text(encoding="utf-8")
-        before, rest = text.split(MARKS[0])
-        after = rest.split(MARKS[1])[1]
-        write_whole(options.write, "\n".join([f"{before}{MARKS[0]}", *table, f"{MARKS[1]}{after}"]))
+        page = options.write.read_text(encoding="utf-8")
+        write_whole(options.write, replace_part(page, MARKS, "\n".join(table)))
     return 0 if all("passed" in row for row in rows) else 1
-
-
-def _version(name: str) -> str:
-    from importlib.metadata import version
-
-    return version(name)
 
 
 if __name__ == "__main__":

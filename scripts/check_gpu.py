@@ -93,7 +93,6 @@ def measured(words: Sequence[str]) -> dict[str, Any]:
     import torch
     from transformers import TrainerCallback
 
-    from grounding_rewards.data.prompts import gold_answer
     from grounding_rewards.training import run
     from grounding_rewards.training.arguments import parse_grpo_arguments
     from grounding_rewards.training.grpo import GroundingGRPOTrainer
@@ -149,15 +148,6 @@ def measured(words: Sequence[str]) -> dict[str, Any]:
     history = [entry for entry in trainer.state.log_history if "reward" in entry]
     completions = config.generation_batch_size
     answered = sum(entry["completions/mean_length"] for entry in history[1:]) * completions / steps
-    # What a trained model writes is longer to read than noise: boxes.
-    films = trainer.train_dataset.select(range(min(64, trainer.train_dataset.num_rows)))
-    rows = [dict(row) for row in films.remove_columns(["image"])]
-    reward = trainer.reward_funcs[0]
-    columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
-    texts = [gold_answer(row, reward.box_format or row["box_format"]) for row in rows]
-    begun = time.perf_counter()
-    reward([[{"role": "assistant", "content": text}] for text in texts], **columns)
-    right = (time.perf_counter() - begun) / len(rows) * completions
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
     kinds = sorted({str(weight.dtype).removeprefix("torch.") for weight in trainer.model.parameters()})
     return {
@@ -170,7 +160,7 @@ def measured(words: Sequence[str]) -> dict[str, Any]:
         "seconds": a_step["time"],
         "generation": a_step["generation"],
         "reward": a_step["reward"],
-        "right": right,
+        "right": seconds_of_right_answers(trainer) * completions,
         "generated_per_second": answered / a_step["generation"],
         "tokens_per_second": (history[-1]["num_tokens"] - history[0]["num_tokens"]) / steps / a_step["time"],
         "peak": torch.cuda.max_memory_allocated() if gpu else peak,
@@ -179,6 +169,20 @@ def measured(words: Sequence[str]) -> dict[str, Any]:
         "bf16": bool(config.bf16),
         "finite": all(bool(weight.isfinite().all()) for weight in trainer.model.parameters()),
     }
+
+
+def seconds_of_right_answers(trainer: Any) -> float:
+    """What the reward takes for one answer as a trained model writes it: boxes are longer to read than noise."""
+    from grounding_rewards.data.prompts import gold_answer
+
+    films = trainer.train_dataset.select(range(min(64, trainer.train_dataset.num_rows)))
+    rows = [dict(row) for row in films.remove_columns(["image"])]
+    reward = trainer.reward_funcs[0]
+    columns = {name: [row[name] for row in rows] for name in rows[0] if name != "prompt"}
+    texts = [gold_answer(row, reward.box_format or row["box_format"]) for row in rows]
+    begun = time.perf_counter()
+    reward([[{"role": "assistant", "content": text}] for text in texts], **columns)
+    return (time.perf_counter() - begun) / len(rows)
 
 
 def table(found: Mapping[str, Mapping[str, Any]], model: str, weights: int, date: str) -> str:

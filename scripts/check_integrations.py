@@ -24,9 +24,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from page_parts import between, marks_of, replace_part
+
 REPOSITORY = Path(__file__).resolve().parent.parent
 PAGE = REPOSITORY / "docs" / "trainers.md"
-BEGIN, END = "<!-- check_integrations: begin -->", "<!-- check_integrations: end -->"
+MARKS = marks_of("check_integrations")
 HEAD = ("trainer", "version", "with", "date", "ran", "failed, and why")
 REWARD, PARAMETERS = "R4", {"beta": 1.5}
 MODEL = REPOSITORY / "assets" / "tiny_vlm"
@@ -400,8 +402,8 @@ def _row(
 
 def read_rows(page: str) -> dict[str, list[str]]:
     """The rows of the table between the marks, by trainer."""
-    between = page.partition(BEGIN)[2].partition(END)[0]
-    rows = [line.strip("| ").split(" | ") for line in between.splitlines() if line.startswith("| ")]
+    lines = between(page, MARKS).splitlines()
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| ")]
     return {row[0]: row for row in rows if row[0] in TRAINERS}
 
 
@@ -411,14 +413,10 @@ def with_rows(page: str, rows: Mapping[str, Sequence[str]]) -> str:
     Raises:
         ValueError: the page has no marks.
     """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"Expected {BEGIN} and {END} in {PAGE.name}, got a page without. Put them back.")
     ordered = [rows[trainer] for trainer in TRAINERS if trainer in rows]
     lines = [HEAD, ["---"] * len(HEAD), *ordered]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"{before}{BEGIN}\n\n{table}\n\n{END}{after}"
+    return replace_part(page, MARKS, f"\n{table}\n")
 
 
 def main(words: Sequence[str] | None = None) -> None:

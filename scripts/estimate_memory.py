@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from page_parts import marks_of, replace_part
 from PIL import Image
 
 from grounding_rewards.data.config_files import read_config
@@ -29,7 +30,7 @@ from grounding_rewards.models.memory import Memory, Shape, Training, memory_of, 
 from grounding_rewards.whole_files import write_whole
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
-MARKS = ("<!-- memory: begin -->", "<!-- memory: end -->")
+MARKS = marks_of("memory")
 TUNINGS = ("lora", "qlora", "full")
 ENGINES = ("ddp", "zero2", "zero3", "fsdp2")
 # Packed weights cannot be spread.
@@ -153,9 +154,7 @@ def main() -> None:
     lines = table(given.pop("experiment"), given.pop("gpus"), size, given)
     print("\n".join(lines))
     if page:
-        text = page.read_text(encoding="utf-8")
-        before, rest = text.split(MARKS[0])
-        write_whole(page, "\n".join([f"{before}{MARKS[0]}", *lines, f"{MARKS[1]}{rest.split(MARKS[1])[1]}"]))
+        write_whole(page, replace_part(page.read_text(encoding="utf-8"), MARKS, "\n".join(lines)))
 
 
 if __name__ == "__main__":

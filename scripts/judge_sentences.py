@@ -16,12 +16,15 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from page_parts import marks_of, replace_part
+
 from grounding_rewards.parsing.prose import states_nothing
+from grounding_rewards.whole_files import write_whole
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE, LISTS = ROOT / "docs" / "negatives.md", ROOT / "tests" / "parsing" / "sentences"
 LABELS = ("negative", "finding")
-START, END = "<!-- judged by scripts/judge_sentences.py -->\n", "<!-- end -->\n"
+MARKS = marks_of("judged")
 
 
 class Sentence(NamedTuple):
@@ -70,7 +73,7 @@ def table(paths: list[Path]) -> str:
                 wrong = [one.wrong for one in mine if one.label == label]
                 cells += [str(len(wrong)), _share(sum(wrong), len(wrong))]
             rows.append(f"| {path.stem} | {seen} | {region} | {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
+    return "\n".join(rows)
 
 
 def _share(part: int, whole: int) -> str:
@@ -79,10 +82,7 @@ def _share(part: int, whole: int) -> str:
 
 def page() -> str:
     """docs/negatives.md with the table of the lists in the repository."""
-    text = PAGE.read_text(encoding="utf-8")
-    before, _, rest = text.partition(START)
-    _, _, after = rest.partition(END)
-    return f"{before}{START}{table(sorted(LISTS.glob('*/*.tsv')))}{END}{after}"
+    return replace_part(PAGE.read_text(encoding="utf-8"), MARKS, table(sorted(LISTS.glob("*/*.tsv"))))
 
 
 def main() -> int:
@@ -103,7 +103,7 @@ def main() -> int:
         current = PAGE.read_text(encoding="utf-8") == written
         print("up to date" if current else "out of date: run python scripts/judge_sentences.py")
         return int(not current)
-    PAGE.write_text(written, encoding="utf-8")
+    write_whole(PAGE, written)
     return 0
 
 

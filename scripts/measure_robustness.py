@@ -8,9 +8,10 @@ Without `--output` the tables are printed. The page's text around the tables is 
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Sequence
 from pathlib import Path
+
+from page_parts import marks_of, replace_part
 
 from grounding_rewards.commands.console import stage_progress
 from grounding_rewards.data.load import load_split
@@ -21,6 +22,7 @@ from grounding_rewards.models.robustness import CORRUPTIONS, Changes, robustness
 from grounding_rewards.parsing import box_format_for_model_type
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.grounding import get_reward
+from grounding_rewards.whole_files import write_whole
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -60,12 +62,6 @@ def _interval(figure: tuple[float, float, float]) -> str:
     return f"{value:.2f} [{low:.2f}, {high:.2f}]"
 
 
-def replace_table(page: str, name: str, text: str) -> str:
-    """Put a table between the comments that bear its name."""
-    start, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-    return re.sub(f"{re.escape(start)}.*{re.escape(end)}", lambda _: f"{start}\n{text}\n\n{end}", page, flags=re.DOTALL)
-
-
 def main() -> None:
     arguments = parse_arguments()
     model, processor = load_model(arguments.model)
@@ -86,8 +82,8 @@ def main() -> None:
         return
     page = arguments.output.read_text(encoding="utf-8")
     for name, text in tables.items():
-        page = replace_table(page, name, text)
-    arguments.output.write_text(page, encoding="utf-8")
+        page = replace_part(page, marks_of(name), f"\n{text}\n")
+    write_whole(arguments.output, page)
 
 
 if __name__ == "__main__":

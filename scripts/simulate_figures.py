@@ -30,6 +30,7 @@ from grounding_rewards.metrics.ranking import rank_boxes
 from grounding_rewards.metrics.ranking_figures import RankingFigures
 from grounding_rewards.metrics.swap_test import swap_p_values
 from grounding_rewards.report.tables import markdown_table
+from grounding_rewards.whole_files import write_whole
 
 SIDE = 1000.0
 LABELS = ("mass", "effusion", "nodule")
@@ -276,7 +277,7 @@ def main() -> None:
         coverage=coverage_table(patients, options.draws),
         tests=test_table(patients, options.draws),
     )
-    options.output.write_text(page, encoding="utf-8")
+    write_whole(options.output, page)
 
 
 if __name__ == "__main__":

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from page_parts import marks_of, replace_part
 
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.metrics.signal import CAUSES, Groups, main_cause
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
+from grounding_rewards.whole_files import write_whole
 
 SIDE = 1000.0
 GROUP, LARGEST = 8, 16
@@ -38,7 +40,7 @@ REWARDS: dict[str, tuple[str, dict[str, object]]] = {
     "soft_f1": ("soft_f1", {}),
     "soft_f1, giou": ("soft_f1", {"overlap": "giou"}),
 }
-MARKS = ("<!-- simulated: begin -->", "<!-- simulated: end -->")
+MARKS = marks_of("simulated")
 
 
 class Answered(NamedTuple):
@@ -164,18 +166,6 @@ def _overlaps(pred: Array, gt: Array) -> bool:
     return bool(len(pred) and pairwise_iou(pred, gt).max() > 0)
 
 
-def replace_part(page: str, part: str) -> str:
-    """The page with another text between the marks.
-
-    Raises:
-        ValueError: the page lacks a mark.
-    """
-    if any(page.count(mark) != 1 for mark in MARKS):
-        raise ValueError(f"Expected {MARKS[0]} and {MARKS[1]} once in the page, got another number. Add them.")
-    before, _, rest = page.partition(MARKS[0])
-    return f"{before}{MARKS[0]}\n{part}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"
-
-
 def main() -> None:
     """Simulate, and write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -185,7 +175,7 @@ def main() -> None:
     parser.add_argument("--films", type=int, default=400, help="default: %(default)s")
     options = parser.parse_args()
     part = page_part(simulate(options.films), options.films)
-    options.output.write_text(replace_part(options.output.read_text(encoding="utf-8"), part), encoding="utf-8")
+    write_whole(options.output, replace_part(options.output.read_text(encoding="utf-8"), MARKS, part))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import numpy as np
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.report.tables import markdown_table
 from grounding_rewards.study.statistics import ALPHA, detectable_difference, difference, patient_weights
+from grounding_rewards.whole_files import write_whole
 
 _PAGE = """\
 # Intervals of studies, simulated
@@ -134,7 +135,7 @@ def main() -> None:
     )
     print(page)
     if arguments.output is not None:
-        arguments.output.write_text(page, encoding="utf-8")
+        write_whole(arguments.output, page)
 
 
 if __name__ == "__main__":

@@ -4,13 +4,12 @@
     python scripts/write_audit.py --check    only say whether the page is up to date
 
 Every number is computed here, from the rewards themselves, with fixed seeds. The page's own words stay as they are: a
-table stands between the marks `<!-- name -->` and `<!-- /name -->`.
+table stands between the marks `<!-- name: begin -->` and `<!-- name: end -->`.
 """
 
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from page_parts import marks_of, replace_part
 
 import grounding_rewards as gr
 from grounding_rewards.audit.films import films_of
@@ -29,6 +29,7 @@ from grounding_rewards.matching import MATCHERS
 from grounding_rewards.overlap import pairwise_iou
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.tables import markdown_table
+from grounding_rewards.whole_files import write_whole
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "audit.md"
 #: The rewards of the page: heading, name and parameters.
@@ -314,12 +315,7 @@ def filled(page: str) -> str:
         ValueError: a table has no marks on the page.
     """
     for name, table in tables().items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        if not pattern.search(page):
-            raise ValueError(
-                f"Expected the marks <!-- {name} --> and <!-- /{name} -->, got none. Add them to the page."
-            )
-        page = pattern.sub(rf"\g<1>{table()}\n\g<2>", page)
+        page = replace_part(page, marks_of(name), table())
     return page
 
 
@@ -334,7 +330,7 @@ def main() -> None:
     new = filled(page)
     if options.check:
         sys.exit(None if new == page else f"{options.output} is out of date: run python scripts/write_audit.py")
-    options.output.write_text(new, encoding="utf-8")
+    write_whole(options.output, new)
 
 
 if __name__ == "__main__":

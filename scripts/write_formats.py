@@ -15,6 +15,7 @@ from grounding_rewards.boxes import ORDERS, SPACES
 from grounding_rewards.parsing import BoxFormat, format_boxes, get_box_format, list_box_formats, parse_boxes
 from grounding_rewards.parsing.formats import MODELS_WITHOUT_FORMAT
 from grounding_rewards.parsing.results import REASON_MEANINGS
+from grounding_rewards.whole_files import write_whole
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "formats.md"
 #: The film of the examples: not square, and resized by the processor.
@@ -234,7 +235,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.check:
         sys.exit(0 if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page() else f"{PAGE} is out of date")
-    PAGE.write_text(page(), encoding="utf-8")
+    write_whole(PAGE, page())
 
 
 if __name__ == "__main__":

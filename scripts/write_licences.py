@@ -24,10 +24,10 @@ PAGE = REPOSITORY / "docs" / "licences.md"
 _HEAD = """\
 # Licences of what is installed
 
-This package stands under Apache-2.0. Beside it, `pip install` brings the packages below; each is named under the first
-of `grounding_rewards`, `[eval]`, `[dicom]`, `[tensorboard]`, `[train]` and `[ray]` that needs it, itself or by another
-package, on Linux. What is only used to develop, test and release is left out. The licences are those that the packages
-state themselves. Written by `python scripts/write_licences.py`.
+This package is licensed under Apache-2.0. `pip install` also brings the packages below. Each is listed under the first
+of `grounding_rewards`, `[eval]`, `[dicom]`, `[tensorboard]`, `[train]` and `[ray]` that needs it, directly or through
+another package, on Linux. What is used only to develop, test and release is left out. The licences are those that the
+packages state themselves. Written by `python scripts/write_licences.py`.
 """
 _EXTRAS = ("eval", "dicom", "tensorboard", "train", "ray")
 _LONGEST = 70

@@ -20,6 +20,7 @@ from grounding_rewards.study.findings import Findings, find
 from grounding_rewards.study.page import diagrams
 from grounding_rewards.study.report import render_markdown
 from grounding_rewards.study.results import read_study
+from grounding_rewards.whole_files import write_whole
 
 #: Diagrams of the page, in order.
 SHOWN = ("differences", "changes", "matrix", "learning", "frac_reward_zero_std", "profiles")
@@ -67,7 +68,7 @@ def main() -> None:
         found = replace(found, audited=audit_arms(found.study))
         parts.append(study_part(found, folder, arguments.output.parent))
     limits = "\n".join(f"- {line.format(parameters=parameters())}" for line in _LIMITS)
-    arguments.output.write_text(_PAGE.format(studies="\n\n".join(parts), limits=limits), encoding="utf-8")
+    write_whole(arguments.output, _PAGE.format(studies="\n\n".join(parts), limits=limits))
 
 
 def study_part(found: Findings, folder: Path, beside: Path) -> str:

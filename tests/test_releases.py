@@ -92,6 +92,12 @@ def test_the_readme_names_every_extra_of_users() -> None:
     assert {name for name in users if f"\n| `'grounding_rewards[{name}]'` | " not in readme} == set()
 
 
+def test_the_readme_says_how_to_install_while_nothing_is_released() -> None:
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    released = re.search(r"^## .+\(\d{4}-\d\d-\d\d\)$", (REPOSITORY / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert ("No release is on a package index yet" in readme) == (released is None)
+
+
 @pytest.mark.parametrize(
     "path", sorted((REPOSITORY / ".github" / "workflows").glob("*.yml")), ids=lambda path: path.name
 )

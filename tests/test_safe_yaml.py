@@ -24,6 +24,10 @@ def laughs(levels: int) -> str:
         ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
         ("!!python/name:os.system", "could not determine a constructor"),
         ("a: [", "while parsing"),
+        ("a: !!bool x", "not what its tag or its form says"),
+        ("a: !!int ''", "not what its tag or its form says"),
+        ("a: !!timestamp x", "not what its tag or its form says"),
+        ("a: 1" + ":00" * 200 + ".0", "not what its tag or its form says"),  # sixty to the 200th
     ],
 )
 def test_a_text_that_would_run_or_run_away_is_refused(text: str, said: str) -> None:

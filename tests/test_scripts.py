@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 import importlib.util
 import runpy
 import subprocess
@@ -11,7 +12,9 @@ from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
+import page_parts
 import pytest
+from page_parts import between, marks_of, replace_part
 
 import grounding_rewards as gr
 from tests.conftest import REPOSITORY
@@ -37,9 +40,8 @@ def script(name: str) -> ModuleType:
     ],
 )
 def test_help_teaches(name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    # Within this process, which has loaded what they import.
+    # Within this process, which has loaded what they import; what they share is on pytest's path.
     monkeypatch.setattr(sys, "argv", [str(SCRIPTS / name), "--help"])
-    monkeypatch.setattr(sys, "path", [str(SCRIPTS), *sys.path])
     with pytest.raises(SystemExit, match=r"^0$"):
         runpy.run_path(str(SCRIPTS / name), run_name="__main__")
     assert f"python scripts/{name}" in capsys.readouterr().out
@@ -171,8 +173,7 @@ class TestThePageOfTheAudit:
             "guesses",
             "break-even",
         ):
-            _, _, rest = self.PAGE.partition(f"<!-- {name} -->\n")
-            assert rest.partition(f"<!-- /{name} -->")[0].count("\n") > 2
+            assert between(self.PAGE, marks_of(name)).count("\n") > 1
 
     def test_what_it_claims_of_each_matching(self) -> None:
         made = script("write_audit")
@@ -225,15 +226,19 @@ def test_signal_is_simulated_on_answers_of_the_stated_quality() -> None:
     assert found[strong][1]["R1, τ 0.5"].figures()["all_perfect"] > 0.4
     part = simulation.page_part(found, 30)
     assert part.count("| R") >= 12
-    begin, end = simulation.MARKS
-    assert simulation.replace_part(f"a\n{begin}\nold\n{end}\nb", "new") == f"a\n{begin}\nnew\n{end}\nb"
-    with pytest.raises(ValueError, match="once in the page"):
-        simulation.replace_part("nothing", "new")
+
+
+def test_parts_of_pages_stand_between_marks_that_are_there_once() -> None:
+    begin, end = marks_of("one")
+    assert not doctest.testmod(page_parts).failed
+    for page in ("nothing", begin, f"{end}{begin}", f"{begin}{end}{begin}{end}"):
+        with pytest.raises(ValueError, match="once each in the page"):
+            replace_part(page, (begin, end), "new")
 
 
 def test_the_table_of_trainers_keeps_the_rows_of_others() -> None:
     module = script("check_integrations")
-    page = f"# A\n\n{module.BEGIN}\n{module.END}\nafter\n"
+    page = "# A\n\n" + "\n".join(module.MARKS) + "\nafter\n"
     rows = {
         one: list(module._row(one, "1.0", "torch 2", "2026-11-22", [f"load {one} | call"], failed).values())
         for one, failed in (("openrlhf", []), ("verl", ["a loop: none"]))
@@ -245,4 +250,4 @@ def test_the_table_of_trainers_keeps_the_rows_of_others() -> None:
     assert "load verl \\| call" in written
     assert module.with_rows(written, module.read_rows(written)) == written
     assert written.endswith("\nafter\n")
-    assert module.BEGIN in module.PAGE.read_text(encoding="utf-8")
+    assert between(module.PAGE.read_text(encoding="utf-8"), module.MARKS)

@@ -86,10 +86,17 @@ def test_models_are_loaded_from_safetensors_alone() -> None:
 
 
 def test_no_code_of_a_model_is_run_unless_its_user_says_so() -> None:
+    # passed on from the configuration, whose default is false
+    passed_on = {f"{of}trust_remote_code" for of in ("", "config.", "args.", "trainer.args.")}
+    left_out = []
     for path, call in CALLS:
-        given = arguments_of(call).get("trust_remote_code", "False")
-        # passed on from the configuration, whose default is false
-        assert given in ("False", "trust_remote_code", "config.trust_remote_code", "args.trust_remote_code"), path
+        given = arguments_of(call)
+        if "trust_remote_code" in given:
+            assert given["trust_remote_code"] in {"False", *passed_on}, path
+        # Left out, it is None, and transformers asks at the terminal.
+        elif re.fullmatch(r"Auto\w+\.from_pretrained", name_of(call)) and "**loading" not in ast.unparse(call):
+            left_out.append(f"{path.name}: {ast.unparse(call)}")
+    assert left_out == []
     for node in ast.walk(ast.parse((PACKAGE / "training" / "model.py").read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef):
             for argument, default in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):

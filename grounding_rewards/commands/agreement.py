@@ -15,7 +15,7 @@ from grounding_rewards.commands.console import add_reader_option, output_console
 from grounding_rewards.data.agreement import IOU_THRESHOLDS, Agreement, measure_agreement
 from grounding_rewards.data.readers import get_reader
 from grounding_rewards.data.readers.options import reader_options
-from grounding_rewards.report.tables import figure_cell
+from grounding_rewards.report.tables import figure_cell, plain_table
 
 EXAMPLES = """\
 examples:
@@ -55,25 +55,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _agreement_table(agreement: Agreement, dataset: str) -> Any:
     """The figures as a ``rich.table.Table``, a row per label."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     alone = f", {agreement.single} more with one reader left out" if agreement.single else ""
-    table = Table(
+    drawn_by = (f"by {number}" for number in range(1, len(agreement.overall.drawn_by) + 1))
+    f1 = (f"F1@{threshold:g}" for threshold in agreement.overall.f1)
+    table = plain_table(
+        *("", "findings", *drawn_by, *f1, "mean IoU"),
         title=f"{dataset}: {agreement.pairs} pairs of readers on {agreement.films} films{alone}",
         caption="A model that does better than this against one reader has learned that reader, not the finding.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
     )
-    table.add_column("")
-    table.add_column("findings", justify="right")
-    for number in range(1, len(agreement.overall.drawn_by) + 1):
-        table.add_column(f"by {number}", justify="right")
-    for threshold in agreement.overall.f1:
-        table.add_column(f"F1@{threshold:g}", justify="right")
-    table.add_column("mean IoU", justify="right")
     for row in (agreement.overall, *agreement.labels):
         shares = [f"{number / row.findings:.0%}" if row.findings else "–" for number in row.drawn_by]
         cells = map(figure_cell, (*row.f1.values(), row.mean_iou))

@@ -11,7 +11,6 @@ box format, so what is judged is what a trainer would see.
 from __future__ import annotations
 
 import argparse
-import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +30,8 @@ from grounding_rewards.commands.console import (
 )
 from grounding_rewards.data.load import SYNTHETIC
 from grounding_rewards.parsing import box_format_from_option, get_box_format
-from grounding_rewards.rewards.registry import REGISTRY, look_up
+from grounding_rewards.report.tables import plain_table
+from grounding_rewards.rewards.registry import REGISTRY, look_up, takes_completions
 from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -145,10 +145,10 @@ def rewards_from_options(names: Sequence[str], kwargs: str | None, box_format: A
 
 
 def _reward(name: str, parameters: Mapping[str, Any], box_format: Any, said: str) -> Callable[..., Any]:
-    from grounding_rewards.rewards.grounding import get_reward
+    from grounding_rewards.rewards.grounding import GroundingReward, get_reward
 
     found = look_up(name)
-    if inspect.isfunction(found) and "completions" in inspect.signature(found).parameters:
+    if takes_completions(found) and not isinstance(found, GroundingReward):
         if parameters:
             raise ValueError(
                 f"Expected no --reward-kwargs for the function `{name}`, got {json.dumps(dict(parameters))}. "
@@ -165,23 +165,16 @@ def print_audit(done: Audit, console: Console) -> None:
         done: from :func:`grounding_rewards.audit.play.audit`.
         console: a ``rich.console.Console``.
     """
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     from grounding_rewards.report.audit_page import found_sentences
 
-    table = Table(
+    table = plain_table(
+        *("", *done.rewards),
         title=f"Mean reward of each policy, {done.films} films, {done.negatives} of them without a finding",
         caption=f"Written in {done.box_format}. ! marks what should not be, said below.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1),
+        unbroken=(0,),
     )
-    table.add_column("", no_wrap=True)
-    for name in done.rewards:
-        table.add_column(name, justify="right")
     for kind in KINDS:
         for policy in (one for one in done.policies if one.kind == kind):
             played = [done.of(name, policy.name) for name in done.rewards]

@@ -1,8 +1,8 @@
 """List the configurations that come with the package, or copy them to be edited.
 
 Every command finds them by these names from any folder: `grounding-rewards train --config configs/demo/grpo.yaml` needs
-no copy. Other programs do, `accelerate launch --config_file` and `lmms-eval --include_path` among them, and so does
-who wants other values than a line of options can say.
+no copy. Other programs do, `accelerate launch --config_file` and `lmms-eval --include_path` among them, and so do
+you, if you want to change more than a few options.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def parameters_from_option(given: str | None) -> dict[str, Any]:
 
 
 def add_rewards(parser: argparse.ArgumentParser) -> None:
-    """The option that `rewards_from_words` reads."""
+    """The options that `rewards_from_words` reads."""
     parser.add_argument(
         "--rewards",
         nargs="+",
@@ -211,6 +211,11 @@ def add_rewards(parser: argparse.ArgumentParser) -> None:
         metavar="REWARD",
         help="R1 ... R5, soft_f1, a control such as random, a dotted path, or one of them with parameters: "
         "R3:iou_threshold=0.3,beta=1",
+    )
+    parser.add_argument(
+        "--reward-kwargs",
+        metavar="JSON",
+        help="""parameters of every reward, such as '{"iou_threshold": 0.4}', or a list with those of each""",
     )
 
 
@@ -314,6 +319,16 @@ def parameters_of_each(given: str | None, rewards: Sequence[str]) -> list[dict[s
 def write_json(path: Path, content: Any) -> None:
     """Write the file of an option `--json`: indented, in UTF-8."""
     write_whole(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
+def add_log_columns(parser: argparse.ArgumentParser) -> None:
+    """Add `--box-format` and `--text-column`, for what a log of completions may say in its own columns."""
+    parser.add_argument(
+        "--box-format",
+        metavar="FORMAT",
+        help="how the model writes boxes: a name, or a mapping as in a configuration; default: the column box_format",
+    )
+    parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
 
 
 def add_reader_option(parser: argparse._ActionsContainer) -> None:

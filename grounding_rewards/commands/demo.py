@@ -50,6 +50,7 @@ def run(words: Sequence[str]) -> int:
     """Run the demo with the options after the command; the exit code of the first command that fails, else 0."""
     options, others = _parser().parse_known_args(words)
     from grounding_rewards.commands.train import hide_name_warnings
+    from grounding_rewards.data.run_log import CHECKPOINT
     from grounding_rewards.rewards.registry import spread_kwargs
     from grounding_rewards.shipped import find_shipped
     from grounding_rewards.training.arguments import parse_grpo_arguments
@@ -60,7 +61,7 @@ def run(words: Sequence[str]) -> int:
     folder, warm = options.output_dir, options.output_dir / "warm_start"
     training_words = ["--config", options.config, "--output_dir", str(folder), *others]
     if options.warm_start is not None:
-        training_words += ["--model_name_or_path", str(warm / "checkpoint")]
+        training_words += ["--model_name_or_path", str(warm / CHECKPOINT)]
     # Wrong values are refused here, before the first evaluation.
     arguments, training, model = parse_grpo_arguments(training_words)
     if len(arguments.reward) != 1:
@@ -91,7 +92,7 @@ def run(words: Sequence[str]) -> int:
             config = find_shipped(options.accelerate_config)
             accelerate = ("-m", "accelerate.commands.launch", "--quiet", "--config_file", config)
             _call("train", *training_words, *start, launcher=accelerate)
-        evaluate(folder / "checkpoint", folder / "after")
+        evaluate(folder / CHECKPOINT, folder / "after")
         figures = [key for key in _FIGURES if options.samples or not key.startswith("sampled")]
         # diff.json is written last: a run that has it is finished.
         written = ("--html", folder / "index.html", "--json", folder / "diff.json")

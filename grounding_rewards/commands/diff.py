@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.commands.console import add_allow_outside, output_console, say, write_json
+from grounding_rewards.data.run_log import LOG
 from grounding_rewards.metrics.answered_film import AnsweredFilm, read_answered
 from grounding_rewards.metrics.comparison import DRAWS, MAIN_FIGURE, RunDifference, compare_runs
 from grounding_rewards.metrics.estimates import Figures
@@ -183,16 +184,17 @@ def _write_page(
     b: Sequence[AnsweredFilm],
     evaluation: StoredEvaluation,
 ) -> None:
+    from grounding_rewards.data.run_log import read_entries
     from grounding_rewards.report.diff_page import DiffPage, FilmPair, render_diff_page
     from grounding_rewards.report.picture import draw_films
-    from grounding_rewards.report.training_curves import draw_curves, read_log
+    from grounding_rewards.report.training_curves import draw_curves
 
     in_b = {film.id: film for film in b}
     pairs = [FilmPair(film, in_b[film.id]) for film in a if film.id in in_b]
     reward = _reward(options.reward or evaluation.reward, pairs)
     load_image = _image_loader(b, evaluation.facts, options.b, options.allow_outside)
     path = options.log or _training_log(evaluation.facts)
-    log = [] if path is None else read_log(path)
+    log = [] if path is None else read_entries(path)
     curves = draw_curves(log), draw_curves(log, dark=True)
     page = DiffPage(
         comparison=comparison,
@@ -227,7 +229,7 @@ def _reward(name: str, pairs: Sequence[Any]) -> str:
 
 def _training_log(facts: Mapping[str, Any]) -> Path | None:
     """The log of the training that lies beside the evaluated checkpoint, if any."""
-    path = Path(str(facts.get("model", ""))).parent / "log.jsonl"
+    path = Path(str(facts.get("model", ""))).parent / LOG
     return path if "model" in facts and path.is_file() else None
 
 

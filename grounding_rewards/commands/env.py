@@ -25,6 +25,8 @@ examples:
 
 # What the package needs is named by its own metadata; these run beside it.
 _BESIDE = ("vllm", "deepspeed", "bitsandbytes", "flash-attn", "verl", "ms-swift", "openrlhf", "ray", "wandb", "trackio")
+# What governs threads, devices and the network. What is no path, no name of a machine and no secret is shown as it is.
+_VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "HF_HUB_OFFLINE")
 _REQUIREMENT = re.compile(r"(?P<name>[\w.-]+)[^;]*(?:;.*\bextra *== *['\"](?P<extra>[\w-]+)['\"])?")
 
 
@@ -86,7 +88,7 @@ def _machine(has_torch: bool) -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()) or "unknown",
         "cores": os.cpu_count(),
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "not set"),
+        **{name: os.environ.get(name, "not set") or "empty" for name in _VARIABLES},
     }
     return {**found, **(_gpus() if has_torch else {"GPU": "unknown without torch"})}
 

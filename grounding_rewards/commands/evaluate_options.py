@@ -25,6 +25,25 @@ _NOT_ASKED = ("out", "overwrite", "engine", "shard", "join", "processes")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards evaluate`."""
+    _add_films(parser)
+    _add_measures(parser)
+    _add_generation(parser)
+    add_many_machines(parser, work="the answers")
+    robustness = parser.add_argument_group("how fragile a model is")
+    robustness.add_argument(
+        "--robustness",
+        nargs="+",
+        choices=("corruptions", "pgd"),
+        metavar="FAMILY",
+        help="change the films: `corruptions`, `pgd` or both; each film is asked about 41 and 5 times",
+    )
+    robustness.add_argument(
+        "--robustness-films", type=int, default=100, metavar="N", help="the first so many; default: %(default)s"
+    )
+
+
+def _add_films(parser: argparse.ArgumentParser) -> None:
+    """What is evaluated, on which films."""
     source = parser.add_argument_group("what is evaluated").add_mutually_exclusive_group(required=True)
     source.add_argument("--model", metavar="MODEL", help="folder or name of a checkpoint or of a saved adapter")
     source.add_argument("--completions", nargs="+", type=Path, metavar="LOG", help="files or folders with completions")
@@ -48,6 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     films.add_argument("--text-column", metavar="NAME", help="column of the log with the completions")
     add_sizes(films)
     add_allow_outside(films)
+
+
+def _add_measures(parser: argparse.ArgumentParser) -> None:
+    """How it is measured, and where that is written."""
     measures = parser.add_argument_group("how it is measured")
     measures.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="folder to write")
     measures.add_argument(
@@ -97,6 +120,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the bands around curves; default: %(default)s",
     )
     measures.add_argument("--seed", type=int, default=0, help="of intervals, samples and attacks; default: 0")
+
+
+def _add_generation(parser: argparse.ArgumentParser) -> None:
+    """How a model is asked."""
     generation = parser.add_argument_group("how a model is asked")
     generation.add_argument("--samples", type=int, default=0, metavar="K", help="sampled answers beside the greedy one")
     generation.add_argument("--temperature", type=float, default=_TEMPERATURE, help="of the samples; default: 1")
@@ -116,18 +143,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     generation.add_argument(
         "--processes", type=int, metavar="N", help="with --engine ray: that load the model; default: one on each GPU"
-    )
-    add_many_machines(parser, work="the answers")
-    robustness = parser.add_argument_group("how fragile a model is")
-    robustness.add_argument(
-        "--robustness",
-        nargs="+",
-        choices=("corruptions", "pgd"),
-        metavar="FAMILY",
-        help="change the films: `corruptions`, `pgd` or both; each film is asked about 41 and 5 times",
-    )
-    robustness.add_argument(
-        "--robustness-films", type=int, default=100, metavar="N", help="the first so many; default: %(default)s"
     )
 
 

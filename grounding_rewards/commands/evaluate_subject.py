@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
     from grounding_rewards.data.answer_logs import Answers
+    from grounding_rewards.models.load import UnloadedModel
     from grounding_rewards.rewards.grounding import GroundingReward
 
 
@@ -39,6 +40,7 @@ class Subject(NamedTuple):
 class Asked(NamedTuple):
     """A model and the films that it is asked about.
 
+    model: loaded when it is asked.
     dataset: with the columns that depend on the model, and prompts.
     shown: the same films at the size at which the model sees them.
     rows: one a film, without prompt and image.
@@ -47,7 +49,7 @@ class Asked(NamedTuple):
     image_size: the largest film, in words.
     """
 
-    model: Any
+    model: UnloadedModel
     processor: Any
     dataset: Dataset
     shown: Dataset
@@ -68,7 +70,7 @@ def load_asked(
     engine: str = "local",
     processes: int | None = None,
 ) -> Asked:
-    """Load the model and the films of the dataset, as they fit each other.
+    """The model, which is not loaded yet, and the films of the dataset, as they fit each other.
 
     Args:
         options: with model, dataset, split, films, bad_rows, allow_outside, label_matching and max_image_pixels.
@@ -87,7 +89,7 @@ def load_asked(
     from grounding_rewards.data.resize import fit_images, largest_image, set_image_size
     from grounding_rewards.data.run_log import tool_notes
     from grounding_rewards.models.generate import completion_begins_in_thinking, reads_special_tokens
-    from grounding_rewards.models.load import load_model, load_remote, model_type_of, process_state
+    from grounding_rewards.models.load import load_later, model_type_of, process_state
 
     # All that can be wrong is looked at before a large model is loaded.
     dataset = load_split(options.dataset, options.split, films=options.films, **loading(options))
@@ -99,10 +101,7 @@ def load_asked(
     if reward.box_format is None and "box_format" not in dataset.column_names:
         box_format = box_format_for_model_type(model_type_of(options.model))
     state = process_state()
-    if engine == "ray":
-        model, processor = load_remote(options.model, workers=processes)
-    else:
-        model, processor = load_model(options.model, backend=backend)
+    model, processor = load_later(options.model, backend=backend, engine=engine, workers=processes)
     notes = [*set_image_size(processor, options.max_image_pixels), *tool_notes(options.model)]
     dataset = add_columns(dataset, processor, box_format, bad_rows=options.bad_rows)
     dataset = add_prompts(dataset, reward.box_format)
@@ -181,7 +180,7 @@ def ask_model(options: argparse.Namespace, reward: GroundingReward) -> Subject |
     }
     robustness: list[RobustnessPoint] = []
     if options.robustness:
-        robustness, facts["robustness"] = _change_films(options, model, processor, shown, reward)
+        robustness, facts["robustness"] = _change_films(options, model.load(), processor, shown, reward)
     return Subject(name, answers, reward, robustness, facts)
 
 

@@ -10,19 +10,27 @@ y2 in original pixels), width, height, resized_width, resized_height and box_for
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from grounding_rewards.commands.console import add_sizes, output_console, printable, stated_sizes, track, write_json
+from grounding_rewards.commands.console import (
+    add_log_columns,
+    add_sizes,
+    output_console,
+    printable,
+    stated_sizes,
+    track,
+    write_json,
+)
 from grounding_rewards.data.completion_logs import read_completions
 from grounding_rewards.data.log_doubts import LogDoubts
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.inspection import Inspection, inspect_completions
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.parsing.results import REASON_MEANINGS
+from grounding_rewards.report.tables import plain_table
 
 EXAMPLES = """\
 examples:
@@ -41,12 +49,7 @@ _EXCERPT, _FULL_TEXT = 80, 2000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards inspect`."""
     parser.add_argument("log", nargs="+", type=Path, help="file or folder")
-    parser.add_argument(
-        "--box-format",
-        metavar="FORMAT",
-        help="how the model writes boxes: a name, or a mapping as in a configuration; default: the column box_format",
-    )
-    parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
+    add_log_columns(parser)
     add_sizes(parser, resized=True)
     parser.add_argument(
         "--prompt-opens-thinking",
@@ -125,7 +128,7 @@ def print_inspection(inspection: Inspection, console: Any, *, examples: int = 0)
 
 
 def _status_table(inspection: Inspection) -> Any:
-    table = _table("status", "completions", "share", "example", right=(1, 2))
+    table = plain_table("status", "completions", "share", "example", words=(0, 3), unbroken=range(3))
     for status, count in inspection.statuses.items():
         table.add_row(status, str(count), _share(count, len(inspection.texts)), _excerpt(inspection, status))
     return table
@@ -134,7 +137,7 @@ def _status_table(inspection: Inspection) -> Any:
 def _reason_table(inspection: Inspection) -> Any:
     from rich.text import Text
 
-    table = _table("rejected", "times", "what it means, and an example", right=(1,))
+    table = plain_table("rejected", "times", "what it means, and an example", words=(0, 2), unbroken=range(2))
     for reason, count in inspection.reasons.items():
         meaning = Text.assemble(REASON_MEANINGS[reason], "\n", _excerpt(inspection, reason))
         table.add_row(reason, str(count), meaning)
@@ -143,7 +146,7 @@ def _reason_table(inspection: Inspection) -> Any:
 
 def _figure_table(inspection: Inspection) -> Any:
     completions = len(inspection.texts)
-    table = _table("boxes", "", right=(1,))
+    table = plain_table("boxes", "", unbroken=(0,))
     table.add_row("per completion, mean", f"{inspection.boxes / completions:.2f}")
     table.add_row("per completion, most", str(inspection.most_boxes))
     table.add_row("upside down", _share(inspection.upside_down, inspection.boxes))
@@ -157,16 +160,6 @@ def _figure_table(inspection: Inspection) -> Any:
         table.add_row("completions with reference boxes", str(inspection.scored))
     for key, value in inspection.figures.items():
         table.add_row(_HEADINGS.get(key, f"mean {key}"), f"{value:.3f}")
-    return table
-
-
-def _table(*headings: str, right: Sequence[int] = ()) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for k, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if k in right else "left", no_wrap=k < len(headings) - 1)
     return table
 
 

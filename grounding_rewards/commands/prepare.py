@@ -131,7 +131,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for --push-to-hub: you have the right to upload films whose licence is not known or forbids to pass them "
         "on",
     )
+    _add_films(parser)
+    _add_asked(parser)
+    _add_splits(parser)
+    _add_images(parser)
+    add_many_machines(parser, work="the films")
+    _add_tables(parser)
+    parser.add_argument_group("options of readers, for --option", textwrap.indent(describe_options(), "  "))
 
+
+def _add_films(parser: argparse.ArgumentParser) -> None:
+    """Which films are prepared."""
     films = parser.add_argument_group("which films")
     films.add_argument("--root", type=Path, metavar="FOLDER", help="the dataset as it was downloaded")
     films.add_argument(
@@ -163,6 +173,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     films.add_argument("--licence", metavar="WORDS", help="of films in a general format such as jsonl, for the card")
     films.add_argument("--source", metavar="WORDS", help="address or name of where such films are from, for the card")
 
+
+def _add_asked(parser: argparse.ArgumentParser) -> None:
+    """What is asked about them."""
     asked = parser.add_argument_group("what is asked")
     asked.add_argument("--task", choices=TASKS, default="detection", help="default: detection")
     asked.add_argument(
@@ -190,6 +203,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     asked.add_argument("--one-wording", action="store_true", help="ask every time in the same words")
 
+
+def _add_splits(parser: argparse.ArgumentParser) -> None:
+    """How they are split."""
     splits = parser.add_argument_group("splits")
     splits.add_argument(
         "--splits-from",
@@ -203,6 +219,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     splits.add_argument("--seed", type=int, default=0, help="of splits, wording and negatives (default: 0)")
 
+
+def _add_images(parser: argparse.ArgumentParser) -> None:
+    """How they are written."""
     images = parser.add_argument_group("images")
     images.add_argument("--side", type=int, metavar="PIXELS", help="longest side; larger films are shrunk")
     images.add_argument(
@@ -231,7 +250,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     images.add_argument(
         "--shard-megabytes", type=float, default=256.0, metavar="MB", help="size of a file (default: 256)"
     )
-    add_many_machines(parser, work="the films")
+
+
+def _add_tables(parser: argparse.ArgumentParser) -> None:
+    """What is written for other trainers."""
     tables = parser.add_argument_group("tables of other trainers, with --for")
     for name, words in (("min", "smallest"), ("max", "largest")):
         tables.add_argument(
@@ -247,7 +269,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="films become part of the table, for verl and easyr1 (default: the table names files, and films that "
         "trainers would not see alike, of 16 bits for example, are written to OUT/images)",
     )
-    parser.add_argument_group("options of readers, for --option", textwrap.indent(describe_options(), "  "))
 
 
 def run(arguments: argparse.Namespace) -> int:

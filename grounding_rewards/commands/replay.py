@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.commands.console import (
     add_allow_outside,
+    add_log_columns,
     add_rewards,
     add_sizes,
     output_console,
@@ -33,9 +34,10 @@ from grounding_rewards.commands.console import (
 )
 from grounding_rewards.commands.evaluate_options import loading
 from grounding_rewards.data.checks import BAD_ROWS
-from grounding_rewards.metrics.estimates import NOTHING, format_value
+from grounding_rewards.metrics.estimates import format_value
 from grounding_rewards.metrics.replay import METHODS, Replay, answer_rulers, replay
 from grounding_rewards.parsing import box_format_from_option, list_box_formats
+from grounding_rewards.report.tables import figure_cell, plain_table
 from grounding_rewards.rewards.label_matching import LABEL_MATCHING
 from grounding_rewards.space_check import SpaceWarning
 from grounding_rewards.whole_files import write_whole
@@ -61,15 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards replay`."""
     parser.add_argument("log", nargs="+", type=Path, help="files with completions, or folders of runs")
     add_rewards(parser)
-    parser.add_argument(
-        "--reward-kwargs", metavar="JSON", help="parameters of every reward, or a list with those of each"
-    )
-    parser.add_argument(
-        "--box-format",
-        metavar="FORMAT",
-        help="how the model writes boxes: a name, or a mapping as in a configuration; default: the column box_format",
-    )
-    parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
+    add_log_columns(parser)
     parser.add_argument(
         "--correlation", choices=METHODS, default=METHODS[0], help="the coefficient; default: %(default)s"
     )
@@ -250,33 +244,20 @@ def _reasons(found: Replay) -> Iterable[str]:
     return dict.fromkeys(one.reason for table in (found.overall, found.within) for one in table.values() if one.reason)
 
 
-def _table(*headings: str) -> Any:
-    from rich import box
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for k, heading in enumerate(headings):
-        table.add_column(Text(heading), justify="right" if k else "left", overflow="fold")
-    return table
-
-
 def _spread_table(found: Replay) -> Any:
-    from grounding_rewards.report.tables import figure_cell
+    from grounding_rewards.report.replay_page import format_share
 
     headings = ("mean", "sd", "sd within groups", "answers at 0", "groups without spread", "silent")
-    table = _table("", *headings)
+    table = plain_table("", *headings)
     for name, spread in found.spreads.items():
-        shares = map(_percent, (spread.zero, spread.without_spread, found.silent[name, "mean_iou"]))
+        shares = map(format_share, (spread.zero, spread.without_spread, found.silent[name, "mean_iou"]))
         numbers = (format_value(spread.deviation), format_value(spread.within))
         table.add_row(_name(name), figure_cell(spread.mean), *numbers, *shares)
     return table
 
 
 def _ruler_table(found: Replay, table: Any, per: str) -> Any:
-    from grounding_rewards.report.tables import figure_cell
-
-    made = _table("", *(figure.heading for figure in found.rulers.values()))
+    made = plain_table("", *(figure.heading for figure in found.rulers.values()))
     for name in found.rewards:
         cells = [figure_cell(table[name, key].estimate, beneath=True) for key in found.rulers]
         made.add_row(_name(name), *cells)
@@ -287,7 +268,7 @@ def _ruler_table(found: Replay, table: Any, per: str) -> Any:
 
 
 def _matrix(found: Replay, table: Any) -> Any:
-    made = _table("", *found.rewards)
+    made = plain_table("", *found.rewards)
     for name in found.rewards:
         cells = ["" if one == name else format_value(table[name, one].estimate.value) for one in found.rewards]
         made.add_row(_name(name), *cells)
@@ -295,7 +276,7 @@ def _matrix(found: Replay, table: Any) -> Any:
 
 
 def _disagreements(found: Replay, films: Sequence[str]) -> Any:
-    made = _table("film", "prefers the one", "prefers the other", "by at least")
+    made = plain_table("film", "prefers the one", "prefers the other", "by at least")
     for one in found.reversals[:_PRINTED_FILMS]:
         made.add_row(_name(films[one.answers[0]]), *map(_name, one.rewards), format_value(one.size))
     return made
@@ -305,7 +286,3 @@ def _name(text: str) -> Any:
     from rich.text import Text
 
     return Text(text)
-
-
-def _percent(share: float) -> str:
-    return NOTHING if share != share else f"{share:.0%}"

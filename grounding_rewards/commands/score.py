@@ -18,10 +18,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from grounding_rewards.commands.console import add_rewards, late_progress, rewards_from_words, say
+from grounding_rewards.commands.console import add_log_columns, add_rewards, late_progress, rewards_from_words, say
 from grounding_rewards.commands.many_machines import add_many_machines, share_of
 from grounding_rewards.parsing import box_format_from_option
+
+if TYPE_CHECKING:
+    from grounding_rewards.data.score_file import ScoreSummary
 
 EXAMPLES = """\
 examples:
@@ -43,17 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("completions", type=Path, help="file with completions, or the folder of a run")
     add_rewards(parser)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="a .parquet or .jsonl file to write")
-    parser.add_argument(
-        "--box-format",
-        metavar="FORMAT",
-        help="how the model writes boxes: a name, or a mapping in JSON; default: the column box_format",
-    )
-    parser.add_argument(
-        "--reward-kwargs",
-        metavar="JSON",
-        help="""parameters of every reward, such as '{"iou_threshold": 0.4}', or a list with those of each""",
-    )
-    parser.add_argument("--text-column", metavar="NAME", help="column with the completions")
+    add_log_columns(parser)
     parser.add_argument(
         "--processes", type=int, metavar="N", help="that score (default: 1; with --engine ray all that the cluster has)"
     )
@@ -65,14 +59,14 @@ def run(options: argparse.Namespace) -> int:
     from grounding_rewards.data.score_file import join_scored, score_file
 
     share = share_of(options)
+    started = time.perf_counter()
     if options.join:
         with _progress_bar("joining") as on_progress:
-            completions = join_scored(options.out, on_progress)
-        say(f"{options.out}: {completions} completions")
+            summary = join_scored(options.out, on_progress)
+        _say_summary(summary, time.perf_counter() - started)
         return 0
     box_format = box_format_from_option(options.box_format)
     rewards = rewards_from_words(options.rewards, options.reward_kwargs, box_format)
-    started = time.perf_counter()
     with _progress_bar() as on_progress:
         summary = score_file(
             options.completions,
@@ -84,16 +78,19 @@ def run(options: argparse.Namespace) -> int:
             share=share,
             on_progress=on_progress,
         )
-    seconds = time.perf_counter() - started
     for warning in summary.warnings:
         say(f"warning: {warning}", error=True)
     if not summary.completions:
         say(f"no completions for shard {share}: the file has fewer rows than there are shards")
         return 0
+    _say_summary(summary, time.perf_counter() - started)
+    return 0
+
+
+def _say_summary(summary: ScoreSummary, seconds: float) -> None:
     print(f"{summary.completions} completions in {seconds:.1f} s, {summary.completions / seconds:.0f} a second")
     print(", ".join(f"{status} {count}" for status, count in summary.statuses.items()))
     print(", ".join(f"mean {name} {mean:.4f}" for name, mean in summary.means.items()))
-    return 0
 
 
 @contextmanager

@@ -41,6 +41,7 @@ from grounding_rewards.metrics.signal import CAUSES
 from grounding_rewards.metrics.signal_report import ENOUGH, TRIED, Part, SignalReport, measure_signal
 from grounding_rewards.parsing import box_format_from_option
 from grounding_rewards.report.signal_page import render_signal_page, signal_matrix
+from grounding_rewards.report.tables import plain_table
 from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -343,25 +344,15 @@ def print_signal(report: SignalReport, console: Console) -> None:
     console.print(Text(report.recommendation, style="bold"))
 
 
-def _table(*headings: str, title: str = "", text_columns: Sequence[int] = (0,)) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-    for k, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if k in text_columns else "right")
-    return table
-
-
 def _cause_table(report: SignalReport) -> Any:
-    table = _table("no spread", "groups", "because", text_columns=(0, 2))
+    table = plain_table("no spread", "groups", "because", words=(0, 2))
     for name, share in report.configured.causes.items():
         table.add_row(CAUSES[name].title, percent(share), CAUSES[name].meaning, style=None if share else "dim")
     return table
 
 
 def _advantage_table(report: SignalReport) -> Any:
-    table = _table("advantages, scale_rewards", "5 %", "25 %", "median", "75 %", "95 %")
+    table = plain_table("advantages, scale_rewards", "5 %", "25 %", "median", "75 %", "95 %")
     for scale, quantiles in report.configured.advantages.items():
         table.add_row(scale, *(f"{one:+.2f}" for one in quantiles))
     return table
@@ -369,20 +360,24 @@ def _advantage_table(report: SignalReport) -> Any:
 
 def _matrix_table(report: SignalReport) -> Any:
     headings, lines = signal_matrix(report)
-    table = _table("reward", *headings, title="What would have given signal: share of the groups without spread")
+    table = plain_table(
+        "reward",
+        *headings,
+        title="What would have given signal: share of the groups without spread",
+        caption="* as it is configured",
+    )
     for name, cells in lines:
         shown = [
             "" if one is None else percent(one.no_spread.value) + (" *" if one is report.configured else "")
             for one in cells
         ]
         table.add_row(name, *shown)
-    table.caption, table.caption_justify = "* as it is configured", "left"
     return table
 
 
 def _size_table(report: SignalReport) -> Any:
     own = report.configured
-    table = _table("completions per group", *map(str, own.no_spread_by_size))
+    table = plain_table("completions per group", *map(str, own.no_spread_by_size))
     for one in dict.fromkeys((own.name, report.best)):
         signal = next(other for other in report.all if other.name == one)
         table.add_row(f"without spread under {one}", *(percent(share) for share in signal.no_spread_by_size.values()))
@@ -391,7 +386,7 @@ def _size_table(report: SignalReport) -> Any:
 
 def _part_table(title: str, parts: Sequence[Part], report: SignalReport) -> Any:
     others = [f"under {report.best}"] if report.best != report.configured.name else []
-    table = _table(
+    table = plain_table(
         title,
         "groups",
         "no spread",
@@ -399,7 +394,7 @@ def _part_table(title: str, parts: Sequence[Part], report: SignalReport) -> Any:
         "effective size",
         "mean reward",
         "most often",
-        text_columns=(0, 5 + len(others)),
+        words=(0, 5 + len(others)),
     )
     for one in parts:
         best = [percent(one.no_spread_best)] if others else []

@@ -21,7 +21,7 @@ import argparse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from grounding_rewards.commands.console import count_columns, late_progress, output_console, printable, say, step_status
 
@@ -64,10 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Plan, run, and say what failed."""
     from grounding_rewards.commands.train import hide_name_warnings
-    from grounding_rewards.study.array import array_script
     from grounding_rewards.study.folder import Folder
     from grounding_rewards.study.plan import read_plan
     from grounding_rewards.study.run import FAILED, run_study
+    from grounding_rewards.study.slurm import array_script
 
     if options.report_only:
         _report(options)
@@ -118,25 +118,20 @@ def _chosen(plan: Plan, only: Sequence[str], index: int | None) -> list[Run]:
 
 
 def _list(plan: Plan, runs: Sequence[Run], folder: Folder) -> None:
-    from rich.table import Table
-
+    from grounding_rewards.report.tables import plain_table
     from grounding_rewards.study.run import estimate
+    from grounding_rewards.study.words import reward_text
 
-    table = Table(title=f"{plan.name}: {len(runs)} runs from {len(plan.starts)} starts", title_justify="left")
-    for column in ("", "run", "role", "reward", "steps", "state"):
-        table.add_column(column, justify="right" if column in ("", "steps") else "left")
+    table = plain_table(
+        *("", "run", "role", "reward", "steps", "state"),
+        title=f"{plan.name}: {len(runs)} runs from {len(plan.starts)} starts",
+        words=(1, 2, 3, 5),
+    )
     for number, one in enumerate(runs):
-        reward = one.kind if one.reward is None else _reward(one.reward)
         state = "finished" if folder.result(one).is_file() else "to be made"
-        table.add_row(str(number), one.name, one.role, reward, str(one.config["max_steps"]), state)
+        table.add_row(str(number), one.name, one.role, reward_text(one.reward), str(one.config["max_steps"]), state)
     output_console(140).print(table)
     say(estimate(runs, folder))
-
-
-def _reward(reward: dict[str, Any]) -> str:
-    kwargs = reward["kwargs"]
-    shown = ", ".join(f"{name}={value}" for name, value in kwargs.items()) if isinstance(kwargs, dict) else kwargs
-    return f"{reward['name']} {shown}".strip()
 
 
 def _sum_up(outcomes: Sequence[Outcome]) -> None:

@@ -20,6 +20,7 @@ from grounding_rewards.data.completion_logs import find_text_column
 from grounding_rewards.data.run_log import LOG, RunSoFar, read_run
 from grounding_rewards.metrics.estimates import NOTHING
 from grounding_rewards.metrics.signal import CAUSES, SIGNAL_KEYS, main_cause
+from grounding_rewards.report.tables import plain_table
 from grounding_rewards.rewards.completion_text import completion_text
 
 EXAMPLES = """\
@@ -185,12 +186,8 @@ def _rows(keys: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def _figures(found: RunSoFar) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1))
-    for heading in ("", "now", f"last {RECENT}", "from the first step to the last"):
-        table.add_column(heading, justify="right" if heading[:1] in ("n", "l") else "left", no_wrap=True)
+    headings = ("", "now", f"last {RECENT}", "from the first step to the last")
+    table = plain_table(*headings, words=(0, 3), unbroken=range(4))
     for title, key in _rows(_keys(found)):
         if values := found.series(key):
             recent = values[-RECENT:]

@@ -18,6 +18,7 @@ from grounding_rewards.data.answer_logs import (
     refuse_other_film,
     with_format,
 )
+from grounding_rewards.data.checks import is_number
 from grounding_rewards.data.completion_logs import Log, first_of, read_completions, with_numbers
 from grounding_rewards.data.load import light_rows, load_dataset_image
 
@@ -107,7 +108,7 @@ def read_groups(
     logged = {
         name: [[float(log.rows[k][name]) for k in several] for several in members]
         for name in dict.fromkeys((*rewards, *_REWARDS))
-        if all(_is_number(log.rows[k].get(name)) for several in members for k in several)
+        if all(is_number(log.rows[k].get(name)) for several in members for k in several)
     }
     return AnswerGroups(answers, logged)
 
@@ -224,7 +225,3 @@ def _notes(log: Log, members: Sequence[Sequence[int]], alone: Sequence[int]) -> 
             f"No row has an `id`: rows next to each other with the same prompt and film are taken for one group, which "
             f"makes {groups} of {size}. If that is wrong, give --group-size."
         )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -284,7 +284,7 @@ def is_size(value: Any) -> TypeGuard[float]:
     >>> is_size(512), is_size(0), is_size("512")
     (True, False, False)
     """
-    return _is_number(value) and value > 0
+    return is_number(value) and value > 0
 
 
 def bad_rows_error(
@@ -435,7 +435,7 @@ def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
         yield f"image cannot be read ({row['image_error']})"
     elif "image_size" in row and size is None:
         yield "image is missing"
-    if size is None or width is None or height is None or not (_is_number(width) and _is_number(height)):
+    if size is None or width is None or height is None or not (is_number(width) and is_number(height)):
         return
     if not has_shape(size, (width, height)):
         yield f"the image is {size[0]} x {size[1]}, which is not the shape of {width} x {height}"
@@ -444,7 +444,7 @@ def _size_problems(row: Mapping[str, Any]) -> Iterator[str]:
 def _box_problem(box: Any, width: Any, height: Any) -> str | None:
     if not isinstance(box, Sequence) or len(box) != 4:
         return f"is {box!r}, not four numbers"
-    defect = reference_defect(box, (width, height) if _is_number(width) and _is_number(height) else None)
+    defect = reference_defect(box, (width, height) if is_number(width) and is_number(height) else None)
     if defect == "not-finite":
         return f"is {list(box)!r}, not four finite numbers"
     if defect in ("swapped-corners", "no-area"):
@@ -482,7 +482,12 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list | tuple)
 
 
-def _is_number(value: Any) -> bool:
+def is_number(value: Any) -> bool:
+    """Whether this is a finite number; True and False are none.
+
+    >>> is_number(0.5), is_number(True), is_number(float("nan")), is_number("1")
+    (True, False, False, False)
+    """
     return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
 
 

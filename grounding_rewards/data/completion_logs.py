@@ -19,7 +19,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.data.job_shares import Share
 from grounding_rewards.data.texts import parse_json
 from grounding_rewards.rewards.logged_rows import ROW_COLUMN
@@ -31,7 +31,7 @@ TEXT_COLUMNS = ("completion", "text", "response", "output", "answer", "predictio
 _BYTES, _ROWS = 1 << 18, 1000
 
 # In a CSV file these hold JSON.
-_JSON_COLUMNS = ("boxes", "labels", "box_format", "ignore_boxes", "reader_boxes", "reader_labels")
+_JSON_COLUMNS = (*BOX_COLUMNS, "box_format")
 
 # Columns with what a row is scored against in one JSON object: of a dataset, of verl's rollouts, of ms-swift's logs.
 _PACKED = ("ground_truth", "gts", "solution")
@@ -40,6 +40,14 @@ _STEPS = ("step", "gen_step")
 
 # How many rows an error names.
 _NAMED = 3
+
+
+_LOG_THEM = (
+    "Check the path; a training logs its completions with `--log_completions true`, and `grounding-rewards evaluate "
+    "--samples 8` asks a model that is trained already."
+)
+# What every training leaves in its folder.
+_OF_A_RUN = ("config.yaml", "log.jsonl", "versions.json")
 
 
 class Log(NamedTuple):
@@ -421,7 +429,7 @@ def log_files(paths: Sequence[Path]) -> Iterator[Path]:
             a kind that :func:`read_blocks` takes, such as verl's 1.jsonl, 2.jsonl, … 10.jsonl, in this order.
 
     Raises:
-        ValueError: a folder has no such file.
+        ValueError: a folder has no such file, or is that of a training that logged no completions.
 
     Example:
         >>> import tempfile
@@ -433,17 +441,22 @@ def log_files(paths: Sequence[Path]) -> Iterator[Path]:
     """
     for path in paths:
         if not path.is_dir():
+            if not path.exists() and _kind(path) not in _READERS:
+                raise ValueError(
+                    f"Expected a file or folder with completions, got {str(path)!r}, which is not there. {_LOG_THEM}"
+                )
             yield path
         elif found := _kinds_within(path / "completions"):
             yield from found
         elif (path / "completions.jsonl").is_file():
             yield path / "completions.jsonl"
+        elif all((path / name).is_file() for name in _OF_A_RUN):
+            raise ValueError(f"Expected completions in {str(path)!r}, got a run that logged none. {_LOG_THEM}")
         elif found := _kinds_within(path):
             yield from found
         else:
             raise ValueError(
-                f"Expected files that end in {', '.join(_READERS)} in the folder {str(path)!r}, got none. "
-                "Check the path; a training logs its completions with `log_completions: true`."
+                f"Expected files that end in {', '.join(_READERS)} in the folder {str(path)!r}, got none. " + _LOG_THEM
             )
 
 

@@ -14,6 +14,7 @@ Source: DICOM PS3.3, C.7.5.1.1.2 (padding), C.8.11.3 (DX image), C.11.1 (modalit
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
@@ -61,7 +62,21 @@ DICOM_SUFFIXES = (".dcm", ".dicom")
 _DTYPES: Mapping[int, type[np.unsignedinteger]] = {8: np.uint8, 16: np.uint16}
 
 # What pydicom, highdicom and the decoders raise on broken files; KeyError and NotImplementedError are subclasses.
-_READING_ERRORS = (ArithmeticError, LookupError, OSError, EOFError, RuntimeError, AttributeError, TypeError, ValueError)
+_READING_ERRORS = (
+    ArithmeticError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+    zlib.error,
+)
+#: Pixels of a film at most, as Pillow has it of other images: a few megabytes can be decoded to any number of them.
+_MOST_PIXELS = 178_956_970
+#: Bytes that a file in the deflated transfer syntax may unpack to.
+_LARGEST_UNPACKED = 2**29
 
 # A code string (CS); anything else in these elements was typed by hand and may name a person.
 _CODE = re.compile(r"[A-Z0-9_ ]{1,16}")
@@ -282,11 +297,35 @@ def _read(path: str | Path, elements: tuple[str, ...], *, pixels: bool) -> FileD
         from pydicom import dcmread
         from pydicom.errors import InvalidDicomError
     except ImportError as error:
-        raise ImportError("DICOM files need pydicom and highdicom: pip install 'grounding_rewards[dicom]'.") from error
+        raise ImportError(
+            f"Expected pydicom to read {str(path)!r}, got none. "
+            "Install it with `pip install 'grounding_rewards[dicom]'`."
+        ) from error
     try:
+        _check_deflated(path)
         return dcmread(path, stop_before_pixels=not pixels, specific_tags=list(elements))
     except InvalidDicomError as error:
         raise _RefusedError("a DICOM file", "a file without its header", "Check the path and the download") from error
+
+
+def _check_deflated(path: str | Path) -> None:
+    """Refuse a file that pydicom would unpack, all at once, to more than a film can be."""
+    from pydicom.filereader import read_file_meta_info
+    from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+    header = read_file_meta_info(path)
+    if header.get("TransferSyntaxUID") != DeflatedExplicitVRLittleEndian:
+        return
+    unpacker, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
+    with Path(path).open("rb") as file:
+        # Preamble, the four letters, and the element that says how long the rest of the header is.
+        file.seek(128 + 4 + 12 + header.FileMetaInformationGroupLength)
+        while data := unpacker.unconsumed_tail or file.read(2**20):
+            size += len(unpacker.decompress(data, 2**24))
+            if size > _LARGEST_UNPACKED:
+                raise _RefusedError(
+                    f"at most {_LARGEST_UNPACKED:,} bytes when it is unpacked", "more", "Leave out the file"
+                )
 
 
 def _facts(dataset: FileDataset) -> DicomFacts:
@@ -331,6 +370,8 @@ def _check_grey_frame(dataset: FileDataset) -> None:
     frames = int(dataset.get("NumberOfFrames") or 1)
     if frames != 1:
         raise _RefusedError("one frame", f"{frames} frames", "Write each frame to a file of its own, or leave it out")
+    if (pixels := int(dataset.get("Rows") or 0) * int(dataset.get("Columns") or 0)) > _MOST_PIXELS:
+        raise _RefusedError(f"at most {_MOST_PIXELS:,} pixels", f"{pixels:,}", "Leave out the file")
     colours = dataset.get("PhotometricInterpretation"), dataset.get("SamplesPerPixel", 1)
     if colours not in (("MONOCHROME1", 1), ("MONOCHROME2", 1)):
         raise _RefusedError("a grey film, MONOCHROME1 or MONOCHROME2", f"{colours[0]}", "Leave out the file")

@@ -39,7 +39,7 @@ def load_processor(model: str) -> Any:
     from transformers import AutoProcessor
 
     try:
-        return AutoProcessor.from_pretrained(find_shipped(model))
+        return AutoProcessor.from_pretrained(find_shipped(model), trust_remote_code=False)
     # transformers raises many types: for a missing folder, a broken JSON file, a missing package.
     except Exception as error:
         reason = str(error).strip().partition("\n")[0].rstrip(".") or type(error).__name__

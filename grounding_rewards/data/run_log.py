@@ -1,4 +1,7 @@
-"""What a training has logged so far: its log grows while it is read, and may break off in the middle of a line."""
+"""The folder of a training, for who reads it: what its files are called, and what it has logged so far.
+
+The log grows while it is read, and may break off in the middle of a line.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,12 @@ from typing import Any, NamedTuple
 from grounding_rewards.data.completion_logs import TEXT_COLUMNS, read_blocks
 from grounding_rewards.data.texts import read_yaml
 
-#: The log of a run, in its folder, and its configuration.
-LOG, CONFIG = "log.jsonl", "config.yaml"
+#: In the folder of a run: what the trainer logged, one JSON object per line; every value of the run as it was used,
+#: which `--config` reads back; versions of Python and of the packages that a result depends on; and the trained model.
+LOG, CONFIG, VERSIONS, CHECKPOINT = "log.jsonl", "config.yaml", "versions.json", "checkpoint"
 
-# A key of the last entry of a run that came to its end, or was stopped.
-_CLOSING = "train_runtime"
+#: Seconds that the run took: a key of the last entry of one that came to its end, or was stopped.
+CLOSING = "train_runtime"
 
 
 class RunSoFar(NamedTuple):
@@ -69,8 +73,8 @@ def read_run(folder: Path, *, answers: bool = True) -> RunSoFar:
             f"Expected the folder of a training, got {str(folder)!r}, {what}. Give the output_dir of "
             "`grounding-rewards train` or `sft`."
         )
-    entries = _entries(log) if log.is_file() else []
-    ended = bool(entries) and _CLOSING in entries[-1]
+    entries = read_entries(log, growing=True) if log.is_file() else []
+    ended = bool(entries) and CLOSING in entries[-1]
     settings = read_yaml(config) if config.is_file() else {}
     return RunSoFar(entries, _steps(entries, settings), ended, _answers(folder) if answers else [])
 
@@ -98,16 +102,33 @@ def tool_notes(model: str) -> list[str]:
     ]
 
 
-def _entries(log: Path) -> list[dict[str, Any]]:
-    # Behind the last line end stands nothing, or a line that is being written.
+def read_entries(log: Path, *, growing: bool = False) -> list[dict[str, Any]]:
+    """What a training logged, an entry per logged step, oldest first.
+
+    Args:
+        log: the file.
+        growing: whether the run may be at work: then what stands behind the last line end is being written, and is
+            passed over.
+
+    Raises:
+        ValueError: a line is no JSON object; it is named.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = Path(folder, "log.jsonl").write_text('{"step": 1}\\n{"step": 2}')
+        ...     read_entries(Path(folder, "log.jsonl")), read_entries(Path(folder, "log.jsonl"), growing=True)
+        ([{'step': 1}, {'step': 2}], [{'step': 1}])
+    """
+    *lines, last = log.read_bytes().split(b"\n")
     entries = []
-    for number, line in enumerate(log.read_bytes().split(b"\n")[:-1], 1):
+    for number, line in enumerate(lines if growing or not last else [*lines, last], 1):
         try:
             entries.append(dict(json.loads(line)))
         except (ValueError, TypeError, RecursionError) as error:
             raise ValueError(
                 f"Expected a JSON object in line {number} of {str(log)!r}, got {line[:80]!r} ({error}). "
-                "Give the folder of a training, whose log it is."
+                f"Give the {LOG} of a training."
             ) from None
     return entries
 

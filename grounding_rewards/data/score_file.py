@@ -6,12 +6,12 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.columns import SCORED_COLUMNS
 from grounding_rewards.data.completion_logs import Block, LogBlocks, check_completions, find_text_column, log_files
 from grounding_rewards.data.job_shares import Share, parts_of
 from grounding_rewards.data.log_doubts import LogDoubts
@@ -22,11 +22,7 @@ from grounding_rewards.space_check import SpaceWarning
 from grounding_rewards.whole_files import whole_file
 
 #: The columns of a row that rewards read, beside the text.
-_COLUMNS = (
-    *("boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "ground_truth", "box_format", "id"),
-    "prompt_opens_thinking",
-    *SIZE_COLUMNS,
-)
+_COLUMNS = (*SCORED_COLUMNS, "ground_truth")
 _OUTPUTS = (".parquet", ".jsonl")
 # Blocks that are handed to a worker on another machine together.
 _AT_ONCE = 8
@@ -124,10 +120,10 @@ def score_file(
             _write_parquet(unfinished, contents, scorer.schema())
         else:
             _write_jsonl(unfinished, contents)
-    return total.summary([reward.__name__ for reward in rewards])
+    return total.summary(scorer.names)
 
 
-def join_scored(out: Path, on_progress: Callable[[int], None] | None = None) -> int:
+def join_scored(out: Path, on_progress: Callable[[int], None] | None = None) -> ScoreSummary:
     """Write what the shares of :func:`score_file` scored as one file, the same as without shares, and remove the parts.
 
     Args:
@@ -135,55 +131,55 @@ def join_scored(out: Path, on_progress: Callable[[int], None] | None = None) -> 
         on_progress: called with the number of completions that are written, after each part.
 
     Returns:
-        How many completions there are.
+        What they scored, without warnings: those were given when they scored.
 
     Raises:
         ValueError: parts are missing, or differ in their columns.
     """
     parts = [part for _, part in parts_of(out)]
-    completions = 0
-
-    def counted(count: int) -> None:
-        nonlocal completions
-        completions += count
-        if on_progress is not None:
-            on_progress(completions)
-
-    _check_parts(parts)
+    columns = _columns_of_all(parts)
+    rewards = [column.removesuffix("/reason") for column in columns if column.endswith("/reason")]
+    total = _Total()
     with whole_file(out) as unfinished:
         if out.suffix == ".parquet":
             # The schema that a file states is not, to the byte, the one that it was written with.
-            columns = _columns_of(parts[0])
-            names = [column.removesuffix("/reason") for column in columns if column.endswith("/reason")]
-            _write_parquet(unfinished, _read_batches(parts, counted), _schema(names, names_files="file" in columns))
+            schema = _schema(rewards, names_files="file" in columns)
+            batches = (total.add(one, on_progress) for one in _read_batches(parts, rewards))
+            _write_parquet(unfinished, batches, schema)
         else:
-            _write_jsonl(unfinished, _read_lines(parts, counted))
+            _write_jsonl(unfinished, (total.add(one, on_progress) for one in _read_lines(parts, rewards)))
     for part in parts:
         part.unlink()
-    return completions
+    return total.summary(rewards)
 
 
-def _read_lines(parts: Sequence[Path], on_count: Callable[[int], None]) -> Iterator[bytes]:
+def _read_lines(parts: Sequence[Path], rewards: Sequence[str]) -> Iterator[_Scored]:
     for part in parts:
         with part.open("rb") as file:
-            while block := file.read(_BYTES):
-                yield block
-                on_count(block.count(b"\n"))
+            while lines := file.readlines(_BYTES):
+                rows = [json.loads(line) for line in lines]
+                yield _scored(
+                    b"".join(lines), rewards, {name: [row[name] for row in rows] for name in _summed(rewards)}
+                )
 
 
-def _read_batches(parts: Sequence[Path], on_count: Callable[[int], None]) -> Iterator[Any]:
+def _read_batches(parts: Sequence[Path], rewards: Sequence[str]) -> Iterator[_Scored]:
     import pyarrow.parquet as parquet
 
     for part in parts:
         with parquet.ParquetFile(part) as file:
             for batch in file.iter_batches(batch_size=_ROW_GROUP):
-                yield batch
-                on_count(batch.num_rows)
+                yield _scored(batch, rewards, {name: batch.column(name).to_pylist() for name in _summed(rewards)})
 
 
-def _check_parts(parts: Sequence[Path]) -> None:
-    """Refuse parts that were scored in other ways."""
-    expected = None
+def _summed(rewards: Sequence[str]) -> list[str]:
+    """The columns of scored rows that a summary is made of."""
+    return ["status", *rewards]
+
+
+def _columns_of_all(parts: Sequence[Path]) -> list[str]:
+    """The columns of all parts; those that were scored in other ways are refused."""
+    expected: list[str] = []
     for part in parts:
         columns = _columns_of(part)
         expected = expected or columns
@@ -192,6 +188,7 @@ def _check_parts(parts: Sequence[Path]) -> None:
                 f"Expected the columns {', '.join(expected)} in every part, got {', '.join(columns)} in {str(part)!r}. "
                 "Score all shards with the same rewards."
             )
+    return expected
 
 
 def _columns_of(part: Path) -> list[str]:
@@ -213,6 +210,18 @@ class _Scored(NamedTuple):
     statuses: Counter[str]
     warnings: list[str]
     doubts: LogDoubts
+
+
+def _scored(
+    content: Any,
+    rewards: Sequence[str],
+    columns: Mapping[str, Sequence[Any]],
+    warnings: Iterable[str] = (),
+    doubts: LogDoubts | None = None,
+) -> _Scored:
+    statuses = columns["status"]
+    sums = [sum(columns[name]) for name in rewards]
+    return _Scored(content, len(statuses), sums, Counter(statuses), list(warnings), doubts or LogDoubts())
 
 
 class _Total:
@@ -261,7 +270,7 @@ class _Scorer:
         numbered = block.rows()
         if not numbered:
             # Empty lines alone.
-            return _Scored(None, 0, [0.0] * len(self.rewards), Counter(), [], LogDoubts())
+            return _scored(None, self.names, dict.fromkeys(_summed(self.names), ()))
         rows = [row for _, row in numbered]
         check_completions(((block.place(number), row) for number, row in numbered), self.text_column)
         with warnings.catch_warnings(record=True) as caught:
@@ -280,18 +289,22 @@ class _Scorer:
             **({"file": [Path(block.path).name] * len(rows)} if self.names_files else {}),
             **found,
         }
-        return _Scored(
+        return _scored(
             _as_record_batch(columns, self) if self.kind == ".parquet" else _as_lines(columns),
-            len(rows),
-            [sum(found[reward.__name__]) for reward in self.rewards],
-            Counter(found["status"]),
-            [str(one.message) for one in caught if issubclass(one.category, SpaceWarning)],
+            self.names,
+            found,
+            (str(one.message) for one in caught if issubclass(one.category, SpaceWarning)),
             doubts,
         )
 
+    @property
+    def names(self) -> list[str]:
+        """Of the rewards, which are those of their columns."""
+        return [reward.__name__ for reward in self.rewards]
+
     def schema(self) -> Any:
         """Of a parquet file of what is scored."""
-        return _schema((reward.__name__ for reward in self.rewards), names_files=self.names_files)
+        return _schema(self.names, names_files=self.names_files)
 
     def _score(self, rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
         columns = {name: [row.get(name) for row in rows] for name in _COLUMNS if any(name in row for row in rows)}

@@ -18,7 +18,10 @@ from typing import IO, Any, cast
 from grounding_rewards.safe_yaml import DEEPEST, parse_yaml
 
 _LONG_NUMBER = re.compile(r"\d{19}")
-_BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
+# A text that nothing closes is taken to its end: else the rest would be read anew for each quote in it.
+_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
+# Bytes of a line, or of a file that is read as a whole, from an archive, which may hold a thousand for each of its own.
+_LARGEST_UNPACKED = 2**30
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -54,8 +57,21 @@ def read_text(path: str | Path) -> str:
     Raises:
         ValueError: there is no such file, or as `decode_text`; the file is named, and the line where there is one.
     """
-    lines = list(text_lines(path))
+    path = Path(path)
+    lines, size = [], 0
+    for line in text_lines(path):
+        lines.append(line)
+        size += len(line)
+        if path.suffix == ".gz" and size > _LARGEST_UNPACKED:
+            raise _too_large(path)
     return "".join(lines)
+
+
+def _too_large(path: Path) -> ValueError:
+    return ValueError(
+        f"Expected a text file at {path}, got an archive of more than {_LARGEST_UNPACKED:,} bytes. Unpack it yourself "
+        "if you trust it."
+    )
 
 
 def text_lines(path: str | Path) -> Iterator[str]:
@@ -84,7 +100,10 @@ def decoded_lines(path: str | Path) -> Iterator[tuple[int, str, str]]:
     number = 0
     try:
         with cast("IO[bytes]", (gzip.open if path.suffix == ".gz" else open)(path, "rb")) as file:
-            for number, data in enumerate(file, start=1):
+            lines = iter(lambda: file.readline(_LARGEST_UNPACKED), b"") if path.suffix == ".gz" else file
+            for number, data in enumerate(lines, start=1):
+                if path.suffix == ".gz" and len(data) == _LARGEST_UNPACKED:
+                    raise _too_large(path)
                 try:
                     yield number, decode_text(data), ""
                 except ValueError as error:

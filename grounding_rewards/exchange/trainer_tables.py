@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.columns import SIZE_COLUMNS
+from grounding_rewards.columns import SCORED_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.data.checks import check_dataset, check_films, rows_with_sizes, without_bad_rows
 from grounding_rewards.data.images import open_film, plain_format, stored_images
 from grounding_rewards.data.model_columns import add_prompts
@@ -40,17 +40,6 @@ IMAGES = "images"
 _MARK = "<image>"
 # Those of verl, which stand for films of other kinds.
 _OTHER_MARKS = ("<video>", "<audio>")
-_TRUTH = (
-    "boxes",
-    "labels",
-    *SIZE_COLUMNS,
-    "box_format",
-    "ignore_boxes",
-    "reader_boxes",
-    "reader_labels",
-    "prompt_opens_thinking",
-    "id",
-)
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 1000, 32_000_000
 
 
@@ -274,7 +263,7 @@ def _table_rows(
     for number, (row, asked, image) in enumerate(
         zip(rows_with_sizes(dataset), prompts, stored_images(dataset), strict=True)
     ):
-        truth = {name: row[name] for name in _TRUTH if row.get(name) is not None}
+        truth = {name: row[name] for name in SCORED_COLUMNS if row.get(name) is not None}
         yield TableRow(
             messages=marked_messages(asked["prompt"]),
             image=films.place(image),

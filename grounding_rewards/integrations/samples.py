@@ -9,28 +9,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from grounding_rewards.columns import with_ground_truth
+from grounding_rewards.columns import SCORED_COLUMNS, with_ground_truth
 from grounding_rewards.parsing import STATUSES
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward, score_columns
 
 #: Parameters of rewards as a JSON object, for trainers that hand none over. They go before those in a file.
 ENVIRONMENT_VARIABLE = "GROUNDING_REWARDS_KWARGS"
 
-# What a trainer's own columns may say of a film, beside its ground truth.
-_FILM_FIELDS = (
-    "boxes",
-    "labels",
-    "width",
-    "height",
-    "resized_width",
-    "resized_height",
-    "ignore_boxes",
-    "reader_boxes",
-    "reader_labels",
-    "box_format",
-    "prompt_opens_thinking",
-    "id",
-)
 _SAID: set[str] = set()
 
 
@@ -137,7 +122,7 @@ def film_columns(ground_truths: Sequence[Any], beside: Sequence[Mapping[str, Any
         >>> columns["boxes"], columns["width"], columns["height"], "index" in columns
         ([[]], [640], [480], False)
     """
-    others = [{name: row[name] for name in _FILM_FIELDS if row and name in row} for row in beside]
+    others = [{name: row[name] for name in SCORED_COLUMNS if row and name in row} for row in beside]
     packed = [
         other if "boxes" in other and (truth is None or (isinstance(truth, str) and not truth)) else truth
         for truth, other in zip(ground_truths, others or [{}] * len(ground_truths), strict=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from grounding_rewards.boxes import as_box_array
-from grounding_rewards.columns import patient_of
+from grounding_rewards.columns import BOX_COLUMNS, patient_of
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm, is_read
 from grounding_rewards.metrics.ranking import label_name
 from grounding_rewards.overlap import nms
@@ -196,11 +196,10 @@ def _prediction(judged: ScoredCompletion) -> dict[str, Any]:
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """The columns that every row has, and optional ones, such as ignored regions, with None where a row has none."""
     names = dict.fromkeys(name for row in rows for name in row if name not in _PASSED_OVER)
-    optional = ("ignore_boxes", "reader_boxes", "reader_labels")
     return {
         name: [row.get(name) for row in rows]
         for name in names
-        if name in optional or all(row.get(name) is not None for row in rows)
+        if name in BOX_COLUMNS[2:] or all(row.get(name) is not None for row in rows)
     }
 
 

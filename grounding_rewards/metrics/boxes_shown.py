@@ -97,6 +97,22 @@ def _parts(film: AnsweredFilm, outcomes: BoxOutcomes) -> Iterator[str]:
             yield f"{count} {what}"
 
 
+def drawn_answer(film: AnsweredFilm, outcomes: BoxOutcomes) -> list[tuple[Any, ...]]:
+    """What a page draws upon a film: regions to ignore, reference boxes and predicted ones, see :func:`drawn_boxes`.
+
+    Example:
+        >>> from grounding_rewards.metrics.outcomes import box_outcomes
+        >>> film = AnsweredFilm("a", 9, 9, gt=[[0, 0, 4, 4]], gt_labels=["mass"], pred=[[0, 0, 4, 4]])
+        >>> [(kind, outcome) for _, kind, _, outcome in drawn_answer(film, box_outcomes(film))]
+        [('reference', 'found'), ('predicted', 'right')]
+    """
+    return [
+        *drawn_boxes(film.ignore, "ignored", [""] * len(film.ignore)),
+        *drawn_boxes(film.gt, "reference", film.gt_labels, outcomes.gt),
+        *drawn_boxes(film.pred, "predicted", film.pred_labels, outcomes.pred),
+    ]
+
+
 def drawn_boxes(
     boxes: Array, kind: str, labels: Sequence[str | None], *outcomes: Sequence[str]
 ) -> list[tuple[Any, ...]]:

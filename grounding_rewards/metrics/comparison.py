@@ -50,7 +50,7 @@ from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import UNNAMED, AnsweredFilm
 from grounding_rewards.metrics.bootstrap import ratios, sum_by_group
 from grounding_rewards.metrics.counts import BoxGroups, film_figures, film_sums, label_groups, reference_sums
-from grounding_rewards.metrics.estimates import Estimate, Figure, finite_or_none, format_interval, format_value
+from grounding_rewards.metrics.estimates import NOTHING, Estimate, Figure, finite_or_none, format_estimate, format_value
 from grounding_rewards.metrics.jackknife import Jackknifed, jackknifed_difference, jackknifed_ratio
 from grounding_rewards.metrics.ranking_figures import TIED_SHARE, RankingFigures
 from grounding_rewards.metrics.shares import share_estimate
@@ -59,6 +59,8 @@ from grounding_rewards.metrics.swap_test import swap_p_values
 
 #: What the verdict is about by default: it sees missed findings and false boxes alike.
 MAIN_FIGURE = "f1_50"
+# Below it a p value is not written out.
+_SMALLEST_P = 0.001
 
 #: Draws of the permutation test.
 DRAWS = 5_000
@@ -455,7 +457,7 @@ def _judged(main: Change, units: str, n: int) -> str:
         return f"Nothing can be said: {main.figure.heading} cannot be measured in both runs"
     figures = (
         f"{main.figure.heading} is {format_value(main.b.value)} against {format_value(main.a.value)}, "
-        f"{format_value(main.difference.value, signed=True)} {format_interval(main.difference, signed=True)}, "
+        f"{format_estimate(main.difference, signed=True)}, "
     )
     counts = f"better on {main.units.better} and worse on {main.units.worse} of {n} {units} ({format_p(main.p)})"
     word = {1: "better", -1: "worse"}
@@ -475,7 +477,19 @@ def format_p(p: float) -> str:
     """
     if math.isnan(p):
         return "no p"
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    return f"p {p_cell(p)}" if p < _SMALLEST_P else f"p = {p_cell(p)}"
+
+
+def p_cell(p: float) -> str:
+    """A p value for a cell of a table, whose heading says what it is.
+
+    Example:
+        >>> p_cell(0.03125), p_cell(1e-9), p_cell(float("nan"))
+        ('0.031', '< 0.001', '–')
+    """
+    if math.isnan(p):
+        return NOTHING
+    return f"< {_SMALLEST_P:g}" if p < _SMALLEST_P else f"{p:.3f}"
 
 
 def _named(groups: Sequence[Group], kind: str) -> str:

@@ -116,3 +116,23 @@ def format_interval(estimate: tuple[float, float, float], *, signed: bool = Fals
     if math.isnan(low) or math.isnan(high):
         return ""
     return f"[{format_value(low, signed=signed)}, {format_value(high, signed=signed)}]"
+
+
+def format_estimate(estimate: tuple[float, float, float], *, signed: bool = False) -> str:
+    """The value and its interval, for a sentence or a cell.
+
+    Example:
+        >>> format_estimate(Estimate(0.67, 0.64, 0.7)), format_estimate((float("nan"),) * 3)
+        ('0.670 [0.640, 0.700]', '–')
+    """
+    return f"{format_value(estimate[0], signed=signed)} {format_interval(estimate, signed=signed)}".rstrip()
+
+
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    Example:
+        >>> counted(1, "film"), counted(3, "film")
+        ('1 film', '3 films')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"

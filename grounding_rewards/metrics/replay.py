@@ -35,7 +35,7 @@ from grounding_rewards.legal import check_word
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.bootstrap import group_numbers, sum_by_group
 from grounding_rewards.metrics.counts import DETECTION_FIGURES, MatchedFilms
-from grounding_rewards.metrics.estimates import Estimate, Figure, estimate_as_json
+from grounding_rewards.metrics.estimates import Estimate, Figure, estimate_as_json, finite_or_none
 from grounding_rewards.metrics.jackknife import Jackknifed, Parts, jackknifed_ratio
 from grounding_rewards.metrics.query_ap import film_average_precisions
 from grounding_rewards.metrics.ranking import RankedBoxes, place_within, rank_boxes
@@ -175,18 +175,16 @@ class Replay:
             "rewards": {
                 name: {
                     "mean": estimate_as_json(spread.mean),
-                    **{key: _or_none(value) for key, value in spread._asdict().items() if key != "mean"},
+                    **{key: finite_or_none(value) for key, value in spread._asdict().items() if key != "mean"},
                 }
                 for name, spread in self.spreads.items()
             },
             "over_all_answers": table(self.overall),
             "within_groups": table(self.within),
-            "silent": {name: {key: _or_none(self.silent[name, key]) for key in self.rulers} for name in self.rewards},
+            "silent": {
+                name: {key: finite_or_none(self.silent[name, key]) for key in self.rulers} for name in self.rewards
+            },
         }
-
-
-def _or_none(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def answer_rulers(answers: Sequence[AnsweredFilm], *, label_matching: str = "ignore") -> dict[str, Array]:

@@ -61,8 +61,8 @@ CAUSES: dict[str, Cause] = {
     "all_perfect": Cause(
         "all perfect",
         "every answer earns 1, or rightly says that there is nothing",
-        "The film is learned: leave such films out, mix in harder ones, or take a reward that still tells good answers "
-        "apart, such as R4 or soft_f1.",
+        "The film is learned: leave such films out, or mix in harder ones. Where it has findings, a reward that also "
+        "grades how well boxes fit, such as R4 or soft_f1, still tells its answers apart.",
     ),
     "all_hallucinated": Cause(
         "all hallucinated",

@@ -14,6 +14,7 @@ from grounding_rewards.arithmetic import Array
 from grounding_rewards.boxes import as_box_array
 from grounding_rewards.columns import patient_of
 from grounding_rewards.metrics.answered_film import UNNAMED
+from grounding_rewards.metrics.bootstrap import group_numbers
 from grounding_rewards.metrics.estimates import Estimate, finite_or_none, percent
 from grounding_rewards.metrics.shares import share_estimate
 from grounding_rewards.metrics.signal import CAUSES, SAME, SCALES, Groups, main_cause
@@ -340,13 +341,13 @@ def _judge(
 
 def _units(rows: Sequence[Mapping[str, Any]]) -> NDArray[np.int64]:
     """Whose group it is: groups of one patient, or of one film, are not independent."""
-    names: dict[Any, int] = {}
-    found = []
-    for k, row in enumerate(rows):
-        patient = patient_of(row)
-        key = ("patient", patient) if patient is not None else ("film", str(row["id"]) if "id" in row else k)
-        found.append(names.setdefault(key, len(names)))
-    return np.array(found, dtype=np.int64)
+    patients = map(patient_of, rows)
+    films = (str(row["id"]) if "id" in row else k for k, row in enumerate(rows))
+    names = [
+        ("film", film) if patient is None else ("patient", patient)
+        for patient, film in zip(patients, films, strict=True)
+    ]
+    return group_numbers(names, len(rows))
 
 
 def _signal(reward: GroundingReward, groups: Groups, units: NDArray[np.int64], base: str | None) -> RewardSignal:
@@ -398,7 +399,7 @@ def _label_members(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[np.bo
 
 
 def _labels_of(row: Mapping[str, Any]) -> set[str]:
-    boxes = _boxes_of(row)
+    boxes = boxes_of_all_readers(row)
     labels = row.get("labels") or [None] * len(boxes)
     return {UNNAMED if label is None else str(label) for label in labels} if len(boxes) else {_NO_FINDING}
 
@@ -409,7 +410,7 @@ def _size_members(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[np.boo
         return {}
     members: dict[str, list[bool]] = {name: [] for name in FILM_AREAS}
     for row in rows:
-        boxes = _boxes_of(row)
+        boxes = boxes_of_all_readers(row)
         areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
         film = np.full(len(boxes), float(row["width"]) * float(row["height"]))
         for name, area in FILM_AREAS.items():
@@ -417,7 +418,13 @@ def _size_members(rows: Sequence[Mapping[str, Any]]) -> dict[str, NDArray[np.boo
     return {name: np.array(which) for name, which in members.items()}
 
 
-def _boxes_of(row: Mapping[str, Any]) -> Array:
+def boxes_of_all_readers(row: Mapping[str, Any]) -> Array:
+    """The reference boxes of a film, ``(m, 4)``; of several readers those of one after the other.
+
+    Example:
+        >>> boxes_of_all_readers({"boxes": [], "reader_boxes": [[[0, 0, 9, 9]], []]}).tolist()
+        [[0.0, 0.0, 9.0, 9.0]]
+    """
     readers = row.get("reader_boxes")
     boxes = row["boxes"] if readers is None else [box for one in readers for box in one]
     return as_box_array(boxes, "boxes")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,17 +24,28 @@ _PATIENCE = timedelta(days=7)
 _PROCESSORS = ("processor_config.json", "preprocessor_config.json")
 
 
-@dataclass(frozen=True)
-class RemoteModel:
-    """A model that every worker of a Ray cluster loads for itself; nothing of it is on this machine.
+@dataclass
+class UnloadedModel:
+    """A model that is loaded where and when it is asked: here, or by every worker of a Ray cluster for itself.
 
     Attributes:
-        path: folder or name on the hub, the same on every machine.
-        workers: how many load it; None for one on each GPU of the cluster or, where it has none, on each processor.
+        path: folder or name on the hub; on a cluster the same on every machine.
+        backend: that runs it, `transformers` or `vllm`.
+        engine: where it is loaded, one of :data:`grounding_rewards.data.workers.ENGINES`.
+        workers: how many of a cluster load it; None for one on each GPU or, where it has none, on each processor.
     """
 
     path: str
+    backend: str = "transformers"
+    engine: str = "local"
     workers: int | None = None
+    _loaded: Any = field(default=None, init=False, repr=False, compare=False)
+
+    def load(self) -> Any:
+        """The model, in this process; it is loaded once."""
+        if self._loaded is None:
+            self._loaded, _ = load_model(self.path, backend=self.backend)
+        return self._loaded
 
 
 def choose_backend(backend: str) -> str:
@@ -91,23 +104,36 @@ def load_model(path: str | Path, *, backend: str = "transformers") -> tuple[Any,
     return model.to(device), processor
 
 
-def load_remote(path: str | Path, *, workers: int | None = None) -> tuple[RemoteModel, Any]:
-    """A model for the workers of a Ray cluster, and its processor, which is here.
+def load_later(
+    path: str | Path, *, backend: str = "transformers", engine: str = "local", workers: int | None = None
+) -> tuple[UnloadedModel, Any]:
+    """A model that is not loaded before it is asked, and its processor, which is.
+
+    Args:
+        path: as for :func:`load_model`.
+        backend: likewise.
+        engine: where it is loaded, one of :data:`grounding_rewards.data.workers.ENGINES`.
+        workers: how many load it on a Ray cluster, see :class:`UnloadedModel`.
 
     Raises:
-        ValueError: as :func:`load_model`, or a launcher has started several processes.
+        ValueError: as :func:`load_model`, or a launcher has started several processes for the engine ray.
         OSError: there is no model of this name on the hub.
     """
-    if (launched := int(os.environ.get("WORLD_SIZE", 1))) > 1:
+    if engine == "ray" and (launched := int(os.environ.get("WORLD_SIZE", 1))) > 1:
         raise ValueError(
             f"Expected one process for the engine ray, got {launched}. Start it without a launcher: Ray has workers of "
             "its own."
         )
+    path = find_shipped(path)
     check_place(path)
     adapter = adapter_config(path)
+    backend = choose_backend(backend)
+    if backend == "vllm":
+        _check_for_vllm(path, adapter)
     # Relative to this folder, which is not that of the workers.
     place = str(Path(path).resolve()) if Path(path).exists() else str(path)
-    return RemoteModel(place, workers), _processor(path, path if adapter is None else _base_of(path, adapter))
+    processor = _processor(path, path if adapter is None else _base_of(path, adapter))
+    return UnloadedModel(place, backend, engine, workers), processor
 
 
 def model_type_of(path: str | Path) -> str:
@@ -122,7 +148,9 @@ def model_type_of(path: str | Path) -> str:
     path = find_shipped(path)
     check_place(path)
     adapter = adapter_config(path)
-    return AutoConfig.from_pretrained(path if adapter is None else _base_of(path, adapter)).model_type
+    place = path if adapter is None else _base_of(path, adapter)
+    with _without_code_of_its_own(place):
+        return AutoConfig.from_pretrained(place, trust_remote_code=False).model_type
 
 
 def process_state() -> Any:
@@ -147,11 +175,28 @@ def process_state() -> Any:
     return state
 
 
+@contextmanager
+def _without_code_of_its_own(path: str | Path) -> Iterator[None]:
+    """transformers' advice, where a model brings its code, is an argument that no command has; left out, it asks."""
+    try:
+        yield
+    except ValueError as error:
+        if "trust_remote_code" not in str(error):
+            raise
+        raise ValueError(
+            f"Expected a model that transformers itself has for {str(path)!r}, got one that brings its own code, which "
+            "is not run. Take one that transformers has, or log its answers yourself and give --completions."
+        ) from error
+
+
 def _load_checkpoint(path: str | Path, dtype: Any) -> tuple[Any, Any]:
     from transformers import AutoModelForImageTextToText, AutoProcessor
 
-    model = AutoModelForImageTextToText.from_pretrained(path, dtype=dtype, use_safetensors=True)
-    return model, AutoProcessor.from_pretrained(path)
+    with _without_code_of_its_own(path):
+        model = AutoModelForImageTextToText.from_pretrained(
+            path, dtype=dtype, use_safetensors=True, trust_remote_code=False
+        )
+        return model, AutoProcessor.from_pretrained(path, trust_remote_code=False)
 
 
 def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tuple[Any, Any]:
@@ -160,7 +205,10 @@ def _load_adapter(path: str | Path, adapter: dict[str, Any], dtype: Any) -> tupl
 
     base = _base_of(path, adapter)
     try:
-        model = AutoModelForImageTextToText.from_pretrained(base, dtype=dtype, use_safetensors=True)
+        with _without_code_of_its_own(base):
+            model = AutoModelForImageTextToText.from_pretrained(
+                base, dtype=dtype, use_safetensors=True, trust_remote_code=False
+            )
     except OSError as error:
         raise ValueError(
             f"Expected the model under the adapter {str(path)!r} at {base!r}, got none. Put it there, or correct "
@@ -179,7 +227,9 @@ def _processor(path: str | Path, base: str | Path) -> Any:
 
     # Trainers save the processor beside the adapter; PEFT alone does not.
     own = path == base or any(has_file(path, name) for name in _PROCESSORS)
-    return AutoProcessor.from_pretrained(path if own else base)
+    place = path if own else base
+    with _without_code_of_its_own(place):
+        return AutoProcessor.from_pretrained(place, trust_remote_code=False)
 
 
 def _load_vllm(path: str | Path, adapter: dict[str, Any] | None) -> tuple[Any, Any]:
@@ -187,6 +237,12 @@ def _load_vllm(path: str | Path, adapter: dict[str, Any] | None) -> tuple[Any, A
 
     from grounding_rewards.models.vllm_backend import load_vllm
 
+    _check_for_vllm(path, adapter)
+    with _without_code_of_its_own(path):
+        return load_vllm(str(path)), AutoProcessor.from_pretrained(path, trust_remote_code=False)
+
+
+def _check_for_vllm(path: str | Path, adapter: dict[str, Any] | None) -> None:
     if adapter is not None:
         raise ValueError(
             f"Expected a whole checkpoint for the vllm backend, got the adapter {str(path)!r}. Merge it first, "
@@ -197,7 +253,6 @@ def _load_vllm(path: str | Path, adapter: dict[str, Any] | None) -> tuple[Any, A
             f"Expected one process for the vllm backend, got {os.environ['WORLD_SIZE']}. "
             "Start it without a launcher, or use transformers."
         )
-    return load_vllm(str(path)), AutoProcessor.from_pretrained(path)
 
 
 def _base_of(path: str | Path, adapter: dict[str, Any]) -> str:

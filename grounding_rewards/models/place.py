@@ -1,7 +1,8 @@
-"""Whether a path holds a checkpoint, an adapter, or nothing that can be loaded."""
+"""Whether a path holds a checkpoint, an adapter, or nothing that can be loaded, and whether it is the same again."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -15,6 +16,8 @@ ADAPTER = "adapter_config.json"
 
 # Weights as transformers and PEFT wrote them before safetensors.
 _PICKLED = ("pytorch_model*.bin", "adapter_model.bin")
+# How many places of each weight are looked at, and how many bytes are read there.
+_PLACES, _BYTES = 4, 64
 _NAME_ON_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
@@ -68,3 +71,49 @@ def adapter_config(path: str | Path) -> dict[str, Any] | None:
         return None
     file = find_adapter_config_file(str(path))
     return None if file is None else json.loads(Path(file).read_text(encoding="utf-8"))
+
+
+def digest_of_weights(path: str | Path) -> str:
+    """A digest by which a model is known again without loading it: of some values of each of its weights.
+
+    Of an adapter it is made of the adapter's weights and settings, and of the model under it; of a name on the hub, of
+    the version that is asked for there. Where the files lie, and when they were written, does not matter.
+
+    Args:
+        path: folder, or name on the hub, that :func:`check_place` lets pass.
+
+    Returns:
+        16 hexadecimal digits.
+    """
+    digest = hashlib.sha256()
+    adapter = adapter_config(path)
+    if adapter is not None:
+        digest.update(json.dumps(adapter, sort_keys=True).encode())
+        if base := adapter.get("base_model_name_or_path"):
+            digest.update(digest_of_weights(base).encode())
+    if Path(path).is_dir():
+        for file in sorted(Path(path).glob("*.safetensors")):
+            _look_at(file, digest)
+    else:
+        from transformers.utils import cached_file
+
+        # .../snapshots/VERSION/config.json
+        version = Path(cached_file(str(path), CONFIG if adapter is None else ADAPTER)).parent.name
+        digest.update(f"{path} {version}".encode())
+    return digest.hexdigest()[:16]
+
+
+def _look_at(file: Path, digest: Any) -> None:
+    """Names, types and shapes of the weights in a file, and some bytes of each of them."""
+    with file.open("rb") as content:
+        # The format: the length of the header, the header in JSON, the weights.
+        header = content.read(int.from_bytes(content.read(8), "little"))
+        begin = content.tell()
+        digest.update(header)
+        weights = [one["data_offsets"] for name, one in json.loads(header).items() if name != "__metadata__"]
+        for start, end in sorted(weights):
+            read = min(_BYTES, end - start)
+            for place in range(_PLACES):
+                # From the beginning of the weight to its end.
+                content.seek(begin + start + (end - start - read) * place // (_PLACES - 1))
+                digest.update(content.read(read))

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS
 from grounding_rewards.data.images import rows_without_images
 from grounding_rewards.data.job_shares import Share, check_no_share_missing
 from grounding_rewards.data.resize import image_pixel_limit
@@ -27,13 +28,13 @@ from grounding_rewards.data.workers import map_in_workers
 from grounding_rewards.legal import Interval, check_number
 from grounding_rewards.models import vllm_backend
 from grounding_rewards.models.generate import GREEDY, Generated, OnProgress, Sampling, generate_batch
-from grounding_rewards.models.load import RemoteModel, choose_backend, load_model, process_state
+from grounding_rewards.models.load import UnloadedModel, choose_backend, process_state
+from grounding_rewards.models.place import digest_of_weights
 from grounding_rewards.whole_files import whole_file, write_whole
 
 #: Columns copied beside the answer, so that the file can be scored and evaluated by itself.
 _CARRIED = (
-    *("patient_id", "boxes", "labels", "ignore_boxes", "reader_boxes", "reader_labels", "box_format"),
-    *("width", "height", "resized_width", "resized_height"),
+    *("patient_id", *BOX_COLUMNS, "box_format", *SIZE_COLUMNS),
     # Of films that are asked about at several.
     "temperature",
 )
@@ -65,8 +66,9 @@ def generate_to_file(
     read.
 
     Args:
-        model: what :func:`grounding_rewards.models.load.load_model` gave for this backend, or, for the workers of a
-            Ray cluster, :func:`grounding_rewards.models.load.load_remote`.
+        model: what :func:`grounding_rewards.models.load.load_model` gave for this backend, or
+            :func:`grounding_rewards.models.load.load_later`, which is loaded where answers are missing, on this machine
+            or by the workers of a Ray cluster. Answers that were begun with the one do not go on with the other.
         processor: its processor.
         dataset: rows with ``prompt`` (conversational), ``image`` and ``id``; without ``id``, the row's number from 0.
         path: a file that ends in .jsonl.
@@ -91,14 +93,10 @@ def generate_to_file(
     backend = _backend_of(model, backend)
     rows = rows_without_images(dataset)
     files = _Files(Path(path), _film_ids(rows), samples)
-    settings = {
-        "model": _fingerprint(model),
-        "dataset": _digest(rows),
-        "backend": backend,
-        **asdict(sampling),
+    settings = {"model": _fingerprint(model), "dataset": _digest(rows), "backend": backend, **asdict(sampling)}
+    if sampling.temperature > 0:
         # Greedy answers do not depend on these.
-        **({"seed": seed, "batch_size": batch_size} if sampling.temperature > 0 else {}),
-    }
+        settings |= {"seed": seed, "batch_size": batch_size}
     if (limit := image_pixel_limit(processor)) is not None:
         settings["max_image_pixels"] = limit
     state = process_state()
@@ -119,30 +117,23 @@ def generate_to_file(
     if join and left:
         files.refuse_missing(batches, left)
     unfinished = bool(left) or (share is None and files.are_parts())
+    mine = left[state.process_index :: state.num_processes]
+    if mine and isinstance(model, UnloadedModel) and model.engine == "local":
+        # Before anything is written: one that cannot be loaded has begun nothing.
+        model = model.load()
     # No process may write before all have read.
     state.wait_for_everyone()
     if unfinished:
         if state.is_main_process:
             files.write_settings(settings, share)
         state.wait_for_everyone()
-        mine = left[state.process_index :: state.num_processes]
         films, tokens, total = 0, 0, sum(len(batch.rows) for batch in mine)
-        remote = isinstance(model, RemoteModel)
         asking = _Asking(model, processor, dataset, sampling, seed, backend)
         name = [] if share is None else [share.label]
         if share is None or state.num_processes > 1:
             name.append(str(state.process_index))
-        with (
-            files.part("-".join(name)) as part,
-            map_in_workers(
-                asking,
-                mine,
-                processes=model.workers if remote else None,
-                engine="ray" if remote else "local",
-                gpu=True,
-            ) as answered,
-        ):
-            for batch, answers in zip(mine, answered, strict=True):
+        with files.part("-".join(name)) as part, asking.about(mine) as answered:
+            for batch, answers in answered:
                 owners = [rows[i] for i in batch.rows for _ in range(samples)]
                 written = zip(owners, files.keys_of(batch.rows), answers.texts, strict=True)
                 part.write("".join(_line(row, key, text) for row, key, text in written if key not in done))
@@ -170,12 +161,19 @@ class _Asking:
     backend: str
 
     def __call__(self, batch: _Batch) -> Generated:
-        if isinstance(self.model, RemoteModel):
-            # The processor is the one that was configured where the command was given.
-            self.model, _ = load_model(self.model.path, backend=self.backend)
+        # The processor is the one that was configured where the command was given.
+        model = self.model.load() if isinstance(self.model, UnloadedModel) else self.model
         ask = vllm_backend.generate_batch if self.backend == "vllm" else generate_batch
         rows = [self.dataset[i] for i in batch.rows]
-        return ask(self.model, self.processor, rows, self.sampling, seed=batch.seed(self.seed))
+        return ask(model, self.processor, rows, self.sampling, seed=batch.seed(self.seed))
+
+    @contextmanager
+    def about(self, batches: Sequence[_Batch]) -> Iterator[Iterator[tuple[_Batch, Generated]]]:
+        """The answers about each batch, from this process or from the workers of a Ray cluster."""
+        unloaded = isinstance(self.model, UnloadedModel)
+        engine, workers = (self.model.engine, self.model.workers) if unloaded else ("local", None)
+        with map_in_workers(self, batches, processes=workers, engine=engine, gpu=True) as answered:
+            yield zip(batches, answered, strict=True)
 
 
 class _Batch(NamedTuple):
@@ -334,9 +332,10 @@ def _completion(line: str) -> str:
 
 def _backend_of(model: Any, backend: str) -> str:
     chosen = choose_backend(backend)
-    if isinstance(model, RemoteModel):
-        return chosen
-    if (chosen == "vllm") != isinstance(model, vllm_backend.VllmModel):
+    runs_on_vllm = (
+        model.backend == "vllm" if isinstance(model, UnloadedModel) else isinstance(model, vllm_backend.VllmModel)
+    )
+    if (chosen == "vllm") != runs_on_vllm:
         raise ValueError(
             f"Expected a model that load_model(path, backend={backend!r}) gave, got {type(model).__name__}. "
             "Load it for the backend that is to generate."
@@ -364,13 +363,10 @@ def _digest(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _fingerprint(model: Any) -> str:
-    """A digest of a few values of each weight, or of the names, sizes and times of files that are not read here."""
+    """A digest of a few values of each weight, in the files where they are not read here."""
+    if isinstance(model, vllm_backend.VllmModel | UnloadedModel):
+        return digest_of_weights(model.path)
     digest = hashlib.sha256()
-    if isinstance(model, vllm_backend.VllmModel | RemoteModel):
-        digest.update(model.path.encode())
-        for file in sorted(Path(model.path).glob("*.safetensors")):
-            digest.update(f"{file.name} {file.stat().st_size} {file.stat().st_mtime_ns}".encode())
-        return digest.hexdigest()[:16]
     for name, weight in sorted(model.state_dict().items()):
         values = weight.detach().flatten()
         probe = values[:: max(1, len(values) // _PROBE)]

@@ -36,7 +36,7 @@ def load_vllm(path: str) -> VllmModel:
     from transformers import AutoConfig, GenerationConfig
     from vllm import LLM
 
-    config = AutoConfig.from_pretrained(path)
+    config = AutoConfig.from_pretrained(path, trust_remote_code=False)
     try:
         generation = GenerationConfig.from_pretrained(path)
     except OSError:

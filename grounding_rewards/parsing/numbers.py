@@ -125,9 +125,7 @@ def ordered_box_or_reason(tokens: Sequence[str], order: str) -> list[float] | st
     return box if isinstance(box, str) else in_xyxy(box, order)
 
 
-def take_box(
-    tokens: Sequence[str], order: str, found: Findings, label: str | None = None, score: float | None = None
-) -> None:
+def take_box(tokens: Sequence[str], order: str, found: Findings, label: str | None = None) -> None:
     """Add the box in these tokens to what was found, or the reason why they are not a box.
 
     Example:
@@ -137,7 +135,7 @@ def take_box(
         >>> found.coords, found.labels, found.rejected
         ([2.0, 1.0, 4.0, 3.0], ['mass'], {'point': 1})
     """
-    found.take(ordered_box_or_reason(tokens, order), label, score)
+    found.take(ordered_box_or_reason(tokens, order), label)
 
 
 def are_coordinates(values: list[float]) -> bool:

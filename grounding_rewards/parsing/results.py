@@ -163,6 +163,7 @@ class Findings:
         self._room = MAX_BOXES
 
     def add(self, box: list[float], label: str | None = None, score: float | None = None) -> None:
+        """Take a box, its numbers as they count."""
         if self._take_room():
             self.coords += box
             self.labels.append(label)
@@ -170,6 +171,7 @@ class Findings:
             self.ends_open = False
 
     def reject(self, reason: str, label: str | None = None, score: float | None = None) -> None:
+        """Count why something is no box; where it stands in the place of one, it is a broken box."""
         if self._take_room():
             self.rejected[reason] = self.rejected.get(reason, 0) + 1
             if reason not in WHOLE_TEXT:

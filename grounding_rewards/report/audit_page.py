@@ -9,7 +9,7 @@ from typing import Any
 from grounding_rewards.audit.play import FINDINGS, Audit, Played
 from grounding_rewards.audit.policies import KINDS
 from grounding_rewards.audit.response import Scorer, response
-from grounding_rewards.metrics.estimates import format_interval, format_value
+from grounding_rewards.metrics.estimates import counted, format_interval, format_value
 from grounding_rewards.report.render import read_asset, render
 from grounding_rewards.report.reward_diagrams import response_diagram
 
@@ -63,7 +63,7 @@ def verdict(done: Audit) -> str:
         'Of 0 policies, none earns what it should not under any of 1 reward.'
     """
     count = len({one.policy for one in done.found})
-    rewards = f"{len(done.rewards)} reward{'' if len(done.rewards) == 1 else 's'}"
+    rewards = counted(len(done.rewards), "reward")
     if not count:
         return f"Of {len(done.policies)} policies, none earns what it should not under any of {rewards}."
     return f"Of {len(done.policies)} policies, {count} earn what they should not under at least one of {rewards}."

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grounding_rewards.metrics.comparison import Change, Group, RunDifference, format_p
-from grounding_rewards.metrics.estimates import NOTHING, Figures, finite_or_none, format_interval, format_value
-from grounding_rewards.report.tables import Row, markdown_table, terminal_table
+from grounding_rewards.metrics.comparison import Change, Group, RunDifference, p_cell
+from grounding_rewards.metrics.estimates import NOTHING, Figures, finite_or_none, format_estimate, format_value
+from grounding_rewards.report.tables import Row, markdown_table, plain_table, terminal_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -142,13 +141,10 @@ def _that_fit(
 def _terminal(
     title: str, header: Sequence[str], rows: Sequence[tuple[Change, list[str]]], columns: Sequence[int]
 ) -> Table:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-    for k in columns:
-        table.add_column(Text(header[k]), justify="right" if k else "left", no_wrap=k > 0)
+    # The first column is the name of the figure.
+    table = plain_table(*(header[k] for k in columns), title=title, unbroken=range(1, len(columns)))
     for change, cells in rows:
         style = "bold" if change.direction(adjusted=True) else None
         table.add_row(*(Text(cells[k]) for k in columns), style=style)
@@ -209,18 +205,13 @@ def _group_rows(group: Group) -> list[tuple[Change, list[str]]]:
 
 def _cells(name: str, change: Change) -> list[str]:
     units = change.units
-    difference = format_value(change.difference.value, signed=True)
-    interval = format_interval(change.difference, signed=True)
     return [
         name,
         format_value(change.a.value),
         format_value(change.b.value),
-        f"{difference} {interval}".rstrip(),
+        format_estimate(change.difference, signed=True),
         f"{units.better} / {units.worse} / {units.tied}" if any(units) else NOTHING,
-        *(
-            NOTHING if math.isnan(p) else format_p(p).removeprefix("p ").removeprefix("= ")
-            for p in (change.p, change.holm)
-        ),
+        *map(p_cell, (change.p, change.holm)),
     ]
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.boxes_shown import MOST_BOXES, drawn_boxes, film_summary, format_iou, has_sides
-from grounding_rewards.metrics.comparison import Change, format_p
+from grounding_rewards.metrics.boxes_shown import MOST_BOXES, drawn_answer, film_summary, format_iou, has_sides
+from grounding_rewards.metrics.comparison import Change, p_cell
 from grounding_rewards.metrics.outcomes import box_outcomes
 from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.figure_groups import group_figures
@@ -164,7 +164,7 @@ def render_diff_page(page: DiffPage) -> str:
         sections=sections,
         compares_labels=page.label_matching != "ignore",
         curves=page.curves and [data_uri(png, "image/png") for png in page.curves],
-        format_p=format_p,
+        p=p_cell,
         style=read_asset("page.css") + read_asset("diff_page.css"),
         script="",
     )
@@ -187,7 +187,6 @@ def _film(page: DiffPage, pair: FilmPair, number: int) -> dict[str, Any]:
         "height": f"{pair.b.height:g}",
         "size": (pair.b.width, pair.b.height),
         "sides": any(map(has_sides, pair)),
-        "ignored": drawn_boxes(pair.b.ignore, "ignored", [""] * len(pair.b.ignore)),
         "answers": [
             _answer(film, name, side, page) for side, name, film in zip("ab", page.comparison.names, pair, strict=True)
         ],
@@ -205,8 +204,5 @@ def _answer(film: AnsweredFilm, name: str, side: str, page: DiffPage) -> dict[st
         "summary": film_summary(film, outcomes),
         "text": film.text[:_MOST_TEXT],
         "boxes": list(zip(film.pred_labels, outcomes.pred, ious, strict=True))[:MOST_BOXES],
-        "rectangles": [
-            *drawn_boxes(film.gt, "reference", film.gt_labels, outcomes.gt),
-            *drawn_boxes(film.pred, "predicted", film.pred_labels, outcomes.pred),
-        ],
+        "rectangles": drawn_answer(film, outcomes),
     }

@@ -22,7 +22,7 @@ from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.baselines import REFERENCE
 from grounding_rewards.metrics.boxes_shown import broken_count, film_summary, format_iou, has_sides
 from grounding_rewards.metrics.counts import MatchedFilms
-from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
+from grounding_rewards.metrics.estimates import Estimate, format_estimate, format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.outcomes import (
     IGNORED,
@@ -353,7 +353,7 @@ def _tiles(page: EvaluationPage, systems: Sequence[Row]) -> list[_Tile]:
         tiles.append(_tile("false boxes per film", figures["false_per_film"], note))
     if _is_measured(figures.get("hallucination_rate")):
         found = figures["hallucination_rate"]
-        interval = f"{format_value(found[0])} {format_interval(found)}"
+        interval = format_estimate(found)
         tiles.append(
             _Tile("hallucination", count("hallucination_rate", normal), interval, "normal films whose answer has a box")
         )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.boxes_shown import drawn_boxes, film_summary, has_sides
-from grounding_rewards.metrics.estimates import NOTHING, format_value
+from grounding_rewards.metrics.boxes_shown import drawn_answer, film_summary, has_sides
+from grounding_rewards.metrics.estimates import NOTHING, counted, format_value
 from grounding_rewards.metrics.outcomes import box_outcomes
 from grounding_rewards.metrics.replay import Correlation, Replay, Reversal
 from grounding_rewards.report.render import jpeg_uri, read_asset, render
@@ -69,6 +69,16 @@ class Cell(NamedTuple):
     words: str
 
 
+def format_share(share: float) -> str:
+    """A share in the tables of a replay, or a dash for NaN.
+
+    Example:
+        >>> format_share(0.1), format_share(math.nan)
+        ('10%', '–')
+    """
+    return NOTHING if math.isnan(share) else f"{share:.0%}"
+
+
 def headline(found: Replay) -> str:
     """What was compared, in one line.
 
@@ -77,13 +87,9 @@ def headline(found: Replay) -> str:
         >>> headline(replay({"R3": [0.0, 1.0, 0.5]}, {}, groups=[[0, 1], [2]], films=["a", "a", "b"]))
         '3 answers to 2 films, 1 group of several answers to one film; intervals over 2 films'
     """
-    units = _counted(found.units, "patient" if found.by_patient else "film")
-    groups = f"{_counted(found.groups, 'group')} of several answers to one film"
-    return f"{_counted(found.answers, 'answer')} to {_counted(found.films, 'film')}, {groups}; intervals over {units}"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
+    units = counted(found.units, "patient" if found.by_patient else "film")
+    groups = f"{counted(found.groups, 'group')} of several answers to one film"
+    return f"{counted(found.answers, 'answer')} to {counted(found.films, 'film')}, {groups}; intervals over {units}"
 
 
 def render_replay_page(page: ReplayPage) -> str:
@@ -130,15 +136,11 @@ def render_replay_page(page: ReplayPage) -> str:
         reasons=list(
             dict.fromkeys(one.reason for table in (found.within, found.overall) for one in table.values() if one.reason)
         ),
-        percent=_percent,
+        percent=format_share,
         shown=[_film(page, one, number) for number, one in enumerate(shown)],
         style=read_asset("page.css") + read_asset("diff_page.css") + read_asset("replay_page.css"),
         script="",
     )
-
-
-def _percent(share: float) -> str:
-    return NOTHING if math.isnan(share) else f"{share:.0%}"
 
 
 def _closest(found: Replay) -> list[tuple[str, str, Correlation]]:
@@ -220,9 +222,5 @@ def _answer(page: ReplayPage, one: Reversal, k: int, side: str) -> dict[str, Any
         "name": f"preferred by {one.rewards['ab'.index(side)]}",
         "summary": film_summary(film, outcomes),
         "text": film.text[:_MOST_TEXT],
-        "rectangles": [
-            *drawn_boxes(film.ignore, "ignored", [""] * len(film.ignore)),
-            *drawn_boxes(film.gt, "reference", film.gt_labels, outcomes.gt),
-            *drawn_boxes(film.pred, "predicted", film.pred_labels, outcomes.pred),
-        ],
+        "rectangles": drawn_answer(film, outcomes),
     }

@@ -13,7 +13,7 @@ import numpy as np
 from grounding_rewards.boxes import is_box
 from grounding_rewards.metrics.estimates import percent
 from grounding_rewards.metrics.signal import CAUSES
-from grounding_rewards.metrics.signal_report import RewardSignal, SignalReport
+from grounding_rewards.metrics.signal_report import RewardSignal, SignalReport, boxes_of_all_readers
 from grounding_rewards.report.render import jpeg_uri, read_asset, render
 from grounding_rewards.rewards.grounding import GroundingReward
 
@@ -159,8 +159,7 @@ def _shown(
     columns = {name: [value] * len(texts) for name, value in row.items()}
     found = reward.details(list(texts), **columns)
     width, height = float(row["width"]), float(row["height"])
-    readers = row.get("reader_boxes")
-    references = row["boxes"] if readers is None else [box for one in readers for box in one]
+    references = boxes_of_all_readers(row).tolist()
     labels = row.get("labels") or [""] * len(references)
     boxes = [
         (_corners(box), "answer", f"answer {number}")

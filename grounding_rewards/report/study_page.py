@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from grounding_rewards.metrics.answered_film import AnsweredFilm
-from grounding_rewards.metrics.boxes_shown import drawn_boxes, film_summary
+from grounding_rewards.metrics.boxes_shown import drawn_answer, film_summary
 from grounding_rewards.metrics.outcomes import box_outcomes
 from grounding_rewards.report.evaluation_diagrams import Diagram
 from grounding_rewards.report.render import jpeg_uri, read_asset, render
@@ -118,8 +118,5 @@ def _answer(name: str, film: AnsweredFilm) -> dict[str, object]:
     return {
         "name": name,
         "summary": film_summary(film, outcomes),
-        "rectangles": [
-            *drawn_boxes(film.gt, "reference", film.gt_labels, outcomes.gt),
-            *drawn_boxes(film.pred, "predicted", film.pred_labels, outcomes.pred),
-        ],
+        "rectangles": drawn_answer(film, outcomes),
     }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from grounding_rewards.metrics.estimates import Estimate, format_interval, format_value
 from grounding_rewards.metrics.evaluation import Evaluation, Group
@@ -77,19 +77,47 @@ def measured_columns(rows: Sequence[Row], headings: Mapping[str, str]) -> dict[s
     }
 
 
-def terminal_table(
-    rows: Sequence[Row], headings: Mapping[str, str], *, title: str | None = None, beneath: bool = True
+def plain_table(
+    *headings: str,
+    title: str | None = None,
+    caption: str | None = None,
+    words: Collection[int] = (0,),
+    unbroken: Collection[int] = (),
 ) -> Table:
-    """A ``rich.table.Table`` with a line for each row, and the interval beneath each value or beside it."""
+    """An empty ``rich.table.Table`` as all commands print them.
+
+    Args:
+        *headings: of the columns.
+        title: above it.
+        caption: beneath it.
+        words: which columns hold words and begin at the left; the others hold numbers.
+        unbroken: which columns are cut rather than broken into lines.
+
+    Example:
+        >>> [column.justify for column in plain_table("status", "completions").columns]
+        ['left', 'right']
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-    table.add_column("", no_wrap=True)
+    table = Table(title=title, caption=caption, title_justify="left", caption_justify="left", box=box.SIMPLE_HEAD)
+    for k, heading in enumerate(headings):
+        whole = k in unbroken
+        justify: Literal["left", "right"] = "left" if k in words else "right"
+        # No markup: a name may hold brackets.
+        table.add_column(Text(heading), justify=justify, no_wrap=whole, overflow="ellipsis" if whole else "fold")
+    return table
+
+
+def terminal_table(
+    rows: Sequence[Row], headings: Mapping[str, str], *, title: str | None = None, beneath: bool = True
+) -> Table:
+    """A ``rich.table.Table`` with a line for each row, and the interval beneath each value or beside it."""
+    from rich.text import Text
+
     columns = measured_columns(rows, headings)
-    for heading in columns.values():
-        table.add_column(heading, justify="right")
+    table = plain_table("", *columns.values(), title=title, unbroken=(0,))
     for row in rows:
         estimates = (row.figures.get(key, (math.nan,) * 3) for key in columns)
         cells = (figure_cell(one, signed=row.is_difference, beneath=beneath) for one in estimates)
@@ -99,20 +127,9 @@ def terminal_table(
 
 def evaluation_table(evaluation: Evaluation, *, title: str) -> Table:
     """A ``rich.table.Table`` with a line for each figure, and intervals for the first system alone."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=title,
-        caption="In brackets the 95 % interval.",
-        title_justify="left",
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
-    table.add_column("")
-    for name in evaluation.systems:
-        table.add_column(name, justify="right")
+    table = plain_table("", *evaluation.systems, title=title, caption="In brackets the 95 % interval.")
     first, *others = evaluation.systems.values()
     for key, heading in evaluation.headings.items():
         table.add_row(Text(heading), figure_cell(first[key]), *(format_value(figures[key].value) for figures in others))

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import io
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,20 +36,6 @@ PANELS = (
 
 _INK = {False: ("#1b1f24", "#d8dce1", "#ffffff"), True: ("#e6e8eb", "#3a4048", "#16191d")}
 _LINE = {False: "#0b6bcb", True: "#6cb6ff"}
-
-
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """The log of a training run, a dict per logged step.
-
-    Raises:
-        ValueError: a line is no JSON object.
-    """
-    try:
-        return [dict(json.loads(line)) for line in path.read_text(encoding="utf-8").split("\n") if line]
-    except (ValueError, TypeError, RecursionError) as error:
-        raise ValueError(
-            f"Expected one JSON object a line in {str(path)!r}, got {error}. Give the log.jsonl of a training run."
-        ) from error
 
 
 def read_series(log_history: Sequence[Mapping[str, Any]], key: str) -> Series:

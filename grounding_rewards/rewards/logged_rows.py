@@ -12,13 +12,13 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grounding_rewards.columns import SIZE_COLUMNS, column_of, known_sizes
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, column_of, known_sizes
 from grounding_rewards.parsing import BoxFormat, ParsedBoxes
 
 #: The name of the column, after the reward's: `R4/row`.
 ROW_COLUMN = "row"
 
-_FILM = ("id", "patient_id", "boxes", "labels", *SIZE_COLUMNS, "ignore_boxes", "reader_boxes", "reader_labels")
+_FILM = ("id", "patient_id", *BOX_COLUMNS, *SIZE_COLUMNS)
 
 
 def logged_rows(

@@ -170,6 +170,16 @@ def look_up(name: str) -> Any:
     )
 
 
+def takes_completions(found: Any) -> bool:
+    """Whether this is called as TRL calls a reward function; a class is none, but its objects may be.
+
+    Example:
+        >>> takes_completions(lambda completions, **columns: [0.0]), takes_completions(dict)
+        (True, False)
+    """
+    return callable(found) and not inspect.isclass(found) and "completions" in inspect.signature(found).parameters
+
+
 def check_parameters(name: str, factory: Factory, params: Mapping[str, Any]) -> None:
     """Refuse parameters that the factory does not take, and missing ones that it needs.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from grounding_rewards.audit.films import films_of
@@ -47,7 +46,7 @@ def audit_arms(study: Study) -> dict[ArmKey, tuple[Flagged, ...]]:
             continue
         name = json.dumps(reward, sort_keys=True)
         own[key] = name
-        rewards[name] = get_reward(reward["name"], box_format=fmt, **_options(reward))
+        rewards[name] = get_reward(reward["name"], box_format=fmt, **(reward.get("kwargs") or {})).final()
     if not rewards:
         return {}
     played = audit(rewards, films_of(study.sets[study.declared.on][:FILMS]), fmt)
@@ -60,11 +59,3 @@ def audit_arms(study: Study) -> dict[ArmKey, tuple[Flagged, ...]]:
 def _is_known(name: str) -> bool:
     """Whether a reward is ours, or was imported because one's own configuration names it."""
     return name in REGISTRY or name.rpartition(".")[0] in sys.modules
-
-
-def _options(reward: Mapping[str, Any]) -> dict[str, Any]:
-    """The reward's parameters, scheduled ones as they are at the end."""
-    return {
-        name: value["to"] if isinstance(value, Mapping) and "to" in value else value
-        for name, value in (reward.get("kwargs") or {}).items()
-    }

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
+
+from grounding_rewards.data.run_log import CLOSING
 
 #: At most so many points of a curve are kept, each the mean over its steps.
 POINTS = 50
@@ -18,12 +18,6 @@ _OF_REWARD = (
 )
 
 
-def read_log(path: Path) -> list[dict[str, Any]]:
-    """The lines of a run's log that speak of steps; the closing one, of the whole run, is left out."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [row for row in rows if "train_runtime" not in row]
-
-
 def thin_curve(rows: Sequence[Mapping[str, Any]], equivalent: float = 1.0, points: int = POINTS) -> dict[str, Any]:
     """The curves of a log: `step`, the last of those that a point is the mean of, and the figures at it.
 
@@ -31,13 +25,14 @@ def thin_curve(rows: Sequence[Mapping[str, Any]], equivalent: float = 1.0, point
     first.
 
     Args:
-        rows: from :func:`read_log`.
+        rows: entries of the log; the closing one, of the whole run, is left out.
         equivalent: steps of GRPO that a step costs as much as.
         points: at most so many.
 
     >>> thin_curve([{"step": 1, "reward": 0.2}, {"step": 2, "reward": 0.3}], points=1)
     {'step': [2], 'reward': [0.25]}
     """
+    rows = [row for row in rows if CLOSING not in row]
     keys = dict.fromkeys(_OF_TRAINER)
     found = {name: name for name in keys if any(name in row for row in rows)}
     for name in _OF_REWARD:
@@ -53,21 +48,20 @@ def thin_curve(rows: Sequence[Mapping[str, Any]], equivalent: float = 1.0, point
     return curve
 
 
-def compute_of(log: Path, sequences: int, from_step: int) -> dict[str, Any]:
+def compute_of(rows: Sequence[Mapping[str, Any]], sequences: int, from_step: int) -> dict[str, Any]:
     """What a run cost: seconds, steps, and the sequences and tokens that it learned from.
 
     Args:
-        log: of the run.
+        rows: entries of the log.
         sequences: that a step learns from.
         from_step: from which the last attempt went on; the runtime of a supervised run is known of that one alone.
     """
-    rows = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
     steps = max(row.get("step", 0) for row in rows)
     times = [row["step_time"] for row in rows if row.get("step_time") is not None]
     if times:
         seconds = sum(times) * steps / len(times)
     else:
-        runtime = next((row["train_runtime"] for row in reversed(rows) if "train_runtime" in row), 0.0)
+        runtime = next((row[CLOSING] for row in reversed(rows) if CLOSING in row), 0.0)
         seconds = runtime * steps / max(1, steps - from_step)
     tokens = max((row["num_tokens"] for row in rows if row.get("num_tokens") is not None), default=0)
     return {

@@ -102,7 +102,6 @@ class ArmFound:
         interquartile: mean of the primary figure.
         improvement: probability of improvement over the reference; None for the reference itself.
         settled_by: seeds an arm that would show the difference seen; None where no number does, or it is the reference.
-        detectable: the difference that as many seeds as there are find; NaN for the reference.
         learning: the primary figure at the checkpoints.
         curves: of the training log.
         profile: of the primary figure by film; None where a film has none.
@@ -123,7 +122,6 @@ class ArmFound:
     interquartile: Estimate
     improvement: Estimate | None
     settled_by: int | None
-    detectable: float
     learning: Band
     curves: Mapping[str, Band]
     profile: Profile | None
@@ -206,6 +204,15 @@ class Findings:
             self.seed_variance, seeds, patient_variance=self.patient_variance, alpha=self.level
         )
 
+    @property
+    def untrained(self) -> list[str]:
+        """Headings of the rulers that no arm was trained on."""
+        return [ruler.heading for ruler in RULERS.values() if ruler.key not in self.trained]
+
+    def start_name(self, start: str) -> str:
+        """What a start is called in sentences and tables."""
+        return "the start" if len(self.starts) == 1 else f"the {start} start"
+
     def name(self, arm: ArmFound | ArmKey) -> str:
         """What an arm is called: with its start where there are several."""
         key = arm.key if isinstance(arm, ArmFound) else arm
@@ -239,30 +246,15 @@ def find(
     """
     primary = ruler_of(study.declared.figure)
     measure = _Measurer(study, resamples, seed)
-    starts = {}
+    of_starts: dict[str, _Tables] = {}
     for start, checkpoint in study.starts.items():
         on_progress(f"start {start}")
-        starts[start] = {on: measure(on, checkpoint.answers[on]) for on in study.sets}
+        of_starts[start] = _tables({on: [measure(on, checkpoint.answers[on])] for on in study.sets})
     last: dict[ArmKey, dict[str, list[_Measured]]] = {}
-    learning: dict[ArmKey, Band] = {}
     for key, runs in study.arms.items():
         on_progress(f"{key.start}, {key.arm}")
         last[key] = {on: [measure(on, run.checkpoints[-1].answers[on]) for run in runs] for on in study.sets}
-        at_start = float(starts[key.start][study.declared.on].figures[primary.key][0])
-        learning[key] = _learning(
-            study, runs, at_start, [float(one.figures[primary.key][0]) for one in last[key][study.declared.on]]
-        )
-    tables = {
-        key: {
-            on: {ruler: np.column_stack([one.figures[ruler] for one in models]) for ruler in RULERS}
-            for on, models in of_sets.items()
-        }
-        for key, of_sets in last.items()
-    }
-    of_starts = {
-        start: {on: {ruler: one.figures[ruler][:, None] for ruler in RULERS} for on, one in of_sets.items()}
-        for start, of_sets in starts.items()
-    }
+    tables = {key: _tables(models) for key, models in last.items()}
     compare = partial(_differences, patients=measure.patients)
     reference = {key: ArmKey(key.start, study.declared.reference) for key in tables}
     against_reference = {key: compare(tables[key], tables[other]) for key, other in reference.items() if key != other}
@@ -271,7 +263,7 @@ def find(
     p_reference = _adjusted({key: found[on][primary.key].p for key, found in against_reference.items()})
     p_start = _adjusted({key: found[on][primary.key].p for key, found in against_start.items()})
     level = ALPHA / max(1, len(against_reference))
-    groups = measure.answers_of(on, study.starts[next(iter(starts))].answers[on]).patients
+    groups = measure.answers_of(on, study.starts[next(iter(of_starts))].answers[on]).patients
     arms = []
     for key, runs in study.arms.items():
         own = tables[key][on][primary.key]
@@ -285,13 +277,7 @@ def find(
                 reward=runs[0].reward,
                 seeds=tuple(run.seed for run in runs),
                 runs=own[0],
-                figures={
-                    where: {
-                        ruler: mean_of_runs(table, patients=measure.patients[where])
-                        for ruler, table in of_rulers.items()
-                    }
-                    for where, of_rulers in tables[key].items()
-                },
+                figures=_means(tables[key], patients=measure.patients),
                 against_reference=found,
                 against_start=against_start[key],
                 holm_reference=p_reference.get(key, math.nan),
@@ -301,8 +287,7 @@ def find(
                 if mine is None
                 else improvement_estimate(own, tables[reference[key]][on][primary.key], seed=seed),
                 settled_by=None if mine is None else seeds_to_settle(mine.value, mine.seed_variance, **settle),
-                detectable=math.nan if mine is None else detectable_difference(mine.seed_variance, len(runs), **settle),
-                learning=learning[key],
+                learning=_learning(study, runs, of_starts[key.start][on][primary.key][0], own[0]),
                 curves={name: band for name in CURVES if (band := _band(runs, name)) is not None},
                 profile=_profile([one.films for one in last[key][on]], groups, seed),
                 signal=_signal(runs),
@@ -316,15 +301,7 @@ def find(
     return Findings(
         study=study,
         arms=tuple(arms),
-        starts={
-            start: {
-                where: {
-                    ruler: mean_of_runs(table, patients=measure.patients[where]) for ruler, table in of_rulers.items()
-                }
-                for where, of_rulers in of_sets.items()
-            }
-            for start, of_sets in of_starts.items()
-        },
+        starts={start: _means(one, patients=measure.patients) for start, one in of_starts.items()},
         seed_variance=_pooled([arm.runs for arm in rewarding]),
         patient_variance=float(np.mean([one.patient_variance for one in compared])) if compared else 0.0,
         family=len(against_reference),
@@ -391,11 +368,11 @@ class _Measurer:
         return _Measured(figures, film_scores(self._primary, answers))
 
 
-def _learning(study: Study, runs: Sequence[StudyRun], at_start: float, at_end: Sequence[float]) -> Band:
+def _learning(study: Study, runs: Sequence[StudyRun], at_start: Array, at_end: Array) -> Band:
     """The declared figure at the start and at every checkpoint that all runs have."""
     ruler, on = ruler_of(study.declared.figure), study.declared.on
     steps = [one.step for one in runs[0].checkpoints]
-    rows = [[at_start] * len(runs)]
+    rows = [at_start.tolist() * len(runs)]
     for k, _ in enumerate(steps[:-1]):
         rows.append(
             [
@@ -404,7 +381,7 @@ def _learning(study: Study, runs: Sequence[StudyRun], at_start: float, at_end: S
                 if len(run.checkpoints) == len(steps)
             ]
         )
-    rows.append(list(at_end))
+    rows.append(at_end.tolist())
     return _over_seeds([0, *steps], rows)
 
 
@@ -454,7 +431,22 @@ def _profile(films: Sequence[Array | None], groups: Indices, seed: int) -> Profi
     return Profile(performance_profile(scores, PROFILE_THRESHOLDS), low, high)
 
 
+# By set and ruler ``(draws + 1, runs)``.
 _Tables = Mapping[str, Mapping[str, Array]]
+
+
+def _tables(models: Mapping[str, Sequence[_Measured]]) -> _Tables:
+    return {
+        on: {ruler: np.column_stack([one.figures[ruler] for one in of_set]) for ruler in RULERS}
+        for on, of_set in models.items()
+    }
+
+
+def _means(tables: _Tables, *, patients: Mapping[str, int]) -> dict[str, dict[str, Estimate]]:
+    return {
+        on: {ruler: mean_of_runs(table, patients=patients[on]) for ruler, table in of_rulers.items()}
+        for on, of_rulers in tables.items()
+    }
 
 
 def _differences(own: _Tables, other: _Tables, *, patients: Mapping[str, int]) -> dict[str, dict[str, Difference]]:

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from grounding_rewards.data.run_log import CHECKPOINT
 from grounding_rewards.data.texts import read_yaml
 from grounding_rewards.shipped import find_shipped
 from grounding_rewards.study.plan import Plan, Run, Start, fingerprint, settings_of
@@ -56,7 +57,7 @@ class Folder:
 
     def weights(self, start: Start) -> str:
         """What runs give as model_name_or_path."""
-        return str(self.made(start.name) / "checkpoint") if start.sft is not None else find_shipped(start.model)
+        return str(self.made(start.name) / CHECKPOINT) if start.sft is not None else find_shipped(start.model)
 
 
 def fingerprint_of_start(start: Start) -> str:

@@ -15,18 +15,15 @@ from typing import Any
 
 from datasets import Dataset
 
-from grounding_rewards.columns import patient_of
+from grounding_rewards.columns import BOX_COLUMNS, SIZE_COLUMNS, patient_of
 from grounding_rewards.models.robustness import corrupt
 from grounding_rewards.study.plan import FilmSet
 from grounding_rewards.whole_files import write_whole
 
 # What figures are computed from, beside `id` and `patient`.
-_REFERENCE = (
-    *("width", "height", "resized_width", "resized_height", "box_format", "boxes", "labels"),
-    *("ignore_boxes", "reader_boxes", "reader_labels"),
-)
+_REFERENCE = (*SIZE_COLUMNS, "box_format", *BOX_COLUMNS)
 # Columns of boxes, and of what belongs to each, that a change of the film would have to move along.
-_OTHER_BOXES = ("phrases", "ignore_boxes", "reader_boxes", "reader_labels")
+_OTHER_BOXES = ("phrases", *BOX_COLUMNS[2:])
 
 
 def load_set(one: FilmSet) -> Dataset:

@@ -21,7 +21,6 @@ from grounding_rewards.study.tables import (
     ARMS_HEADER,
     arm_rows,
     arms_note,
-    capital,
     marked,
     matrix_header,
     matrix_note,
@@ -30,7 +29,7 @@ from grounding_rewards.study.tables import (
     signal_note,
     signal_rows,
 )
-from grounding_rewards.study.words import detectable, summary
+from grounding_rewards.study.words import capital, detectable, from_start, summary
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -92,24 +91,20 @@ def study_page(found: Findings, drawn: Mapping[str, Diagram], images: Mapping[st
 
 
 def _tiles(found: Findings) -> list[Tile]:
-    figure = RULERS[found.primary].heading
-    sign = -1 if RULERS[found.primary].lower_is_better else 1
+    ruler = RULERS[found.primary]
     tiles = [Tile("runs", str(len(found.study.runs())), f"{found.seeds} seeds an arm or more")]
     for start, tables in found.starts.items():
-        name = "start" if len(found.starts) == 1 else f"{start} start"
         at = tables[found.on][found.primary]
         arms = [arm for arm in found.of_start(start) if not arm.is_control]
-        best = max(arms, key=lambda arm: sign * found.primary_of(arm).value, default=None)
+        best = max(arms, key=lambda arm: ruler.sign * found.primary_of(arm).value, default=None)
         if best is not None:
             mean = found.primary_of(best)
             value = f"{format_value(at.value)} → {format_value(mean.value)}"
-            tiles.append(Tile(f"{figure} from the {name}", value, f"{best.key.arm} {format_interval(mean)}"))
-    note = f"in {figure}, with {found.seeds} seeds an arm"
+            tiles.append(
+                Tile(f"{ruler.heading} {from_start(found, start)}", value, f"{best.key.arm} {format_interval(mean)}")
+            )
+    note = f"in {ruler.heading}, with {found.seeds} seeds an arm"
     return [*tiles, Tile("smallest difference to be found", format_value(found.detectable(found.seeds)), note)]
-
-
-def _heading(found: Findings, start: str) -> str:
-    return "from the start" if len(found.starts) == 1 else f"from the {start} start"
 
 
 def _forest(found: Findings, *, start: bool) -> Diagram | None:
@@ -122,7 +117,7 @@ def _forest(found: Findings, *, start: bool) -> Diagram | None:
                 p = arm.holm_start if start else arm.holm_reference
                 rows.append(ForestRow(arm.key.arm, one.estimate, arm.is_control, p < ALPHA))
         if rows:
-            groups[_heading(found, name)] = rows
+            groups[from_start(found, name)] = rows
     if not groups:
         return None
     figure, what = RULERS[found.primary].heading, "the start" if start else found.study.declared.reference
@@ -138,16 +133,13 @@ def _matrix(found: Findings) -> Diagram:
     rulers = list(RULERS.values())
     values = np.array([[arm.figures[found.on][ruler.key].value for ruler in rulers] for arm in found.arms])
     shades = np.array([[_shade(arm, found.on, ruler.key) for ruler in rulers] for arm in found.arms])
-    free = ", ".join(ruler.heading for ruler in rulers if ruler.key not in found.trained)
     note = (
         f"Means over seeds on {found.on}. Blue: better than {found.study.declared.reference} from the same start, "
         "orange: worse; full colour from four standard errors on. ◦: controls. *: differs by the declared figure after "
-        f"Holm. Nobody was trained on {free}."
+        f"Holm. Nobody was trained on {', '.join(found.untrained)}."
     )
-    names = [ruler.heading + (" ↓" if ruler.lower_is_better else "") for ruler in rulers]
-    return matrix(
-        "matrix", "Arms by rulers", note, [marked(found.name(arm), arm) for arm in found.arms], names, values, shades
-    )
+    arms = [marked(found.name(arm), arm) for arm in found.arms]
+    return matrix("matrix", "Arms by rulers", note, arms, matrix_header()[1:], values, shades)
 
 
 def _shade(arm: ArmFound, on: str, key: str) -> float:
@@ -157,15 +149,14 @@ def _shade(arm: ArmFound, on: str, key: str) -> float:
     one = arm.against_reference[on][key]
     if math.isnan(one.value) or not one.error > 0:
         return math.nan
-    sign = -1 if RULERS[key].lower_is_better else 1
-    return float(np.clip(sign * one.value / one.error / 4, -1, 1))
+    return float(np.clip(RULERS[key].sign * one.value / one.error / 4, -1, 1))
 
 
 def _learning(found: Findings) -> Diagram:
     figure = RULERS[found.primary].heading
     note = f"{capital(figure)} on {found.on} at the start and at every checkpoint: {_OVER_SEEDS}."
     panels = {
-        _heading(found, start): [_curve(arm.key.arm, arm.learning) for arm in found.of_start(start)]
+        from_start(found, start): [_curve(arm.key.arm, arm.learning) for arm in found.of_start(start)]
         for start in found.starts
     }
     return curves("learning", "Learning curves", note, panels, x="step", y=figure)
@@ -173,7 +164,7 @@ def _learning(found: Findings) -> Diagram:
 
 def _training(found: Findings, name: str, title: str) -> Diagram | None:
     panels = {
-        _heading(found, start): [
+        from_start(found, start): [
             _curve(arm.key.arm, arm.curves[name]) for arm in found.of_start(start) if name in arm.curves
         ]
         for start in found.starts
@@ -195,7 +186,7 @@ def _profiles(found: Findings) -> Diagram | None:
             if arm.profile is not None
         ]
         if several:
-            panels[_heading(found, start)] = several
+            panels[from_start(found, start)] = several
     if not panels:
         return None
     figure = RULERS[found.primary].heading
@@ -223,8 +214,7 @@ def _gallery(found: Findings, images: Mapping[str, Image]) -> list[GalleryFilm]:
 
     models: list[tuple[str, Answers]] = []
     for start, arms in groupby(found.arms, key=lambda arm: arm.key.start):
-        name = "the start" if len(found.starts) == 1 else f"the {start} start"
-        models.append((name, read(study.starts[start].answers[found.on])))
+        models.append((found.start_name(start), read(study.starts[start].answers[found.on])))
         for arm in arms:
             last = study.arms[arm.key][0].checkpoints[-1]
             models.append((found.name(arm), read(last.answers[found.on])))

@@ -135,6 +135,7 @@ class Plan:
     Attributes:
         source: the resolved YAML.
         name, primary, reference, checkpoints, keep, accelerate, batch_size: as in the YAML.
+        processes: of a training, as the configuration of `accelerate` says.
         sets: that every model is measured on.
         starts: that runs start from.
         runs: in the order in which they are made: all arms with the first seed come first.
@@ -147,6 +148,7 @@ class Plan:
     checkpoints: int
     keep: bool
     accelerate: str
+    processes: int
     batch_size: int
     sets: tuple[FilmSet, ...]
     starts: Mapping[str, Start]
@@ -202,6 +204,7 @@ def make_plan(given: Mapping[str, Any], where: str, elsewhere: bool) -> Plan:
     _one_of(primary["figure"], RULERS, "the figure of primary", where)
     _one_of(primary["set"], [one.name for one in sets], "the set of primary", where)
     _one_of(reference, arms, "reference", where)
+    accelerate = str(given.get("accelerate", "configs/accelerate/cpu_1.yaml"))
     plan = Plan(
         source=dict(given),
         name=_file_name(given["name"], "name", where),
@@ -209,14 +212,14 @@ def make_plan(given: Mapping[str, Any], where: str, elsewhere: bool) -> Plan:
         reference=reference,
         checkpoints=checkpoints,
         keep=bool(given.get("keep", False)),
-        accelerate=str(given.get("accelerate", "configs/accelerate/cpu_1.yaml")),
+        accelerate=accelerate,
+        processes=_processes(accelerate, where),
         batch_size=_whole(given.get("batch_size", 64), "batch_size", where),
         sets=sets,
         starts=starts,
         runs=tuple(runs),
     )
-    processes = _processes(plan.accelerate, where)
-    return _with_equal_compute(plan, processes, where, elsewhere)
+    return _with_equal_compute(plan, where, elsewhere)
 
 
 def fingerprint(*parts: Any) -> str:
@@ -236,6 +239,16 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
     {'reward': 'R3'}
     """
     return {name: value for name, value in config.items() if name not in _FREE}
+
+
+def sequences_a_step(config: Mapping[str, Any], processes: int) -> int:
+    """Sequences of prompt, film and answer that a step of a training learns from.
+
+    >>> sequences_a_step({"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2}, 3)
+    24
+    """
+    batch = int(config.get("per_device_train_batch_size", 8))
+    return batch * int(config.get("gradient_accumulation_steps", 1)) * processes
 
 
 def check_config(kind: str, config: Mapping[str, Any], where: str, elsewhere: bool = False) -> None:
@@ -304,7 +317,7 @@ def _runs(
         )
 
 
-def _with_equal_compute(plan: Plan, processes: int, where: str, elsewhere: bool) -> Plan:
+def _with_equal_compute(plan: Plan, where: str, elsewhere: bool) -> Plan:
     """Give supervised runs as many steps as read as many answers as GRPO does, and check every configuration.
 
     A step of GRPO learns from as many sequences of prompt, film and answer as it has completions; a supervised one from
@@ -313,10 +326,10 @@ def _with_equal_compute(plan: Plan, processes: int, where: str, elsewhere: bool)
     runs = []
     checked = set()
     for run in plan.runs:
-        per_step = _sequences(run.config, processes)
+        per_step = sequences_a_step(run.config, plan.processes)
         config = dict(run.config)
         if run.kind == SFT:
-            budget = next(_sequences(one.config, processes) for one in _grpo_like(plan, where))
+            budget = next(sequences_a_step(one.config, plan.processes) for one in _grpo_like(plan, where))
             steps = config["max_steps"]
             total = round(steps * budget / per_step / plan.checkpoints) * plan.checkpoints
             if total < plan.checkpoints:
@@ -356,12 +369,6 @@ def _grpo_like(plan: Plan, where: str) -> list[Run]:
 
 def _without_none(config: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in config.items() if value is not None}
-
-
-def _sequences(config: Mapping[str, Any], processes: int) -> int:
-    """Sequences of prompt, film and answer that a step learns from."""
-    batch = int(config.get("per_device_train_batch_size", 8))
-    return batch * int(config.get("gradient_accumulation_steps", 1)) * processes
 
 
 def _processes(accelerate: str, where: str) -> int:

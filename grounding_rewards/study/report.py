@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from grounding_rewards.metrics.estimates import NOTHING, estimate_as_json, finite_or_none, format_value
 from grounding_rewards.report.study_page import render_study_page
-from grounding_rewards.report.tables import markdown_table
+from grounding_rewards.report.tables import markdown_table, plain_table
 from grounding_rewards.study.audited import audit_arms
 from grounding_rewards.study.findings import Findings, find
 from grounding_rewards.study.page import diagrams, study_page
@@ -29,7 +29,6 @@ from grounding_rewards.study.tables import (
     signal_header,
     signal_note,
     signal_rows,
-    start_name,
 )
 from grounding_rewards.study.words import detectable, summary
 from grounding_rewards.whole_files import whole_folder, write_whole
@@ -100,17 +99,13 @@ def drawn_films(study: Study) -> dict[str, Image]:
 
 def print_report(found: Findings, console: Console) -> None:
     """Print the table of arms, the matrix and the summary."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     for title, header, rows in (
         (arms_title(found), ARMS_HEADER, arm_rows(found)),
         (f"Means by every ruler, {found.on}", matrix_header(), matrix_rows(found)),
     ):
-        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1))
-        for k, heading in enumerate(header):
-            table.add_column(Text(heading), justify="right" if k else "left", no_wrap=not k)
+        table = plain_table(*header, title=title, unbroken=(0,))
         for row in rows:
             table.add_row(*map(Text, row))
         console.print(table)
@@ -155,7 +150,7 @@ def render_latex(found: Findings) -> str:
     for start in found.starts:
         lines.append("\\midrule")
         at = found.starts[start][found.on][found.primary]
-        lines.append(f"{_tex(start_name(found, start))} & {_tex_interval(at)} & & & \\\\")
+        lines.append(f"{_tex(found.start_name(start))} & {_tex_interval(at)} & & & \\\\")
         for arm in found.of_start(start):
             against, change = found.primary_difference(arm), found.primary_difference(arm, start=True)
             name = _tex(arm.key.arm) + ("$^\\circ$" if arm.is_control else "")

@@ -67,7 +67,6 @@ class Ruler:
         combine: sums ``(..., k)`` to values ``(...)``, NaN where there is nothing to measure.
         lower_is_better: whether it is.
         trained: whether it is a reward, which some arm may have been trained on.
-        unit: whether it lies in [0, 1].
     """
 
     key: str
@@ -76,6 +75,11 @@ class Ruler:
     combine: Callable[[Array], Array]
     lower_is_better: bool = False
     trained: bool = False
+
+    @property
+    def sign(self) -> int:
+        """1 where more is better, -1 where less is."""
+        return -1 if self.lower_is_better else 1
 
     def value(self, answers: Answers) -> float:
         """The figure of these answers.

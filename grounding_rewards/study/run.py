@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from grounding_rewards.data.run_log import CHECKPOINT, LOG, VERSIONS, read_entries
 from grounding_rewards.data.texts import read_yaml
 from grounding_rewards.shipped import find_shipped
-from grounding_rewards.study.curves import compute_of, read_log, thin_curve
+from grounding_rewards.study.curves import compute_of, thin_curve
 from grounding_rewards.study.folder import (
     Folder,
     at_work,
@@ -32,7 +33,7 @@ from grounding_rewards.study.folder import (
     fingerprint_of_run,
     fingerprint_of_start,
 )
-from grounding_rewards.study.plan import GRPO, SFT, UNTRAINED, Plan, Run, Start
+from grounding_rewards.study.plan import GRPO, SFT, UNTRAINED, Plan, Run, Start, sequences_a_step
 from grounding_rewards.study.results import SCHEMA
 from grounding_rewards.whole_files import write_whole
 
@@ -205,12 +206,12 @@ class _Workshop:
             "reward": run.reward,
             "box_format": found["box_format"],
             "compute": compute,
-            "curve": thin_curve(read_log(folder / "log.jsonl"), run.equivalent),
+            "curve": thin_curve(read_entries(folder / LOG), run.equivalent),
             "checkpoints": [
                 {"step": round(step * run.equivalent), **one}
                 for step, one in zip(steps, found["checkpoints"], strict=True)
             ],
-            "versions": json.loads((folder / "versions.json").read_text(encoding="utf-8")),
+            "versions": json.loads((folder / VERSIONS).read_text(encoding="utf-8")),
             "fingerprint": fingerprint_of_run(self.plan, run),
         }
         _write(result, content)
@@ -241,28 +242,22 @@ class _Workshop:
             shutil.rmtree(folder)
         if not marker.is_file() and not any(folder.glob("checkpoint-*")):
             # A start that was killed while it saved its weights, and has none to go on from.
-            shutil.rmtree(folder / "checkpoint", ignore_errors=True)
+            shutil.rmtree(folder / CHECKPOINT, ignore_errors=True)
         if not marker.is_file():
             write_whole(file, yaml.safe_dump(dict(config)))
             from_step = max((int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")), default=0)
             self.children.call(
                 [
-                    *(
-                        "-m",
-                        "accelerate.commands.launch",
-                        "--quiet",
-                        "--config_file",
-                        find_shipped(self.plan.accelerate),
-                    ),
+                    *("-m", "accelerate.commands.launch", "--quiet"),
+                    *("--config_file", find_shipped(self.plan.accelerate)),
                     *("-m", "grounding_rewards.cli", kind, "--config", str(file)),
                     *("--resume_from_checkpoint", "last", "--disable_tqdm", "true"),
                 ],
                 log,
                 lock,
             )
-            processes = int(read_yaml(find_shipped(self.plan.accelerate)).get("num_processes", 1))
-            batch = config.get("per_device_train_batch_size", 8) * config.get("gradient_accumulation_steps", 1)
-            write_whole(marker, json.dumps(compute_of(folder / "log.jsonl", batch * processes, from_step)))
+            sequences = sequences_a_step(config, self.plan.processes)
+            write_whole(marker, json.dumps(compute_of(read_entries(folder / LOG), sequences, from_step)))
         return json.loads(marker.read_text(encoding="utf-8"))
 
     def _measure(

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
-from typing import Any
 
-from grounding_rewards.metrics.comparison import format_p
-from grounding_rewards.metrics.estimates import NOTHING, format_interval, format_value
+from grounding_rewards.metrics.comparison import p_cell
+from grounding_rewards.metrics.estimates import NOTHING, format_estimate, format_value
 from grounding_rewards.study.audited import FILMS
 from grounding_rewards.study.findings import ArmFound, Findings
 from grounding_rewards.study.rulers import RULERS
 from grounding_rewards.study.statistics import ALPHA, Difference
-from grounding_rewards.study.words import settled_by
+from grounding_rewards.study.words import capital, reward_text, settled_by
 
 # Policies that a cell names.
 _NAMED = 3
@@ -37,7 +35,7 @@ def arm_rows(found: Findings) -> list[list[str]]:
     """Start and arms by the declared figure, a line each, under :data:`ARMS_HEADER`."""
     rows = []
     for start, tables in found.starts.items():
-        rows.append([start_name(found, start), _with_interval(tables[found.on][found.primary]), *[""] * 9])
+        rows.append([found.start_name(start), format_estimate(tables[found.on][found.primary]), *[""] * 9])
         rows += [_arm_row(found, arm) for arm in found.of_start(start)]
     return rows
 
@@ -46,14 +44,14 @@ def _arm_row(found: Findings, arm: ArmFound) -> list[str]:
     against, change = found.primary_difference(arm), found.primary_difference(arm, start=True)
     return [
         marked(arm.key.arm, arm),
-        _with_interval(found.primary_of(arm)),
+        format_estimate(found.primary_of(arm)),
         format_value(arm.interquartile.value),
         _signed(against) if against else "reference",
-        _p(against.p) if against else "",
-        _p(arm.holm_reference) if against else "",
-        _with_interval(arm.improvement) if arm.improvement else "",
+        p_cell(against.p) if against else "",
+        p_cell(arm.holm_reference) if against else "",
+        format_estimate(arm.improvement) if arm.improvement else "",
         _signed(change),
-        _p(arm.holm_start),
+        p_cell(arm.holm_start),
         str(len(arm.seeds)),
         settled_by(arm),
     ]
@@ -79,7 +77,7 @@ def matrix_rows(found: Findings, on: str | None = None) -> list[list[str]]:
     where = found.on if on is None else on
     rows = []
     for start, tables in found.starts.items():
-        rows.append([start_name(found, start), *(format_value(tables[where][key].value) for key in RULERS)])
+        rows.append([found.start_name(start), *(format_value(tables[where][key].value) for key in RULERS)])
         for arm in found.of_start(start):
             rows.append([marked(arm.key.arm, arm), *(_matrix_cell(arm, where, key) for key in RULERS)])
     return rows
@@ -87,10 +85,9 @@ def matrix_rows(found: Findings, on: str | None = None) -> list[list[str]]:
 
 def matrix_note(found: Findings) -> str:
     """What marks mean in the matrix."""
-    free = [ruler.heading for ruler in RULERS.values() if ruler.key not in found.trained]
     return (
-        f"Means over seeds. Nobody was trained on {', '.join(free)}. (): the reward that trained the arm, with "
-        "its default parameters. +, -: higher or lower than the reference by an interval of its own, not adjusted "
+        f"Means over seeds. Nobody was trained on {', '.join(found.untrained)}. (): the reward that trained the arm, "
+        "with its default parameters. +, -: higher or lower than the reference by an interval of its own, not adjusted "
         "for how many there are."
     )
 
@@ -115,7 +112,7 @@ def signal_rows(found: Findings) -> list[list[str]]:
     return [
         [
             marked(found.name(arm), arm),
-            reward_text(arm),
+            reward_text(arm.reward),
             *(NOTHING if math.isnan(share) else f"{100 * share:.0f} %" for share in arm.signal),
             _flagged(found, arm),
             f"{arm.compute.get('seconds', math.nan) / 60:.1f}",
@@ -143,18 +140,6 @@ def signal_note() -> str:
     )
 
 
-def reward_text(arm: ArmFound) -> str:
-    """The reward of an arm with its parameters, on one line.
-
-    A supervised arm has none.
-    """
-    if arm.reward is None:
-        return "supervised"
-    name, options = arm.reward.get("name"), arm.reward.get("kwargs") or {}
-    names = name if isinstance(name, str) else " + ".join(map(str, name or ()))
-    return f"{names} {json.dumps(options)}" if options else names
-
-
 def marked(name: str, arm: ArmFound) -> str:
     """The name of an arm with its marks: of controls, and of differences that stay after Holm."""
     return name + (" ◦" if arm.is_control else "") + (" *" if arm.holm_reference < ALPHA else "")
@@ -165,30 +150,5 @@ def arms_title(found: Findings) -> str:
     return f"{RULERS[found.primary].heading} on {found.on}"
 
 
-def capital(text: str) -> str:
-    """With a capital letter at its beginning.
-
-    Example:
-        >>> capital("mean IoU")
-        'Mean IoU'
-    """
-    return text[:1].upper() + text[1:]
-
-
-def start_name(found: Findings, start: str) -> str:
-    """What a start is called in tables."""
-    return "the start" if len(found.starts) == 1 else f"the {start} start"
-
-
-def _with_interval(estimate: Any) -> str:
-    return f"{format_value(estimate[0])} {format_interval(estimate)}".rstrip()
-
-
 def _signed(one: Difference | None) -> str:
-    if one is None:
-        return ""
-    return f"{format_value(one.value, signed=True)} {format_interval(one.estimate, signed=True)}".rstrip()
-
-
-def _p(p: float) -> str:
-    return NOTHING if math.isnan(p) else format_p(p).removeprefix("p ").removeprefix("= ")
+    return "" if one is None else format_estimate(one.estimate, signed=True)

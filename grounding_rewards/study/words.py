@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from grounding_rewards.metrics.comparison import format_p
-from grounding_rewards.metrics.estimates import format_interval, format_value
+from grounding_rewards.metrics.estimates import counted, format_estimate, format_value
 from grounding_rewards.study.findings import (
     LOWERED,
     SCHEDULED,
@@ -53,9 +55,37 @@ def detectable(found: Findings) -> str:
         f"Runs of one arm differ in {figure} by a standard deviation of s = {spread}. The smallest true "
         f"difference that is found with {_percent(POWER)} probability: {sizes}. It is (t(1 - α/2) + "
         f"t({POWER:g})) √(2 s²/n + v) with 2n - 2 degrees of freedom. α = {ALPHA:g}/{max(1, found.family)} is the "
-        f"strictest level that Holm asks of {_count(found.family, 'comparison')}; v = {found.patient_variance:.2g} is "
+        f"strictest level that Holm asks of {counted(found.family, 'comparison')}; v = {found.patient_variance:.2g} is "
         "the variance that comes from the patients, which no number of seeds lowers."
     )
+
+
+def reward_text(reward: Mapping[str, Any] | None) -> str:
+    """A reward with its parameters, on one line; a supervised run has none.
+
+    >>> reward_text({"name": "R3", "kwargs": {"beta": 1}}), reward_text(None)
+    ('R3 {"beta": 1}', 'supervised')
+    """
+    if reward is None:
+        return "supervised"
+    name, options = reward.get("name"), reward.get("kwargs") or {}
+    names = name if isinstance(name, str) else " + ".join(map(str, name or ()))
+    return f"{names} {json.dumps(options)}" if options else names
+
+
+def capital(text: str) -> str:
+    """With a capital letter at its beginning.
+
+    Example:
+        >>> capital("mean IoU")
+        'Mean IoU'
+    """
+    return text[:1].upper() + text[1:]
+
+
+def from_start(found: Findings, start: str) -> str:
+    """Which start something is said of."""
+    return f"from {found.start_name(start)}"
 
 
 def settled_by(arm: ArmFound) -> str:
@@ -75,10 +105,10 @@ def _asked(found: Findings) -> str:
     other = [name for name in study.sets if name != found.on]
     beside = f", and beside it on {_listed(other)}" if other else ""
     return (
-        f"{_count(len(arms), 'arm')} and {_count(len(controls), 'control')}{several}, {each} each: "
+        f"{counted(len(arms), 'arm')} and {counted(len(controls), 'control')}{several}, {each} each: "
         f"{len(study.runs())} runs. Declared before them: {RULERS[found.primary].heading} on the set {found.on} "
-        f"({len(rows)} films of {_count(found.patients[found.on], 'patient')}, none trained on){beside}, each arm "
-        f"against {study.declared.reference}, p adjusted by Holm for {_count(found.family, 'comparison')}."
+        f"({len(rows)} films of {counted(found.patients[found.on], 'patient')}, none trained on){beside}, each arm "
+        f"against {study.declared.reference}, p adjusted by Holm for {counted(found.family, 'comparison')}."
     )
 
 
@@ -87,14 +117,14 @@ def _gained(found: Findings, start: str) -> str:
     better = [arm for arm in arms if _shown(arm.holm_start, _change(found, arm), found) > 0]
     worse = [arm for arm in arms if _shown(arm.holm_start, _change(found, arm), found) < 0]
     at_start = found.starts[start][found.on][found.primary]
-    text = f"{_from(found, start)}, at {RULERS[found.primary].heading} {format_value(at_start.value)}"
+    text = f"{capital(from_start(found, start))}, at {RULERS[found.primary].heading} {format_value(at_start.value)}"
     if not better and not worse:
         return f"{text}, no arm is shown to differ from the start."
     clauses = []
     for of_sign, word in ((better, "better"), (worse, "worse")):
         if of_sign:
             best = max(of_sign, key=lambda arm: abs(_change(found, arm).value))
-            some = f"{_count(len(of_sign), 'arm')} of {len(arms)} {'is' if len(of_sign) == 1 else 'are'}"
+            some = f"{counted(len(of_sign), 'arm')} of {len(arms)} {'is' if len(of_sign) == 1 else 'are'}"
             many = "all arms are" if len(of_sign) == len(arms) > 1 else some
             clauses.append(f"{many} {word} than the start, {best.key.arm} most ({_stated(_change(found, best))})")
     return f"{text}, {' and '.join(clauses)}."
@@ -114,8 +144,8 @@ def _beside(found: Findings, start: str) -> str:
             clauses.append(f"{RULERS[key].heading} {format_value(at_start)} at the start, {span} after it")
     if not clauses:
         return ""
-    text = f"{RULERS[found.primary].heading} charges no false boxes; beside it {_from(found, start, small=True)}"
-    return f"{text[0].upper()}{text[1:]}: {'; '.join(clauses)}."
+    text = f"{capital(RULERS[found.primary].heading)} charges no false boxes; beside it {from_start(found, start)}"
+    return f"{text}: {'; '.join(clauses)}."
 
 
 def _differs(found: Findings, start: str) -> str:
@@ -133,11 +163,11 @@ def _differs(found: Findings, start: str) -> str:
             )
             clauses.append(f"{word} than {reference}: {named}")
     if clauses:
-        return f"{_from(found, start)}, {'; '.join(clauses)}."
+        return f"{capital(from_start(found, start))}, {'; '.join(clauses)}."
     largest = max(arms, key=lambda arm: abs(_against(found, arm).value))
     return (
-        f"{_from(found, start)}, no reward differs from {reference} beyond noise. The largest difference seen is "
-        f"that of {largest.key.arm}, {_stated(_against(found, largest))}, {_holm(largest.holm_reference)}."
+        f"{capital(from_start(found, start))}, no reward differs from {reference} beyond noise. The largest difference "
+        f"seen is that of {largest.key.arm}, {_stated(_against(found, largest))}, {_holm(largest.holm_reference)}."
     )
 
 
@@ -160,7 +190,7 @@ def _open(found: Findings, start: str) -> str:
         clauses.append(
             f"for {_listed(beyond)} {MOST_SEEDS} seeds would not show them: they are as small as the films' own noise"
         )
-    return f"Open {_from(found, start, small=True)}, were the differences seen the true ones: {'; '.join(clauses)}."
+    return f"Open {from_start(found, start)}, were the differences seen the true ones: {'; '.join(clauses)}."
 
 
 def _controls(found: Findings, start: str) -> str:
@@ -169,7 +199,7 @@ def _controls(found: Findings, start: str) -> str:
         return ""
     gaining = [arm for arm in controls if _shown(arm.holm_start, _change(found, arm), found) > 0]
     every = _listed([f"{arm.key.arm} {format_value(_change(found, arm).value, signed=True)}" for arm in controls])
-    text = f"Controls {_from(found, start, small=True)}, change since the start: {every}"
+    text = f"Controls {from_start(found, start)}, change since the start: {every}"
     if gaining:
         return (
             f"{text}. {_listed([arm.key.arm for arm in gaining])} gained too: so much is not owed to a reward on boxes."
@@ -186,7 +216,7 @@ def _families(found: Findings, start: str) -> str:
     fed = gained > 0
     verb = {1: "do gain", 0: "are not shown to gain", -1: "lose"}[gained]
     text = (
-        f"Do thresholds starve {_from(found, start, small=True)}? {_family(base)} "
+        f"Do thresholds starve {from_start(found, start)}? {_family(base)} "
         f"{verb} ({_stated(base.change)}; {_no_spread(base)})."
     )
     better, gaining = [], []
@@ -222,7 +252,7 @@ def _by_itself(found: Findings) -> str:
         if len(own) < 2:
             continue
         first = [arm for arm in own if _best(arms, arm.own_ruler or "", found.on) is arm]
-        lines.append(f"{_from(found, start, small=True)} {len(first)} of {len(own)}")
+        lines.append(f"{from_start(found, start)} {len(first)} of {len(own)}")
     untrained = [ruler.key for ruler in RULERS.values() if not ruler.trained]
     if not lines:
         return ""
@@ -232,7 +262,7 @@ def _by_itself(found: Findings) -> str:
         best = [_best(arms, key, found.on) for key in untrained]
         names = {arm.key.arm: sum(one is arm for one in best) for arm in arms if any(one is arm for one in best)}
         agree.append(
-            f"{_from(found, start, small=True)} "
+            f"{from_start(found, start)} "
             + _listed([f"{name} ({count})" for name, count in sorted(names.items(), key=lambda one: -one[1])])
         )
     return (
@@ -258,7 +288,7 @@ def _elsewhere(found: Findings) -> str:
                 if one.low > 0 or one.high < 0
             ]
             clause = f"{_listed(named)} by an interval of its own" if named else "none shown"
-            lines.append(f"{_from(found, start, small=True)} (at {there} on {on}) {clause}")
+            lines.append(f"{from_start(found, start)} (at {there} on {on}) {clause}")
     reference = found.study.declared.reference
     return f"Differences from {reference} on films unlike those trained on: {'; '.join(lines)}." if lines else ""
 
@@ -267,7 +297,7 @@ def _not_there(found: Findings) -> str:
     missing, parts = found.study.missing, []
     if missing:
         named = _listed([*missing[:_NAMED], *(["others"] if len(missing) > _NAMED else [])])
-        parts.append(f"{_count(len(missing), 'planned run')} without a result: {named}")
+        parts.append(f"{counted(len(missing), 'planned run')} without a result: {named}")
     if found.study.alone:
         names = _listed([found.name(key) for key in found.study.alone])
         parts.append(f"too few runs to say anything of {names}")
@@ -275,22 +305,20 @@ def _not_there(found: Findings) -> str:
 
 
 def _best(arms: Sequence[ArmFound], ruler: str, on: str) -> ArmFound | None:
-    sign = -1 if RULERS[ruler].lower_is_better else 1
     measured = [arm for arm in arms if not math.isnan(arm.figures[on][ruler].value)]
-    return max(measured, key=lambda arm: sign * arm.figures[on][ruler].value, default=None)
+    return max(measured, key=lambda arm: RULERS[ruler].sign * arm.figures[on][ruler].value, default=None)
 
 
 def _shown(p: float, one: Difference, found: Findings) -> int:
     """1 better, -1 worse, 0 not shown."""
     if not p < ALPHA:
         return 0
-    return (1 if one.value > 0 else -1) * (-1 if RULERS[found.primary].lower_is_better else 1)
+    return RULERS[found.primary].sign * (1 if one.value > 0 else -1)
 
 
 def _sign(one: Difference, found: Findings) -> int:
     """1 better, -1 worse by an interval of its own, 0 not shown."""
-    up = int(one.low > 0) - int(one.high < 0)
-    return -up if RULERS[found.primary].lower_is_better else up
+    return RULERS[found.primary].sign * (int(one.low > 0) - int(one.high < 0))
 
 
 def _against(found: Findings, arm: ArmFound) -> Difference:
@@ -306,7 +334,7 @@ def _change(found: Findings, arm: ArmFound) -> Difference:
 
 
 def _stated(one: Difference) -> str:
-    return f"{format_value(one.value, signed=True)} {format_interval(one.estimate, signed=True)}".rstrip()
+    return format_estimate(one.estimate, signed=True)
 
 
 def _holm(p: float) -> str:
@@ -314,8 +342,7 @@ def _holm(p: float) -> str:
 
 
 def _family(one: Contrast) -> str:
-    name = _FAMILIES[one.family]
-    return f"{name[0].upper()}{name[1:]} ({_listed([key.arm for key in one.arms])})"
+    return f"{capital(_FAMILIES[one.family])} ({_listed([key.arm for key in one.arms])})"
 
 
 def _no_spread(one: Contrast) -> str:
@@ -324,17 +351,8 @@ def _no_spread(one: Contrast) -> str:
     return f"{_percent(one.no_spread)} of their groups had no spread"
 
 
-def _from(found: Findings, start: str, *, small: bool = False) -> str:
-    words = "from the start" if len(found.starts) == 1 else f"from the {start} start"
-    return words if small else words[0].upper() + words[1:]
-
-
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
 
 
 def _listed(names: Iterable[str]) -> str:

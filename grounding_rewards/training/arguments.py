@@ -13,8 +13,9 @@ import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, get_args, get_type_hints
 
 import yaml
 from transformers import training_args
@@ -50,9 +51,10 @@ Train a vision-language model to point at findings, with GRPO and a reward on it
   grounding-rewards train --config configs/experiments/r4.yaml --config configs/models/qwen3_vl_4b.yaml
   accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli train --config run.yaml
 
-Every value of the YAML file can be overridden on the command line, and by further files of --config; `base` in a file
-names others that it is built on, seen from its own folder. The run leaves checkpoint/, config.yaml, README.md,
-versions.json and log.jsonl in `output_dir`; a folder that holds another run is refused without --overwrite.
+Every value of the YAML file can be overridden on the command line, and by further files of --config; `false` switches
+off what holds a mapping, a list or a number. `base` in a file names others that it is built on, seen from its own
+folder. The run leaves checkpoint/, config.yaml, README.md, versions.json and log.jsonl in `output_dir`; a folder that
+holds another run is refused without --overwrite.
 
 rewards and their parameters, for `reward` and `reward_kwargs`:
 {rewards}
@@ -69,10 +71,11 @@ Teach a vision-language model to write boxes, with TRL's SFTTrainer: the cold st
   grounding-rewards sft --config run.yaml --resume_from_checkpoint last
   accelerate launch --config_file configs/accelerate/gpu_many.yaml -m grounding_rewards.cli sft --config run.yaml
 
-Every value of the YAML file can be overridden on the command line, and by further files of --config; `base` in a file
-names others that it is built on, seen from its own folder. The run leaves checkpoint/, config.yaml, README.md,
-versions.json and log.jsonl in `output_dir`; a folder that holds another run is refused without --overwrite. With LoRA
-checkpoint/ holds the model with the adapter merged into it, and adapter/ the adapter.
+Every value of the YAML file can be overridden on the command line, and by further files of --config; `false` switches
+off what holds a mapping, a list or a number. `base` in a file names others that it is built on, seen from its own
+folder. The run leaves checkpoint/, config.yaml, README.md, versions.json and log.jsonl in `output_dir`; a folder that
+holds another run is refused without --overwrite. With LoRA checkpoint/ holds the model with the adapter merged into it,
+and adapter/ the adapter.
 """
 
 BOX_FORMAT_HELP = (
@@ -80,6 +83,9 @@ BOX_FORMAT_HELP = (
     'command line JSON: \'{"syntax": "json", "keys": ["box"], "order": "yxyx", "space": "norm1000"}\'. Left out, it is '
     "the column box_format of the dataset, or else derived from the model."
 )
+
+# What switches an option off that a file has on.
+_OFF = (["false"], ["null"])
 
 # The one key of a file that is no option: TRL sets the environment variables that it names.
 _ENVIRONMENT = "env"
@@ -96,6 +102,20 @@ class _Parser(TrlParser):
 
     #: `train` or `sft`.
     command: str
+
+    @cached_property
+    def with_an_off(self) -> frozenset[str]:
+        """The options that hold a mapping, a list or a number, or nothing: to them `false` can only say nothing."""
+        kinds = {name: get_args(hint) for one in self.dataclass_types for name, hint in get_type_hints(one).items()}
+        return frozenset(
+            name for name, of in kinds.items() if type(None) in of and (dict in of or not {str, bool}.intersection(of))
+        )
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        # All words that stand behind one option; argparse would turn each of them into a number, or keep it as text.
+        if action.dest in self.with_an_off and [word.lower() for word in arg_strings] in _OFF:
+            return None
+        return super()._get_values(action, arg_strings)
 
     def parse_args_into_dataclasses(self, args: Any = None, **rest: Any) -> Any:
         # TRL would build the configuration first, and then print the unknown words as a list.
@@ -229,8 +249,7 @@ class GroundingArguments(_FilmArguments, _RewardArguments):
             read_curriculum(self.curriculum)
         if isinstance(self.look_closer, str):
             self.look_closer = _from_json("look_closer", self.look_closer, '{"looks": 3}')
-        if self.look_closer is not None:
-            read_look_closer(self.look_closer)
+        read_look_closer(self.look_closer)
         self._check()
         rewards = build_rewards(self.reward, self.reward_kwargs, self.box_format)
         if self.show_films is not None and not any(isinstance(one, GroundingReward) for one in rewards):
@@ -397,7 +416,8 @@ def _parse(
     files, words = _split_config(sys.argv[1:] if args is None else args)
     known = {_ENVIRONMENT, *(action.dest for action in parser._actions)}
     check_known(options or {}, known, command)
-    values = {**(options or {}), **read_config(files, known=known, command=command)}
+    given = {**(options or {}), **read_config(files, known=known, command=command)}
+    values = {name: None if value is False and name in parser.with_an_off else value for name, value in given.items()}
     if not values:
         return parser.parse_args_and_config(words)
     # TRL reads a file only; this one has no base.

@@ -119,7 +119,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
     ) -> None:
         rewards = build_rewards(reward, reward_kwargs, box_format)
         planned = None if curriculum is None else read_curriculum(curriculum)
-        closer = None if look_closer is None else read_look_closer(look_closer)
+        closer = read_look_closer(look_closer)
         functions = [*rewards] if closer is None else [*rewards, _look_reward(closer, rewards)]
         if reward_weights is not None:
             args = copy.copy(args) if args is not None else GRPOConfig("grpo")

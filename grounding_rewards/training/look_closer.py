@@ -84,8 +84,10 @@ class LookCloser:
             )
 
 
-def read_look_closer(given: Any) -> LookCloser:
+def read_look_closer(given: Any) -> LookCloser | None:
     """The settings that a mapping describes; an empty one, or true, takes what :class:`LookCloser` has.
+
+    None and false are a model that does not look closer.
 
     Raises:
         ValueError: it is no mapping, has an unknown key, or as :class:`LookCloser`.
@@ -95,10 +97,12 @@ def read_look_closer(given: Any) -> LookCloser:
         2
     """
     legal = [one.name for one in dataclasses.fields(LookCloser)]
+    if given is None or given is False:
+        return None
     if given is True:
         return LookCloser()
     if not isinstance(given, Mapping):
-        raise ValueError(f"Expected a mapping or true for look_closer, got {given!r:.200}. {_EXAMPLE}")
+        raise ValueError(f"Expected a mapping, true or false for look_closer, got {given!r:.200}. {_EXAMPLE}")
     if unknown := [key for key in given if key not in legal]:
         raise ValueError(
             f"Expected some of {', '.join(legal)} in look_closer, got {', '.join(map(repr, unknown))}. {_EXAMPLE}"

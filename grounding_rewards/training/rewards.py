@@ -9,7 +9,7 @@ from typing import Any
 
 from grounding_rewards.parsing import BoxFormat, get_box_format
 from grounding_rewards.rewards.grounding import GroundingReward, get_reward
-from grounding_rewards.rewards.registry import REGISTRY, check_parameters, look_up, spread_kwargs
+from grounding_rewards.rewards.registry import REGISTRY, check_parameters, look_up, spread_kwargs, takes_completions
 from grounding_rewards.rewards.schedules import schedule_lines
 
 Reward = str | Callable[..., list[float]]
@@ -85,19 +85,14 @@ def _named(name: str, parameters: Mapping[str, Any]) -> Any:
     found = look_up(name)
     if isinstance(found, GroundingReward) and not parameters:
         return found
-    if _takes_completions(found) and not isinstance(found, GroundingReward):
+    if takes_completions(found) and not isinstance(found, GroundingReward):
         if parameters:
             raise _not_for_ready(name, parameters)
         return found
-    if inspect.isclass(found) and _takes_completions(found.__call__):
+    if inspect.isclass(found) and takes_completions(found.__call__):
         check_parameters(name, found, parameters)
         return found(**parameters)
     return get_reward(name, **parameters)
-
-
-def _takes_completions(found: Any) -> bool:
-    """Whether this is called as TRL calls a reward function."""
-    return callable(found) and not inspect.isclass(found) and "completions" in inspect.signature(found).parameters
 
 
 def _not_for_ready(reward: object, parameters: Mapping[str, Any]) -> ValueError:

@@ -248,17 +248,21 @@ def _save_whole(trainer: Any, checkpoint: Path, model: ModelArguments, save_dtyp
     trainer.accelerator.wait_for_everyone()
     if trainer.is_world_process_zero():
         if model.use_peft:
-            _merge(adapter, model, save_dtype).save_pretrained(checkpoint)
+            merged = _merge(adapter, model, save_dtype, trust_remote_code=trainer.args.trust_remote_code)
+            merged.save_pretrained(checkpoint)
             trainer.processing_class.save_pretrained(checkpoint)
         elif save_dtype is not None:
             saved = AutoModelForImageTextToText.from_pretrained(
-                checkpoint, dtype=getattr(torch, save_dtype), use_safetensors=True
+                checkpoint,
+                dtype=getattr(torch, save_dtype),
+                use_safetensors=True,
+                trust_remote_code=trainer.args.trust_remote_code,
             )
             saved.save_pretrained(checkpoint)
     trainer.accelerator.wait_for_everyone()
 
 
-def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None) -> Any:
+def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None, *, trust_remote_code: bool) -> Any:
     """The base model in full precision, however it was trained, with the adapter merged into it."""
     from peft import PeftModel
 
@@ -267,6 +271,7 @@ def _merge(adapter: Path, model: ModelArguments, save_dtype: str | None) -> Any:
         revision=model.model_revision,
         dtype=save_dtype or model.dtype,
         use_safetensors=True,
+        trust_remote_code=trust_remote_code,
     )
     return PeftModel.from_pretrained(under, str(adapter)).merge_and_unload()
 

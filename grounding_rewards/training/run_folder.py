@@ -17,21 +17,10 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from grounding_rewards.data.run_log import CHECKPOINT, CONFIG, LOG, VERSIONS
 from grounding_rewards.safe_yaml import parse_yaml
 from grounding_rewards.versions import package_versions
 from grounding_rewards.whole_files import write_whole
-
-CONFIG = "config.yaml"
-"""Every value of the run as it was used; `--config` reads it back."""
-
-VERSIONS = "versions.json"
-"""Versions of Python and of the packages that a result depends on."""
-
-LOG = "log.jsonl"
-"""What the trainer logged, one JSON object per line."""
-
-CHECKPOINT = "checkpoint"
-"""The trained model."""
 
 ADAPTER = "adapter"
 """The adapter of a cold start with LoRA; the checkpoint has it merged."""

@@ -221,7 +221,7 @@ def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.Captur
 
 def test_a_log_that_is_none_is_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text("[1]", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"Expected one JSON object a line in '.*log.jsonl'"):
+    with pytest.raises(ValueError, match=r"Expected a JSON object in line 1 of '.*log.jsonl'"):
         call(*runs, "--html", tmp_path / "page.html", "--log", tmp_path / "log.jsonl")
 
 

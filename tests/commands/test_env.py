@@ -30,6 +30,16 @@ def test_it_can_be_pasted_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
     assert set(json.loads(shown)) == {"grounding_rewards", "packages", "extras", "machine"}
 
 
+def test_what_governs_threads_and_devices_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = {"OMP_NUM_THREADS": "3", "OMP_WAIT_POLICY": "active", "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    # An empty list of devices hides them all.
+    assert env._machine(False).items() >= {**given, "CUDA_VISIBLE_DEVICES": "empty"}.items()
+    monkeypatch.delenv("OMP_WAIT_POLICY")
+    assert env._machine(False)["OMP_WAIT_POLICY"] == "not set"
+
+
 @pytest.mark.parametrize(
     ("missing", "said"),
     [([], "complete"), (["pydicom"], "without pydicom"), (["pydicom", "highdicom"], "not installed")],

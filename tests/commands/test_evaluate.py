@@ -313,7 +313,7 @@ def test_nothing_is_wrong_when_the_model_is_loaded(
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("the model was loaded")
 
-    monkeypatch.setattr(load, "load_model", refuse)
+    monkeypatch.setattr(load, "load_later", refuse)
     changes = {"sound": {}, "off the film": {"boxes": [[], [[0, 0, 5, 11]]]}, "two of one name": {"id": ["a", "a"]}}
     for name, change in changes.items():
         columns = {"id": ["a", "b"], "boxes": [[], [[0, 0, 5, 5]]], "width": [9, 9], "height": [9, 9]} | change

@@ -29,12 +29,16 @@ def log_of(folder: Path, count: int = 5) -> Path:
 def test_scoring_in_shards(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["score", str(log_of(tmp_path)), "--rewards", "R3", *FORMAT, "--out"]
     assert main([*command, str(tmp_path / "whole.jsonl")]) == 0
+    first, *in_one_go = capsys.readouterr().out.splitlines()
+    assert in_one_go[-1] == "mean R3 0.2000"
     out = tmp_path / "scored.jsonl"
     for number in range(1, 8):
         assert main([*command, str(out), "--shard", f"{number}/7"]) == 0
     assert "no completions for shard 1/7: the file has fewer rows than there are shards" in capsys.readouterr().out
     assert main([*command, str(out), "--join"]) == 0
-    assert capsys.readouterr().out == f"{out}: 5 completions\n"
+    # How long it took aside.
+    joined, *rest = capsys.readouterr().out.splitlines()
+    assert (joined.split(" in ")[0], rest) == (first.split(" in ")[0], in_one_go)
     assert out.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
     assert main([*command, str(out), "--join"]) == 2
     assert "Expected the parts of shards of" in capsys.readouterr().err
@@ -76,7 +80,11 @@ def test_preparing_in_shards(tmp_path: Path, make_films: Any, capsys: pytest.Cap
     assert main(["prepare", "--verify", "--out", str(out)]) == 0
 
 
-def test_answering_in_shards(tmp_path: Path, tiny_model: tuple[Any, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_answering_in_shards(
+    tmp_path: Path, tiny_model: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from grounding_rewards.models import load
+
     checkpoint, out = tmp_path / "model", tmp_path / "run"
     for part in tiny_model:
         part.save_pretrained(checkpoint)
@@ -93,6 +101,8 @@ def test_answering_in_shards(tmp_path: Path, tiny_model: tuple[Any, Any], capsys
     assert "got none of 1. Run --shard 1/2 again, then --join." in capsys.readouterr().err
     assert main([*command, "--shard", "1/2"]) == 0
     parts = b"".join(path.read_bytes() for path in sorted(out.glob("completions.part-*")))
+    # Nobody is asked any more, and no model is loaded for it.
+    monkeypatch.setattr(load, "load_model", lambda *_, **__: pytest.fail("the model was loaded"))
     assert main([*command, "--join"]) == 0
     # In the order of the dataset, as one machine writes them.
     assert (out / "completions.jsonl").read_bytes() == parts

@@ -274,6 +274,15 @@ def test_the_files_of_a_folder(tmp_path, files, read):
     assert [path.name for path in log_files([tmp_path])] == read
 
 
+def test_a_run_that_logged_nothing_is_told_how(tmp_path):
+    for name in ("config.yaml", "log.jsonl", "versions.json"):
+        write_text(tmp_path, name, "{}")
+    with pytest.raises(ValueError, match=r"got a run that logged none\. .*`--log_completions true`"):
+        list(log_files([tmp_path]))
+    with pytest.raises(ValueError, match=r"completions', which is not there\. .*`--log_completions true`"):
+        list(log_files([tmp_path / "completions"]))
+
+
 def test_a_table_that_is_written_again_is_read_once(tmp_path):
     """TRL keeps the last completions, and writes them at every logging step, also where it generated nothing new."""
     for number, (step, text) in enumerate(((1, "a"), (2, "a"), (3, "b"), (4, "a"))):

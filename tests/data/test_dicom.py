@@ -14,8 +14,15 @@ pydicom = pytest.importorskip("pydicom", reason="needs the dicom extra")
 pytest.importorskip("highdicom", reason="needs the dicom extra")
 
 from pydicom.dataset import Dataset, FileMetaDataset  # noqa: E402
-from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian, RLELossless, generate_uid  # noqa: E402
+from pydicom.uid import (  # noqa: E402
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    RLELossless,
+    generate_uid,
+)
 
+from grounding_rewards.data import dicom  # noqa: E402
 from grounding_rewards.data.dicom import DicomFile, dicom_facts, dicom_folder, read_dicom  # noqa: E402
 
 DIGITAL_XRAY = "1.2.840.10008.5.1.4.1.1.1.1"
@@ -223,7 +230,7 @@ class TestTransformations:
         pixels = read_dicom(film(stored, 8, PhotometricInterpretation=photometric, **elements)).pixels
         np.testing.assert_array_equal(pixels, 255 - stored if inverted else stored)
 
-    @pytest.mark.parametrize("syntax", [ImplicitVRLittleEndian, RLELossless])
+    @pytest.mark.parametrize("syntax", [ImplicitVRLittleEndian, DeflatedExplicitVRLittleEndian, RLELossless])
     def test_other_transfer_syntaxes_give_the_same_pixels(self, tmp_path, syntax):
         elements = {"WindowCenter": 2048, "WindowWidth": 3000, "VOILUTSequence": lut([0, 9, 4095], 2000, 12)}
         plain = save(tmp_path / "plain.dcm", header(RAMP_12, 12, **elements))
@@ -283,6 +290,7 @@ class TestRefusals:
             ({"Rows": 900}, "bytes of pixel data is less than expected"),
             ({"BitsStored": 0}, "Expected 1 to 16 bits stored"),
             ({"Rows": None}, "Expected Rows and Columns"),
+            ({"Rows": 20_000, "Columns": 20_000}, "Expected at most 178,956,970 pixels for .* got 400,000,000"),
         ],
     )
     def test_the_file_is_named(self, film, elements, message):
@@ -291,6 +299,19 @@ class TestRefusals:
             read_dicom(path)
         assert str(path) in str(refusal.value)
         assert str(refusal.value).startswith("Expected ")
+
+    def test_a_deflated_file_that_would_fill_the_memory(self, tmp_path, monkeypatch):
+        path = save(tmp_path / "film.dcm", header(RAMP_12, 12), DeflatedExplicitVRLittleEndian)
+        monkeypatch.setattr(dicom, "_LARGEST_UNPACKED", 500)
+        for read in (read_dicom, dicom_facts):
+            with pytest.raises(ValueError, match=r"Expected at most 500 bytes when it is unpacked for .*film\.dcm"):
+                read(path)
+
+    def test_a_deflated_file_that_is_damaged(self, tmp_path):
+        path = save(tmp_path / "film.dcm", header(RAMP_12, 12), DeflatedExplicitVRLittleEndian)
+        path.write_bytes(path.read_bytes()[:-100] + b"\xff" * 100)
+        with pytest.raises(ValueError, match=r"film\.dcm, got error: Error -\d"):
+            read_dicom(path)
 
     def test_no_pixels(self, tmp_path):
         dataset = header(RAMP_12, 12)

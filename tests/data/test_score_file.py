@@ -273,7 +273,7 @@ def test_joined_shares_are_the_bytes_of_one_run(
     path = write_kind(tmp_path / "log", kind, rows(40))
     rewards = [get_reward(name, box_format="qwen3-vl") for name in ("R3", "R5")]
     whole, out = tmp_path / f"whole{suffix}", tmp_path / "shared" / f"scored{suffix}"
-    score_file(path, whole, rewards)
+    in_one_go = score_file(path, whole, rewards)
     # In any order, and one of them twice.
     for number in [*range(total, 0, -1), 1]:
         score_file(path, out, rewards, share=Share(number, total))
@@ -282,7 +282,9 @@ def test_joined_shares_are_the_bytes_of_one_run(
     if suffix == ".jsonl":
         assert b"".join(part.read_bytes() for part in parts) == whole.read_bytes()
     counted: list[int] = []
-    assert join_scored(out, counted.append) == counted[-1] == 40
+    joined = join_scored(out, counted.append)
+    assert (joined.completions, joined.statuses) == (counted[-1], in_one_go.statuses) == (40, joined.statuses)
+    assert joined.means == pytest.approx(in_one_go.means, rel=1e-12)
     assert out.read_bytes() == whole.read_bytes()
     assert list(out.parent.iterdir()) == [out]
 

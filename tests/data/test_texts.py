@@ -1,11 +1,13 @@
 """Hostile and foreign text files: one table over the folder loader, the reader behind `prepare`, and the doctor."""
 
+import gzip
 import json
 import subprocess
 import sys
 
 import pytest
 
+from grounding_rewards.data import texts
 from grounding_rewards.data.texts import decoded_lines, parse_json, read_text, read_yaml, text_lines
 
 pytest.importorskip("datasets", reason="needs the train extra")
@@ -108,6 +110,24 @@ def test_archives_that_cannot_be_unpacked_are_named(tmp_path, content):
     (tmp_path / "a.csv.gz").write_bytes(content)
     with pytest.raises(ValueError, match=r"a\.csv\.gz"):
         list(read_table(tmp_path / "a.csv.gz", ("a", "b")))
+
+
+@pytest.mark.parametrize("content", [b"x" * 5000, b"x\n" * 2500])
+def test_archives_that_would_fill_the_memory_are_named(tmp_path, monkeypatch, content):
+    monkeypatch.setattr(texts, "_LARGEST_UNPACKED", 4000)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content))
+    (tmp_path / "a.txt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.txt\.gz, got an archive of more than 4,000 bytes"):
+        read_text(tmp_path / "a.txt.gz")
+    assert read_text(tmp_path / "a.txt") == content.decode()
+    # Lines that are read one by one may be any number.
+    if b"\n" in content:
+        assert len(list(text_lines(tmp_path / "a.txt.gz"))) == 2500
+
+
+def test_quotes_that_nothing_closes_are_read_once():
+    with pytest.raises(ValueError, match="Unterminated string"):
+        parse_json('"' + '\\"' * 300_000 + "[" * 65)
 
 
 def bomb(levels):

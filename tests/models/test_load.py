@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import torch
 from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.models import load as models
 from grounding_rewards.models.generate import Sampling, generate
-from grounding_rewards.models.load import choose_backend, load_model, process_state
+from grounding_rewards.models.load import choose_backend, load_model, model_type_of, process_state
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +52,20 @@ def test_a_checkpoint_is_loaded(checkpoint: Path, tiny_model: tuple[Any, Any]) -
     short = Sampling(max_new_tokens=4)
     assert generate(model, processor, films, short) == generate(*tiny_model, films, short)
     assert model.dtype == torch.float32
+
+
+@pytest.mark.parametrize("ask", [load_model, model_type_of])
+def test_a_model_that_brings_its_own_code_is_refused_and_nobody_is_asked(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ask: Callable[[Path], Any]
+) -> None:
+    settings = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+    settings |= {"model_type": "its-own", "auto_map": {"AutoConfig": "own.Config", "AutoProcessor": "own.Processor"}}
+    (tmp_path / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    (tmp_path / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n", encoding="utf-8")
+    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("was asked"))
+    with pytest.raises(ValueError, match=r"got one that brings its own code, which is not run"):
+        ask(tmp_path)
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("own_processor", [True, False])

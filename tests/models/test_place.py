@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
-from grounding_rewards.models.place import adapter_config, check_place
+from grounding_rewards.models.place import adapter_config, check_place, digest_of_weights
 
 pytestmark = pytest.mark.training
 
@@ -53,3 +56,41 @@ class TestAdapterConfig:
         for name in ("adapter_config.json", "config.json"):
             (tmp_path / name).write_text("{}", encoding="utf-8")
         assert adapter_config(tmp_path) is None
+
+
+WEIGHTS = {"first": torch.zeros(1000), "second": torch.ones(3, 7), "none": torch.zeros(0), "one": torch.tensor(2.0)}
+
+
+def saved(folder, weights, **adapter):
+    folder.mkdir()
+    save_file(weights, folder / ("adapter_model.safetensors" if adapter else "model.safetensors"))
+    name = "adapter_config.json" if adapter else "config.json"
+    (folder / name).write_text(json.dumps(adapter), encoding="utf-8")
+    return folder
+
+
+def test_a_model_is_known_by_its_weights(tmp_path):
+    known = digest_of_weights(saved(tmp_path / "a", WEIGHTS))
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    assert digest_of_weights(tmp_path / "b") == known
+    others = [
+        {**WEIGHTS, "second": WEIGHTS["second"] + 1},
+        {**WEIGHTS, "one": torch.tensor(3.0)},
+        {**WEIGHTS, "first": torch.cat([torch.zeros(999), torch.ones(1)])},
+        {**WEIGHTS, "second": torch.ones(7, 3)},
+        {name: weight for name, weight in WEIGHTS.items() if name != "none"},
+    ]
+    digests = {digest_of_weights(saved(tmp_path / str(k), one)) for k, one in enumerate(others)}
+    assert len(digests - {known}) == len(others)
+
+
+def test_an_adapter_is_known_by_itself_and_by_the_model_under_it(tmp_path):
+    base, other = (str(saved(tmp_path / str(k), {"w": torch.full((9,), float(k))})) for k in range(2))
+    given = [(1.0, base, 8), (2.0, base, 8), (1.0, other, 8), (1.0, base, 16)]
+    adapters = [
+        saved(
+            tmp_path / f"adapter {k}", {"a": torch.full((4,), value)}, base_model_name_or_path=under, lora_alpha=alpha
+        )
+        for k, (value, under, alpha) in enumerate(given)
+    ]
+    assert len({digest_of_weights(one) for one in adapters}) == len(given)

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ import torch
 from grounding_rewards.data.job_shares import Share
 from grounding_rewards.data.score_file import score_file
 from grounding_rewards.data.synthetic import synthetic_dataset
-from grounding_rewards.models import resumable
+from grounding_rewards.models import load, resumable
 from grounding_rewards.models.generate import Sampling, generate
+from grounding_rewards.models.load import load_later, load_model
 from grounding_rewards.models.resumable import generate_to_file
 from grounding_rewards.rewards.grounding import get_reward
 from tests.training.forks import two_processes
@@ -221,6 +223,45 @@ def test_another_model_or_dataset_is_refused(tiny_model: tuple[Any, Any], datase
             weight -= 1e-3
 
 
+def test_a_model_is_loaded_where_answers_are_missing(dataset: Any, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what was begun here goes on in the workers of a cluster, or the other way round."""
+    model, processor = load_later(ASSET)
+    expected = generate_to_file(model, processor, dataset, path, **GREEDY)
+    kept = path.read_text(encoding="utf-8").splitlines(keepends=True)[:4]
+    monkeypatch.setattr(load, "load_model", lambda *_, **__: pytest.fail("the model was loaded"))
+    assert model.load() is model.load()
+    there, _ = load_later(ASSET, engine="ray", workers=2)
+    assert generate_to_file(there, processor, dataset, path, **GREEDY) == expected
+    path.unlink()
+    path.with_suffix(".part-0.jsonl").write_text("".join(kept), encoding="utf-8")
+    asked: list[Any] = []
+
+    @contextmanager
+    def map_in_workers(asking: Any, batches: Any, **given: Any) -> Any:
+        asked.append((asking.model, given["processes"], given["engine"]))
+        asking.model = model
+        yield map(asking, batches)
+
+    monkeypatch.setattr(resumable, "map_in_workers", map_in_workers)
+    assert generate_to_file(there, processor, dataset, path, **GREEDY) == expected
+    # The model itself is not sent.
+    assert asked == [(there, 2, "ray")]
+    assert there._loaded is None
+
+
+def test_a_model_that_cannot_be_loaded_has_begun_nothing(
+    dataset: Any, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> None:
+        raise OSError("no weights")
+
+    monkeypatch.setattr(load, "load_model", broken)
+    model, processor = load_later(ASSET)
+    with pytest.raises(OSError, match="no weights"):
+        generate_to_file(model, processor, dataset, path, **GREEDY)
+    assert not path.parent.exists()
+
+
 @pytest.mark.parametrize("name", ["completions.jsonl", "completions.part-0.jsonl"])
 def test_a_file_of_somebody_else_is_refused(tiny_model: tuple[Any, Any], dataset: Any, path: Path, name: str) -> None:
     path.parent.mkdir()
@@ -315,7 +356,7 @@ def test_shares_of_nobody_are_not_joined(tiny_model: tuple[Any, Any], dataset: A
 
 
 def answer_in_two_processes(folder: Path) -> None:
-    from grounding_rewards.models.load import load_model, process_state
+    from grounding_rewards.models.load import process_state
 
     model, processor = load_model(ASSET)
     films = synthetic_dataset("test", 7)
@@ -327,8 +368,6 @@ def answer_in_two_processes(folder: Path) -> None:
 @pytest.mark.training
 def test_two_processes_share_the_films(dataset: Any, path: Path, tmp_path: Path) -> None:
     """Also where a run of three processes was stopped before."""
-    from grounding_rewards.models.load import load_model
-
     whole = tmp_path / "whole" / "completions.jsonl"
     generate_to_file(*load_model(ASSET), dataset, whole, **SAMPLED)
     path.parent.mkdir()

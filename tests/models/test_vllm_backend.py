@@ -74,8 +74,11 @@ def test_answers_go_to_the_file(vllm: Any, checkpoint: Path, tmp_path: Path) -> 
     (prompts, parameters), (last, _) = model.llm.calls
     assert (len(prompts), len(last)) == (2, 1)
     assert parameters[0].given["n"] == 2
-    # Written anew, it is another model.
-    (checkpoint / "model.safetensors").touch()
+    # Written anew it is the same model, and with other weights another one.
+    weights = checkpoint / "model.safetensors"
+    weights.write_bytes(content := weights.read_bytes())
+    assert generate_to_file(model, processor, films, path, sampling, batch_size=4, backend="vllm") == answers
+    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     with pytest.raises(ValueError, match="got another model"):
         generate_to_file(model, processor, films, path, sampling, batch_size=4, backend="vllm")
 

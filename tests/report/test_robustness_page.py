@@ -6,6 +6,7 @@ import runpy
 from typing import Any
 
 import pytest
+from page_parts import between, marks_of
 
 from grounding_rewards.models.robustness import CORRUPTIONS, EPSILONS, STRENGTHS
 from tests.conftest import REPOSITORY
@@ -22,7 +23,7 @@ def page() -> str:
 
 
 def test_the_table_of_corruptions_is_up_to_date(script: dict[str, Any], page: str) -> None:
-    assert script["replace_table"](page, "what corruptions do", script["meanings"]()) == page
+    assert between(page, marks_of("what corruptions do")).strip() == script["meanings"]()
 
 
 def test_every_change_was_measured(page: str) -> None:

@@ -93,6 +93,52 @@ def test_command_line_goes_before_the_file(tmp_path):
     assert model.lora_r == 4
 
 
+ON = {
+    "look_closer": {"looks": 2},
+    "curriculum": {"by": "boxes"},
+    "reward_kwargs": {"beta": 2.0},
+    "box_format": {"syntax": "json", "space": "norm100"},
+    "show_films": 3,
+    "early_stopping_patience": 4,
+    "max_image_pixels": 10_000,
+    "save_total_limit": 2,
+    "generation_kwargs": {"num_beams": 1},
+    "reward_weights": [2.0],
+    "lora_target_modules": ["q_proj"],
+}
+# Without these some of them would be refused.
+TO_BE_ON = {
+    **{"use_peft": True, "load_best_model_at_end": True, "eval_strategy": "steps", "save_strategy": "steps"},
+    **{"eval_steps": 500, "save_steps": 500},
+}
+
+
+def value_of(parts, name):
+    return next(getattr(part, name) for part in parts if hasattr(part, name))
+
+
+def test_what_a_file_has_on_is_switched_off(tmp_path):
+    file = {**ON, **TO_BE_ON}
+    parts = parse(tmp_path, file)
+    assert None not in [value_of(parts, name) for name in ON]
+    words = [word for name in ON for word in (f"--{name}", "false")]
+    for parts in (parse(tmp_path, file, *words), parse(tmp_path, {**file, **dict.fromkeys(ON, False)})):
+        assert [value_of(parts, name) for name in ON] == [None] * len(ON)
+
+
+@pytest.mark.parametrize("words", [["--look_closer", "null"], ["--look-closer=False"]])
+def test_ways_to_switch_off(tmp_path, words):
+    arguments, _, _ = parse(tmp_path, {"look_closer": {"looks": 2}}, *words)
+    assert arguments.look_closer is None
+
+
+def test_a_word_of_an_options_own_stays_one(tmp_path):
+    _, config, model = parse(tmp_path, {}, "--run_name", "null", "--bf16", "false")
+    assert (config.run_name, config.bf16, model.use_peft) == ("null", False, False)
+    with pytest.raises(ValueError, match="invalid int value: 'off'"):
+        parse(tmp_path, {}, "--show_films", "off")
+
+
 def test_files_over_files_and_what_a_run_saves_of_them(tmp_path):
     """The saved configuration says every value itself."""
     (tmp_path / "base.yaml").write_text(yaml.safe_dump({**SOUND, "reward": "R1", "seed": 3, "learning_rate": 0.5}))

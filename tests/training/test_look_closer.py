@@ -216,7 +216,7 @@ class TestReward:
         ({"looks": 2.5}, "whole number for `looks of look_closer`"),
         ({"cost": -1}, "a number from 0 up for `cost of look_closer`"),
         ({"max_pixels": 10}, "at least 784"),
-        ([3], "a mapping or true"),
+        ([3], "a mapping, true or false"),
     ],
 )
 def test_settings_are_checked(given, message):
@@ -228,6 +228,11 @@ def test_from_the_command_line():
     given = ["--model_name_or_path", "m", "--use_cpu", "true", "--bf16", "false", "--look_closer", '{"looks": 2}']
     arguments, _, _ = parse_grpo_arguments(given)
     assert arguments.look_closer == {"looks": 2}
+
+
+@pytest.mark.parametrize("off", [None, False])
+def test_without_looks_there_are_no_settings(off):
+    assert read_look_closer(off) is None
 
 
 def test_schemas_are_those_that_a_template_renders():
