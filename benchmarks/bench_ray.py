@@ -5,7 +5,7 @@
 For each number of rows a fresh Ray on this machine, with so many workers and little room for objects, scores the short
 rows of bench_scoring.py by R3. Printed are the rows per second and the most memory, in MB: of the command itself, of
 its largest worker, the one that reads the file among them, of all workers at once, and of the object store. Memory of
-processes is looked at ten times a second and counts what each has by itself, without what Ray's processes share.
+processes is looked at four times a second and counts what each has by itself, without what Ray's processes share.
 
 With `--lose` the cluster is two machines (two raylets here) with half of the workers each, the second of which is
 killed once its workers score. The table then says whether the output is the same, to the byte.
@@ -30,7 +30,7 @@ from grounding_rewards.data.score_file import score_file
 
 #: Room for objects, in bytes: the least that Ray takes.
 STORE = 80 << 20
-_EVERY = 0.1
+_EVERY = 0.25
 
 
 class Watch(threading.Thread):
@@ -109,7 +109,9 @@ def measure(path: Path, rows: int, out: Path, workers: int, lose: bool, expected
     same = "" if expected is None else "same" if out.read_bytes() == expected.read_bytes() else "DIFFERENT"
     most = "".join(f" {value:.0f} |" for value in watch.most.values())
     print(f"| {rows:,} | {rows / seconds:,.0f} |{most} {same or '–'} |", flush=True)
-    os._exit(0 if same != "DIFFERENT" else 1)
+    ray.shutdown()
+    cluster.shutdown()
+    assert same != "DIFFERENT"
 
 
 def _kill(node: Any) -> None:

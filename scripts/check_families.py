@@ -38,6 +38,7 @@ from grounding_rewards.models.memory import Training, kept, memory_of, shape_of
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.grpo import GroundingGRPOTrainer
 from grounding_rewards.training.model import adapter_and_quantisation, check_model, load_processor, model_init_kwargs
+from grounding_rewards.versions import package_version
 from grounding_rewards.whole_files import write_whole
 
 CONFIGS = Path(__file__).resolve().parents[1] / "configs"
@@ -298,7 +299,7 @@ def main() -> int:
         rows.append(_alone(family, options.narrow))
         print(rows[-1], flush=True)
     widths = "narrow" if options.narrow else "published widths"
-    versions = ", ".join(f"{name} {_version(name)}" for name in ("torch", "transformers", "trl", "peft"))
+    versions = ", ".join(f"{name} {package_version(name)}" for name in ("torch", "transformers", "trl", "peft"))
     table = [
         "| model | processor class | weights | peak memory | activations kept | reckoned | the rest | adapters |",
         *("|---|---|---|---|---|---|---|---|", *rows, ""),
@@ -308,12 +309,6 @@ def main() -> int:
         page = options.write.read_text(encoding="utf-8")
         write_whole(options.write, replace_part(page, MARKS, "\n".join(table)))
     return 0 if all("passed" in row for row in rows) else 1
-
-
-def _version(name: str) -> str:
-    from importlib.metadata import version
-
-    return version(name)
 
 
 if __name__ == "__main__":

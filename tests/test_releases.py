@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -125,3 +127,16 @@ def test_reports_are_asked_for_versions(path: Path) -> None:
     form = yaml.safe_load(path.read_text(encoding="utf-8"))
     assert {"name", "description", "body"} <= set(form)
     assert "`grounding-rewards env`" in str(form["body"])
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="needs make")
+def test_an_audit_that_could_look_nothing_up_is_not_clean(tmp_path: Path) -> None:
+    """pip-audit passes over what its service does not know, unless it is told not to."""
+    program = tmp_path / "bin" / "pip-audit"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\ncase " $* " in *" --strict "*) exit 1 ;; esac\n', encoding="utf-8")
+    program.chmod(0o755)
+    (tmp_path / ".installed").touch()
+    done = subprocess.run(["make", "audit", f"RELEASE={tmp_path}"], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "pypi.org was not reached" in done.stderr

@@ -49,3 +49,9 @@ def test_what_runs_with_the_core_alone_needs_nothing_else():
         if re.search(r"importorskip|shared_dir|skip\(", ast.unparse(node))
     ]
     assert needy == []
+
+
+def test_every_benchmark_is_named_where_a_reader_looks_for_speed():
+    page = (REPOSITORY / "docs" / "structure.md").read_text(encoding="utf-8")
+    there = {path.name for path in (REPOSITORY / "benchmarks").glob("bench_*.py")}
+    assert set(re.findall(r"\(\.\./benchmarks/(bench_\w+\.py)\)", page)) == there

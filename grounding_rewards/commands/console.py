@@ -126,19 +126,20 @@ def count_columns() -> tuple[ProgressColumn, ...]:
     return TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
 
 
-def track(title: str, items: Iterable[Item]) -> Iterator[Item]:
+def track(title: str, items: Iterable[Item], total: int | None = None) -> Iterator[Item]:
     """Go through the items, with a progress bar where it takes a while.
 
     Args:
         title: what is being done.
-        items: any; how many they are is shown where they have a length.
+        items: any.
+        total: how many they are; None for their length, if they have one.
 
     Example:
         >>> list(track("counting", [1, 2]))
         [1, 2]
     """
     with late_progress(transient=True) as (bar, show):
-        task = bar.add_task(title, total=len(items) if isinstance(items, Sized) else None)
+        task = bar.add_task(title, total=len(items) if total is None and isinstance(items, Sized) else total)
         for item in items:
             show()
             yield item

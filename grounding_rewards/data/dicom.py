@@ -297,7 +297,10 @@ def _read(path: str | Path, elements: tuple[str, ...], *, pixels: bool) -> FileD
         from pydicom import dcmread
         from pydicom.errors import InvalidDicomError
     except ImportError as error:
-        raise ImportError("DICOM files need pydicom and highdicom: pip install 'grounding_rewards[dicom]'.") from error
+        raise ImportError(
+            f"Expected pydicom to read {str(path)!r}, got none. "
+            "Install it with `pip install 'grounding_rewards[dicom]'`."
+        ) from error
     try:
         _check_deflated(path)
         return dcmread(path, stop_before_pixels=not pixels, specific_tags=list(elements))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from grounding_rewards.data.portions import outcome_of, portions_of
+
+#: What Ray says when its own processes have not started within a time that cannot be set.
+TOO_SLOW = "timed out during startup"
 
 _Function = Callable[[Any], Any]
 
@@ -63,8 +67,18 @@ def _started() -> Any:
         install = "Install it with `pip install 'grounding_rewards[ray]'`, or use the engine local."
         raise ValueError(f"Expected Ray Data to be installed for the engine ray, got none. {install}") from None
     logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # Said where there are fewer portions than workers, with a remedy that is not the user's.
+    warnings.filterwarnings("ignore", message="The minimum number of concurrent actors")
     if not ray.is_initialized():
-        ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        try:
+            ray.init(include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+        except Exception as error:
+            if TOO_SLOW not in str(error):
+                raise
+            raise RuntimeError(
+                "Expected Ray to start on this machine, got none in the seconds that it gives itself: the machine is "
+                "too busy. Give the command again, or start the cluster before it, `ray start --head`."
+            ) from None
     return ray
 
 

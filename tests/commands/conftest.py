@@ -1,5 +1,41 @@
-"""Films that the tests of a room below make."""
+"""Films that the tests of a room below make, and what is drawn once for all commands."""
 
+from __future__ import annotations
+
+import io
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grounding_rewards.data import synthetic
+from grounding_rewards.report.evaluation_diagrams import Diagram
 from tests.data.prepare.conftest import make_films, write_dicom_film
 
 __all__ = ["make_films", "write_dicom_film"]
+
+_synthetic_dataset = cache(synthetic.synthetic_dataset)
+_save = Diagram.save
+_drawn: dict[tuple[str, str], bytes] = {}
+
+
+def _save_once(diagram: Diagram, target: Any, file_format: str, **options: Any) -> None:
+    """The first diagram of a name stands for all: what they show is tested in tests/report."""
+    key = diagram.name, file_format
+    if key not in _drawn:
+        file = io.StringIO() if file_format == "svg" else io.BytesIO()
+        _save(diagram, file, file_format, **options)
+        content = file.getvalue()
+        _drawn[key] = content.encode() if isinstance(content, str) else content
+    if isinstance(target, io.TextIOBase):
+        target.write(_drawn[key].decode())
+    else:
+        Path(target).write_bytes(_drawn[key])
+
+
+@pytest.fixture(autouse=True)
+def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Diagrams, and the films that every evaluation has its constant box from: five seconds of each evaluation."""
+    monkeypatch.setattr(synthetic, "synthetic_dataset", _synthetic_dataset)
+    monkeypatch.setattr(Diagram, "save", _save_once)

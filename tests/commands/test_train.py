@@ -12,8 +12,8 @@ import yaml
 from PIL import Image
 
 from grounding_rewards.cli import main
-from tests.training.forks import command, end_of, started, wait_until
-from tests.training.runs import ASSET, BIN, COMMON, ENVIRONMENT, GRPO, grpo, history, run, words
+from tests.training.forks import command, end_of, program, started, wait_until
+from tests.training.runs import ASSET, BIN, COMMON, ENVIRONMENT, GRPO, grpo, history, words
 
 pytestmark = pytest.mark.training
 
@@ -250,8 +250,11 @@ def test_config_without_a_file(capsys):
 
 def test_several_processes_say_it_once(tmp_path, no_weights):
     options = words({**GRPO, "model_name_or_path": no_weights, "output_dir": tmp_path / "run", "temperature": 0})
-    launch = (BIN / "accelerate", "launch", "--quiet", "--config_file", "configs/accelerate/cpu_2.yaml")
-    printed = run(*launch, "-m", "grounding_rewards.cli", "train", *options, code=1)
+    launch = ("accelerate.commands.launch", "--quiet", "--config_file", "configs/accelerate/cpu_2.yaml")
+    output = tmp_path / "output.txt"
+    with started(program, *launch, "-m", "grounding_rewards.cli", "train", *options, output=output) as (one,):
+        code, printed = end_of([one]), output.read_text(encoding="utf-8")
+    assert code == [1], printed[-3000:]
     assert printed.count("grounding-rewards: Expected a number above 0 for temperature, got 0.0") == 1
     ours = printed[: printed.index("torch/distributed")] if "torch/distributed" in printed else printed
     assert "Traceback" not in ours.split("grounding-rewards: ")[0]

@@ -57,15 +57,20 @@ def in_repository(monkeypatch):
     monkeypatch.chdir(REPOSITORY)
 
 
-def called_here(words):
-    """A program of a study, run in this process, which has torch loaded already."""
+def called(words):
+    """The exit code of a program of a study, which is called in this process: it has torch loaded already."""
     module, arguments = words[1], list(words[2:])
     if module == "accelerate.commands.launch":
         # `--quiet --config_file FILE -m grounding_rewards.cli ...`: one process
         module, arguments = arguments[4], arguments[5:]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [module, *arguments])
-        assert not importlib.import_module(module).main()
+        return importlib.import_module(module).main()
+
+
+def called_here(words):
+    """Call a program of a study that does not fail."""
+    assert not called(words)
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-import sys
 import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -16,12 +17,11 @@ import yaml
 from grounding_rewards.cli import main
 from grounding_rewards.metrics.answers import read_answers
 from grounding_rewards.rewards.grounding import get_reward
+from grounding_rewards.study import run
 from grounding_rewards.study.folder import at_work
 from grounding_rewards.study.run import Children
-from tests.conftest import REPOSITORY
-from tests.study.conftest import SMALL, called_here
-from tests.training.forks import PATIENCE
-from tests.training.runs import ENVIRONMENT
+from tests.study.conftest import SMALL, called, called_here
+from tests.training.forks import PATIENCE, Program, command, started, wait_until
 
 pytestmark = [pytest.mark.training, pytest.mark.usefixtures("in_repository")]
 
@@ -94,20 +94,15 @@ def test_finished_runs_are_never_made_again(made_study, capsys):
 
 def test_the_same_result_after_kill_9(made_study, begun, monkeypatch):
     """Killed with all that it started when the first checkpoint stands, the same command gives the same file."""
-    words = [sys.executable, "-m", "grounding_rewards.cli", "study", str(begun.parent / "small.yaml")]
-    words += ["--out", str(begun), "--index", "0"]
-    process = subprocess.Popen(words, env=ENVIRONMENT, cwd=REPOSITORY, stdout=subprocess.DEVNULL)
-    training = begun / "runs" / "strong--R3--seed0"
-    until = time.monotonic() + PATIENCE
-    while not (training / "checkpoint-3" / "trainer_state.json").is_file():
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    alive = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-    for one in alive:
-        one.kill()
-    # A program that is not dead yet still holds the run.
-    assert psutil.wait_procs(alive, timeout=PATIENCE)[1] == []
+    words = ["study", begun.parent / "small.yaml", "--out", begun, "--index", "0"]
+    training, output = begun / "runs" / "strong--R3--seed0", begun.parent / "output.txt"
+    with started(command, *words, output=output) as (process,):
+        wait_until(lambda: (training / "checkpoint-3" / "trainer_state.json").is_file(), [process], output)
+        alive = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+        for one in alive:
+            one.kill()
+        # A program that is not dead yet still holds the run.
+        assert psutil.wait_procs(alive, timeout=PATIENCE)[1] == []
     assert not (training / "trained.json").is_file()
     monkeypatch.setattr(Children, "call", lambda self, words, log, lock: called_here(words))
     assert study(begun, "--index", "0") == 0
@@ -118,8 +113,15 @@ def test_the_same_result_after_kill_9(made_study, begun, monkeypatch):
     assert not training.exists()
 
 
-def test_a_failed_run_is_named_and_the_others_go_on(made_study, begun, capsys):
+def test_a_failed_run_is_named_and_the_others_go_on(made_study, begun, monkeypatch, capsys):
     """Its films are not there; one of the others is finished, the other is made."""
+
+    def fork(words, *, stdout, **_):
+        return Program(called, words[1:], Path(stdout.name))
+
+    # The programs of the test above are started anew.
+    replaced = SimpleNamespace(Popen=fork, DEVNULL=subprocess.DEVNULL, STDOUT=subprocess.STDOUT)
+    monkeypatch.setattr(run, "subprocess", replaced)
     (begun / "results").mkdir()
     shutil.copy(made_study / "results" / "strong--sft--seed0.json", begun / "results")
     content = {**SMALL, "arms": {"bad": {"reward": "R3", "dataset": "nowhere/films"}, **SMALL["arms"]}}

@@ -1,11 +1,12 @@
 """Processes that are killed, stopped or trained in pairs, forked from one that has torch and trl loaded already.
 
 A fresh interpreter takes eight seconds of processor time to load them. What a launcher does beside starting the
-processes is tried where the launcher itself is: `runs.run`.
+processes is tried where the launcher itself is: `program`.
 """
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -82,6 +83,12 @@ def _begin(function: Callable[..., Any], given: tuple[Any, ...], output: Path, e
 def command(*words: Any) -> int:
     """The command line, for a process to call."""
     return main([str(word) for word in words])
+
+
+def program(module: str, *words: Any) -> Any:
+    """A launcher, as its console script calls it; the processes that it starts are new ones."""
+    sys.argv = [module, *map(str, words)]
+    return importlib.import_module(module).main()
 
 
 def wait_until(done: Callable[[], bool], processes: list[BaseProcess], output: Path) -> None:

@@ -92,7 +92,7 @@ def same_weights(one, other):
     return list(one) == list(other) and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def run(*command, seconds=900, code=0):
+def run(*command, seconds=900):
     """Run to the end and return the output; a launcher that hangs is killed with the processes that it started."""
     started = subprocess.Popen(
         [str(word) for word in command],
@@ -108,5 +108,5 @@ def run(*command, seconds=900, code=0):
     except subprocess.TimeoutExpired:
         os.killpg(started.pid, signal.SIGKILL)
         raise
-    assert started.returncode == code, output[-3000:]
+    assert started.returncode == 0, output[-3000:]
     return output

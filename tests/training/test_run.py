@@ -14,7 +14,8 @@ from grounding_rewards.data.synthetic import synthetic_dataset
 from grounding_rewards.training.arguments import parse_grpo_arguments
 from grounding_rewards.training.run import train_grpo
 from grounding_rewards.training.run_folder import resolved_config
-from tests.training.runs import BIN, GRPO, REPOSITORY, grpo, history, run, words
+from tests.training.forks import program, to_the_end
+from tests.training.runs import GRPO, REPOSITORY, grpo, history, words
 
 pytestmark = pytest.mark.training
 
@@ -157,10 +158,11 @@ def test_two_processes(tiny_vlm, tmp_path):
     """Both ranks log the same keys in the same order, agree on the values, and the run ends by itself."""
     script = tmp_path / "two_ranks.py"
     script.write_text(TWO_RANKS)
-    run(
-        *(BIN / "accelerate", "launch", "--config_file", "configs/accelerate/cpu_2.yaml"),
+    to_the_end(
+        *(program, "accelerate.commands.launch", "--config_file", "configs/accelerate/cpu_2.yaml"),
         *(script, tmp_path),
         *options(model_name_or_path=tiny_vlm, output_dir=tmp_path / "run", save_steps=2),
+        output=tmp_path / "output.txt",
     )
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
     assert first["logged"] == second["logged"]
@@ -186,11 +188,12 @@ def test_stock_trl_command(tiny_vlm, tmp_path):
     (tmp_path / "films").mkdir()
     films.to_parquet(str(tmp_path / "films" / "train.parquet"))
     small = {name: value for name, value in SMALL.items() if name not in ("train_films", "disable_tqdm")}
-    run(
-        *(BIN / "trl", "grpo", "--model_name_or_path", tiny_vlm, "--dataset_name", tmp_path / "films"),
+    to_the_end(
+        *(program, "trl.cli", "grpo", "--model_name_or_path", tiny_vlm, "--dataset_name", tmp_path / "films"),
         *("--reward_funcs", "grounding_rewards.rewards.R4", "grounding_rewards.rewards.R1"),
         *("--output_dir", tmp_path / "run"),
         *[word for name, value in small.items() for word in (f"--{name}", str(value))],
+        output=tmp_path / "output.txt",
     )
     state = json.loads((tmp_path / "run/checkpoint-2/trainer_state.json").read_text())
     assert {"rewards/R4/mean", "rewards/R1/mean", "R4/mean_iou", "R1/mean_iou"} <= set(state["log_history"][0])
