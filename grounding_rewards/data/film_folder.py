@@ -7,6 +7,7 @@ Whatever a line says becomes a column; a film without a prompt is asked about wh
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -151,7 +152,9 @@ def write_square_films(root: str | Path, output: str | Path, size: int) -> None:
     prompt = prompt_messages(_vocabulary(rows, Path(root)))
     lines = []
     for row in rows:
-        file = Path("images", *Path(row["file"]).with_suffix(".png").parts)
+        # From the folder, whatever a line calls it: an absolute path would be written over the film itself.
+        within = os.path.relpath(os.path.realpath(Path(root, row["file"])), os.path.realpath(root))
+        file = Path("images", within).with_suffix(".png")
         (output / file).parent.mkdir(parents=True, exist_ok=True)
         image = open_film(Path(root) / row["file"]).convert("L")
         image.resize((size, size), Resampling.BICUBIC, reducing_gap=3.0).save(output / file)

@@ -216,8 +216,8 @@ def _cells(name: str, change: Change) -> list[str]:
 
 
 def _escaped(name: str) -> str:
-    """Labels are text of others: a bar would end the cell, and a tag would be a tag."""
-    return name.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
+    """Labels are text of others: a bar would end the cell, a tag would be a tag, and a bracket may fetch an image."""
+    return name.replace("\\", "\\\\").replace("|", "\\|").replace("[", "\\[").replace("<", "&lt;").replace("\n", " ")
 
 
 def _short(value: Any) -> str:

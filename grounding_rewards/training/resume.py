@@ -1,6 +1,6 @@
 """Trainers whose resumed run equals an uninterrupted one: the same weights, films, samples and logged numbers.
 
-Four things prevent this in transformers and TRL (seen in transformers 5.18 to 5.23 and TRL 1.16):
+Five things prevent this in transformers and TRL (seen in transformers 5.18 to 5.23 and TRL 1.16):
 
   * `Trainer._load_from_checkpoint` loads the file of a checkpoint without renaming and not strictly. `save_pretrained`
     writes the weights of many vision-language models under their published names (`visual.*`), not those in memory
@@ -8,6 +8,7 @@ Four things prevent this in transformers and TRL (seen in transformers 5.18 to 5
     same. Here `from_pretrained`, which knows both names, loads the weights, and every key must match.
   * GRPO's sampler draws the order of an epoch from the current state of its generator, which a resumed run resets.
   * Completions that are reused for several steps, and figures that are not logged yet, are lost.
+  * A run of `max_steps` that has made them all makes one more before `Trainer` looks how many there were.
   * The first process may mark a checkpoint as complete before the others have written their part.
 """
 
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate.utils import is_peft_model
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
 from transformers.trainer_utils import get_last_checkpoint
 from transformers.utils import logging
 
@@ -48,7 +49,19 @@ class ExactResume(_Trainer):
         if resume_from_checkpoint is True:
             resume_from_checkpoint = get_last_checkpoint(self.args.output_dir) or True
         self._resumed_from = None if isinstance(resume_from_checkpoint, bool | None) else Path(resume_from_checkpoint)
+        if self._resumed_from is not None and not (self.is_fsdp_enabled or self.is_deepspeed_enabled):
+            state = TrainerState.load_from_json(str(self._resumed_from / "trainer_state.json"))
+            if 0 < self.args.max_steps <= state.global_step:
+                self._finished(state)
+                return None
         return super().train(resume_from_checkpoint, *args, **kwargs)
+
+    def _finished(self, state: TrainerState) -> None:
+        """Be what the trainer was after the last step."""
+        self._load_from_checkpoint(str(self._resumed_from))
+        self.state = state
+        if self.args.load_best_model_at_end and state.best_model_checkpoint is not None:
+            self._load_best_model()
 
     def start_epoch(self, epoch: int) -> None:
         """Called at the start of every epoch, and after resuming, with its number from 0."""

@@ -64,7 +64,7 @@ def test_two_folders(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert "+0.400 [+0.400, +0.400]" in shown
     # a label is no markup, neither in the terminal nor in Markdown
     assert HOSTILE in printed
-    assert "| &lt;b>mass&lt;/b>\\|[red]x (14 boxes), mean IoU | 0.400 | 0.800 |" in page
+    assert "| &lt;b>mass&lt;/b>\\|\\[red]x (14 boxes), mean IoU | 0.400 | 0.800 |" in page
     assert page.startswith(content["verdict"] + "\n\n")
     # every line of a table has the same number of cells
     for table in re.findall(r"(?:^\|.*\n)+", page, flags=re.MULTILINE):

@@ -272,6 +272,15 @@ def test_square_films_keep_boxes_in_place(folder, tmp_path):
     assert film["prompt"][0]["content"][1]["text"] == prompt_messages(["mass"])[0]["content"][1]["text"]
 
 
+@pytest.mark.parametrize("called", ["{root}/b.png", "../{name}/b.png"])
+def test_square_films_leave_the_films_as_they_are(folder, tmp_path, called):
+    root = folder(GOOD, {**GOOD, "file": called.format(root=tmp_path, name=tmp_path.name)})
+    before = (root / "b.png").read_bytes()
+    write_square_films(root, tmp_path / "square", 20)
+    assert (root / "b.png").read_bytes() == before
+    assert sorted(path.name for path in (tmp_path / "square" / "images").iterdir()) == ["a.png", "b.png"]
+
+
 def test_real_films(shared_dir):
     # Counts from the data set's README.
     root = shared_dir / "data" / "cxr_lungs"

@@ -128,6 +128,21 @@ def test_killed(tmp_path, name, values):
     assert same_weights(weights(resumed), weights(whole))
 
 
+def test_a_run_that_made_all_its_steps_makes_no_other(tmp_path):
+    whole = grpo(tmp_path / "run", max_steps=2)
+    logged = (tmp_path / "run" / "log.jsonl").read_bytes()
+    moved, said = weights(whole), history(whole)
+    again = grpo(tmp_path / "run", max_steps=2, resume_from_checkpoint="last")
+    assert again.state.global_step == 2
+    assert history(again) == said
+    assert same_weights(weights(again), moved)
+    assert same_weights(
+        load_file(tmp_path / "run" / "checkpoint" / "model.safetensors"),
+        load_file(last_complete_checkpoint(tmp_path / "run") / "model.safetensors"),
+    )
+    assert (tmp_path / "run" / "log.jsonl").read_bytes() == logged
+
+
 def test_best_model_really_is_loaded(tmp_path):
     values = {
         **{"eval_strategy": "steps", "eval_steps": 1, "eval_films": 8, "per_device_eval_batch_size": 8},
