@@ -5,7 +5,8 @@
 For each number of rows a fresh Ray on this machine, with so many workers and little room for objects, scores the short
 rows of bench_scoring.py by R3. Printed are the rows per second and the most memory, in MB: of the command itself, of
 its largest worker, the one that reads the file among them, of all workers at once, and of the object store. Memory of
-processes is looked at four times a second and counts what each has by itself, without what Ray's processes share.
+processes is looked at four times a second and counts what each has by itself: without libraries, and without objects,
+which lie in memory that processes share and are counted for themselves.
 
 With `--lose` the cluster is two machines (two raylets here) with half of the workers each, the second of which is
 killed once its workers score. The table then says whether the output is the same, to the byte.
@@ -60,7 +61,8 @@ class Watch(threading.Thread):
 
 def _megabytes(process: psutil.Process) -> float:
     try:
-        return process.memory_full_info().uss / 1e6
+        info = process.memory_info()
+        return (info.rss - info.shared) / 1e6
     except psutil.Error:
         return 0.0
 

@@ -44,4 +44,7 @@ def _divide(part: ArrayLike, whole: ArrayLike, if_zero: float) -> Array:
         # One completion alone: the same number, four times as fast
         divisor = whole.item()
         return np.array([part.item() / divisor if divisor else if_zero])
+    if whole.ndim and whole.all():
+        # Nothing to leave out: the same numbers, in half the time
+        return part / whole
     return np.divide(part, whole, out=np.full(np.broadcast(part, whole).shape, if_zero), where=whole != 0)

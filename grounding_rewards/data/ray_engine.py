@@ -75,7 +75,7 @@ def _started() -> Any:
         except Exception as error:
             if TOO_SLOW not in str(error):
                 raise
-            raise RuntimeError(
+            raise TimeoutError(
                 "Expected Ray to start on this machine, got none in the seconds that it gives itself: the machine is "
                 "too busy. Give the command again, or start the cluster before it, `ray start --head`."
             ) from None

@@ -145,14 +145,14 @@ def _average_precision(hit: np.ndarray, counted: np.ndarray, m: np.ndarray, inte
     Padding at the end does no harm: it only lowers precision at a recall that is already reached.
     """
     found = hit.cumsum(axis=1)
-    # P_k = Σ_{i ≤ k} hit_i / k,  R_k = Σ_{i ≤ k} hit_i / m
-    precision = ratio(found, counted.cumsum(axis=1))
-    recall = ratio(found, m[:, None])
-    envelope = precision_envelope(precision)
+    # P_k = Σ_{i ≤ k} hit_i / k
+    envelope = precision_envelope(ratio(found, counted.cumsum(axis=1)))
     levels = INTERPOLATIONS[interpolation]
     if levels is None:
         # R_k - R_k-1 is 1/m at a hit and 0 elsewhere
         return ratio(row_sums(envelope * hit), m)
+    # R_k = Σ_{i ≤ k} hit_i / m
+    recall = ratio(found, m[:, None])
     return row_sums(envelope * newly_reached(recall, levels)) / len(levels)
 
 

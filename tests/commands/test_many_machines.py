@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -156,4 +157,19 @@ def test_ray_that_is_not_there_is_said(
     command = ["score", str(tmp_path / "log.jsonl"), "--rewards", "R3", *FORMAT, "--engine", "ray", "--out"]
     assert main([*command, str(tmp_path / "scored.jsonl")]) == 2
     assert "pip install 'grounding_rewards[ray]'" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]
+
+
+def test_ray_that_has_no_time_to_start_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def too_slow(**_: Any) -> None:
+        raise Exception("The current node timed out during startup. This could happen because")
+
+    ray = types.SimpleNamespace(is_initialized=lambda: False, init=too_slow)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    monkeypatch.setitem(sys.modules, "ray.data", types.SimpleNamespace())
+    command = ["score", str(log_of(tmp_path)), "--rewards", "R3", *FORMAT, "--engine", "ray", "--out"]
+    assert main([*command, str(tmp_path / "scored.jsonl")]) == 2
+    assert "the machine is too busy. Give the command again" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["log.jsonl"]
