@@ -22,16 +22,18 @@ from grounding_rewards.audit.play import Audit, audit
 from grounding_rewards.audit.policies import HONEST, KINDS
 from grounding_rewards.commands.console import (
     add_allow_outside,
+    add_rewards,
     final_reward,
+    names_and_parameters,
     output_console,
-    parameters_of_each,
     track,
+    word_of,
     write_json,
 )
 from grounding_rewards.data.load import SYNTHETIC
 from grounding_rewards.parsing import box_format_from_option, get_box_format
 from grounding_rewards.report.tables import plain_table
-from grounding_rewards.rewards.registry import REGISTRY, look_up, takes_completions
+from grounding_rewards.rewards.registry import look_up, takes_completions
 from grounding_rewards.whole_files import write_whole
 
 if TYPE_CHECKING:
@@ -40,9 +42,9 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 examples:
   grounding-rewards audit --rewards R1 R3 soft_f1
-  grounding-rewards audit --rewards R1 R1 --reward-kwargs '[{}, {"ranking": "tied"}]' --html audit.html
+  grounding-rewards audit --rewards R1 R1:ranking=tied --html audit.html
   grounding-rewards audit --rewards my_pkg.rewards.MyReward --dataset prepared/ --split train --films 500
-  grounding-rewards audit --rewards my_pkg.rewards.reward_func --strict --json audit.json   # in CI
+  grounding-rewards audit --rewards my_pkg.rewards.reward_func --strict --json audit.json   # a function as TRL takes it
 
 exit code:
   0  done        1  with --strict, a policy earns what it should not        2  a wrong argument or dataset
@@ -55,18 +57,7 @@ _BOX_FORMAT = "qwen3-vl"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `grounding-rewards audit`."""
-    parser.add_argument(
-        "--rewards",
-        nargs="+",
-        required=True,
-        metavar="REWARD",
-        help=f"names ({', '.join(REGISTRY)}), or dotted paths of rewards on boxes or of functions as TRL takes them",
-    )
-    parser.add_argument(
-        "--reward-kwargs",
-        metavar="JSON",
-        help="""parameters of every reward, such as '{"iou_threshold": 0.4}', or a list with a mapping for each""",
-    )
+    add_rewards(parser)
     parser.add_argument(
         "--dataset",
         default=SYNTHETIC,
@@ -122,23 +113,23 @@ def run(options: argparse.Namespace) -> int:
     return int(options.strict and bool(done.found))
 
 
-def rewards_from_options(names: Sequence[str], kwargs: str | None, box_format: Any) -> dict[str, Callable[..., Any]]:
-    """The rewards of `--rewards` and `--reward-kwargs`, by a name that says which parameters were given.
+def rewards_from_options(words: Sequence[str], kwargs: str | None, box_format: Any) -> dict[str, Callable[..., Any]]:
+    """The rewards of `--rewards` and `--reward-kwargs`, by a word that says which parameters were given.
 
     Raises:
         ValueError: an unknown name or parameter, or as many mappings as rewards are wanted and were not given.
 
     Example:
-        >>> list(rewards_from_options(["R1", "R1"], '[{}, {"ranking": "tied"}]', "qwen3-vl"))
-        ['R1', 'R1 ranking=tied']
+        >>> list(rewards_from_options(["R3", "R1:ranking=tied"], None, "qwen3-vl"))
+        ['R3', 'R1:ranking=tied']
     """
     rewards: dict[str, Callable[..., Any]] = {}
-    for name, parameters in zip(names, parameters_of_each(kwargs, names), strict=True):
-        said = " ".join([name.rpartition(".")[2], *(f"{key}={value}" for key, value in parameters.items())])
+    for name, parameters in names_and_parameters(words, kwargs):
+        said = word_of(name.rpartition(".")[2], parameters)
         if said in rewards:
             raise ValueError(
                 f"Expected different rewards for --rewards, got {said!r} twice. "
-                "Give each setting once, or other parameters in --reward-kwargs."
+                "Give each once, or with other parameters: R3:iou_threshold=0.3."
             )
         rewards[said] = _reward(name, parameters, box_format, said)
     return rewards
@@ -151,7 +142,7 @@ def _reward(name: str, parameters: Mapping[str, Any], box_format: Any, said: str
     if takes_completions(found) and not isinstance(found, GroundingReward):
         if parameters:
             raise ValueError(
-                f"Expected no --reward-kwargs for the function `{name}`, got {json.dumps(dict(parameters))}. "
+                f"Expected no parameters for the function `{name}`, got {json.dumps(dict(parameters))}. "
                 "Set them where it is defined."
             )
         return found

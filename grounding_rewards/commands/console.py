@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -203,7 +203,7 @@ def parameters_from_option(given: str | None) -> dict[str, Any]:
 
 
 def add_rewards(parser: argparse.ArgumentParser) -> None:
-    """The options that `rewards_from_words` reads."""
+    """The options that `names_and_parameters` reads."""
     parser.add_argument(
         "--rewards",
         nargs="+",
@@ -245,18 +245,43 @@ def rewards_from_words(
     """
     from grounding_rewards.rewards.grounding import get_reward
 
-    parts = [word.partition(":") for word in words]
-    shared = parameters_of_each(reward_kwargs, [name for name, *_ in parts])
     rewards = []
-    for word, (name, _, given), of_all in zip(words, parts, shared, strict=True):
-        made = get_reward(name, **{"box_format": box_format, **of_all, **_own_parameters(word, given)})
-        said = ",".join(f"{parameter}={value}" for parameter, value in of_all.items())
-        if given:
+    for word, (name, parameters) in zip(words, names_and_parameters(words, reward_kwargs), strict=True):
+        made = get_reward(name, **{"box_format": box_format, **parameters})
+        if word.partition(":")[2]:
             made = replace(made, name=word)
-        elif words.count(word) > 1 and said:
-            made = replace(made, name=f"{made.name}:{said}")
+        elif words.count(word) > 1:
+            made = replace(made, name=word_of(made.name, parameters))
         rewards.append(final_reward(made))
     return rewards
+
+
+def names_and_parameters(words: Sequence[str], reward_kwargs: str | None = None) -> list[tuple[str, dict[str, Any]]]:
+    """The name of each reward of a command line and its parameters, those after its colon before those of all.
+
+    Raises:
+        ValueError: parameters that are written in another way.
+
+    Example:
+        >>> names_and_parameters(["R1", "R3:iou_threshold=0.3"], '{"iou_threshold": 0.4}')
+        [('R1', {'iou_threshold': 0.4}), ('R3', {'iou_threshold': 0.3})]
+    """
+    parts = [word.partition(":") for word in words]
+    shared = parameters_of_each(reward_kwargs, [name for name, *_ in parts])
+    return [
+        (name, {**of_all, **_own_parameters(word, given)})
+        for word, (name, _, given), of_all in zip(words, parts, shared, strict=True)
+    ]
+
+
+def word_of(name: str, parameters: Mapping[str, Any]) -> str:
+    """A reward with its parameters in one word, as a command line takes it.
+
+    Example:
+        >>> word_of("R3", {"iou_threshold": 0.3, "beta": 1}), word_of("R3", {})
+        ('R3:iou_threshold=0.3,beta=1', 'R3')
+    """
+    return ":".join([name, *([",".join(f"{key}={value}" for key, value in parameters.items())] if parameters else [])])
 
 
 def _own_parameters(word: str, given: str) -> dict[str, Any]:

@@ -34,13 +34,13 @@ def films(tmp_path):
 
 def test_it_says_what_can_be_gamed_and_writes_it(films, tmp_path, capsys):
     page, numbers = tmp_path / "out" / "audit.html", tmp_path / "out" / "audit.json"
-    words = ["audit", "--rewards", "R1", "R1", "--reward-kwargs", '[{}, {"ranking": "tied"}]', "--dataset", films]
+    words = ["audit", "--rewards", "R1", "R1:ranking=tied", "--dataset", films]
     assert main([*words, "--html", str(page), "--json", str(numbers)]) == 0
     printed = capsys.readouterr().out
     assert "Mean reward of each policy, 6 films, 3 of them without a finding" in printed
     assert "free: earns what the honest answer earns, although something wrong stands beside it" in printed
     stored = json.loads(numbers.read_text(encoding="utf-8"))
-    assert stored["rewards"] == ["R1", "R1 ranking=tied"]
+    assert stored["rewards"] == ["R1", "R1:ranking=tied"]
     free = {one["reward"] for one in stored["played"] if one["finding"] == "free"}
     assert free == {"R1"}
     assert "<title>Can it be gamed?</title>" in page.read_text(encoding="utf-8")
@@ -76,11 +76,11 @@ def test_rewards_of_third_parties(films, capsys, monkeypatch):
 def test_one_mapping_is_for_every_reward():
     made = rewards_from_options(["R3", "R5"], '{"iou_threshold": 0.3}', "qwen3-vl")
     assert [(name, one.box_reward.iou_threshold) for name, one in made.items()] == [
-        ("R3 iou_threshold=0.3", 0.3),
-        ("R5 iou_threshold=0.3", 0.3),
+        ("R3:iou_threshold=0.3", 0.3),
+        ("R5:iou_threshold=0.3", 0.3),
     ]
-    assert made["R5 iou_threshold=0.3"].__name__ == "R5 iou_threshold=0.3"
-    assert gr.get_reward("R5", iou_threshold=0.3).box_reward == made["R5 iou_threshold=0.3"].box_reward
+    assert made["R5:iou_threshold=0.3"].__name__ == "R5:iou_threshold=0.3"
+    assert gr.get_reward("R5", iou_threshold=0.3).box_reward == made["R5:iou_threshold=0.3"].box_reward
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_one_mapping_is_for_every_reward():
         (["--rewards", "R3", "--box-format", "qwen9"], "qwen9"),
         (
             ["--rewards", "tests.commands.test_audit.says_nothing", "--reward-kwargs", '{"beta": 1}'],
-            "Expected no --reward-kwargs for the function",
+            "Expected no parameters for the function",
         ),
     ],
 )
