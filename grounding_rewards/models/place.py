@@ -14,8 +14,8 @@ CONFIG = "config.json"
 ADAPTER = "adapter_config.json"
 """The file that makes a folder an adapter that PEFT saved."""
 
-# Weights as transformers and PEFT wrote them before safetensors.
-_PICKLED = ("pytorch_model*.bin", "adapter_model.bin")
+# Weights as transformers and PEFT wrote them before safetensors, and what is read in their place where it is there.
+_PICKLED = {"pytorch_model*.bin": "*.safetensors", "adapter_model.bin": "adapter_model.safetensors"}
 # How many places of each weight are looked at, and how many bytes are read there.
 _PLACES, _BYTES = 4, 64
 _NAME_ON_HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")
@@ -45,8 +45,13 @@ def check_place(path: str | Path, argument: str = "path") -> None:
                 f"Expected {CONFIG} or {ADAPTER} in the folder of a model, got neither in {str(path)!r}. "
                 "Give the folder that the weights were saved in, such as run/checkpoint."
             )
-        pickled = [file.name for name in _PICKLED for file in sorted(folder.glob(name))]
-        if pickled and not any(folder.glob("*.safetensors")):
+        pickled = [
+            file.name
+            for name, instead in _PICKLED.items()
+            if not any(folder.glob(instead))
+            for file in sorted(folder.glob(name))
+        ]
+        if pickled:
             raise ValueError(
                 f"Expected weights as *.safetensors in {str(path)!r}, got {pickled[0]}, which may hold a program. "
                 "Where you trust it, load it with transformers and save_pretrained it again."

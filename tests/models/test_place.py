@@ -25,15 +25,29 @@ def test_a_folder_without_one(tmp_path):
         check_place(tmp_path)
 
 
-@pytest.mark.parametrize("weights", ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "adapter_model.bin"])
-def test_pickled_weights_are_refused(tmp_path, weights):
+@pytest.mark.parametrize(
+    ("weights", "instead"),
+    [
+        ("pytorch_model.bin", "model.safetensors"),
+        ("pytorch_model-00001-of-00002.bin", "model-00001-of-00002.safetensors"),
+        ("adapter_model.bin", "adapter_model.safetensors"),
+    ],
+)
+def test_pickled_weights_are_refused(tmp_path, weights, instead):
     for name in ("config.json", weights):
         (tmp_path / name).write_text("{}", encoding="utf-8")
     with pytest.raises(ValueError, match=f"got {weights}, which may hold a program"):
         check_place(tmp_path)
     # what lies beside safetensors is not read
-    (tmp_path / "model.safetensors").touch()
+    (tmp_path / instead).touch()
     check_place(tmp_path)
+
+
+def test_the_weights_of_a_model_do_not_stand_for_those_of_an_adapter(tmp_path):
+    for name in ("adapter_config.json", "adapter_model.bin", "model.safetensors"):
+        (tmp_path / name).write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"got adapter_model\.bin, which may hold a program"):
+        check_place(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["gpt2", "Qwen/Qwen2.5-VL-3B-Instruct"])
