@@ -21,13 +21,14 @@ export TOKENIZERS_PARALLELISM := false
 CORE_TESTS := tests/test_boxes.py tests/test_overlap.py tests/test_matching.py tests/test_labels.py tests/test_space_check.py \
 	tests/test_columns.py tests/test_layers.py tests/test_shipped.py tests/test_wheel.py tests/rewards tests/parsing
 
-.PHONY: help demo study test lint test-core test-wheel test-lowest test-pythons test-all docs bench lock audit sbom dist clean
+.PHONY: help demo study test lint test-core test-wheel test-lowest test-pythons test-all coverage docs bench lock audit sbom dist clean
 
 help:
 	@echo "make demo [REWARD=R1..R5] [SEED=0]  train the small model with GRPO and open runs/demo/index.html"
 	@echo "make study                          compare two rewards over three seeds, a quarter of an hour"
 	@echo "make test [WORKERS=logical]         every check: lint, types, the core alone, all tests; a worker for each core"
 	@echo "make test-pythons                   the core alone on every supported Python that is installed"
+	@echo "make coverage                       all tests once more, and which lines of the package they do not reach"
 	@echo "make docs                           the site of docs/ in build/site; a link that leads nowhere is an error"
 	@echo "make bench                          speed: text to reward, files, figures, tables, the doctor"
 	@echo "make lock | audit | sbom | dist     pins with hashes, known vulnerabilities, bill of materials, wheel and source"
@@ -121,8 +122,11 @@ test-pythons:
 	done
 
 test-all: $(VENV)/.installed $(VENV)/.lmms-eval
-	$(BIN)/python -m pytest -m "not untraced" $(SPREAD) --dist loadfile --no-loadscope-reorder \
-		--cov --cov-report=term:skip-covered
+	$(BIN)/python -m pytest -m "not untraced" $(SPREAD) --dist loadfile --no-loadscope-reorder $(TRACED)
+
+# Which lines the tests reach; to know it slows them down by a quarter.
+coverage: TRACED := --cov --cov-report=term:skip-covered
+coverage: test-all
 
 docs: export NO_MKDOCS_2_WARNING := 1
 docs: $(VENV)/.installed
