@@ -90,12 +90,13 @@ test-wheel: test-core $(INSTALLED)/.installed
 	cd build/core && ../../$(INSTALLED)/bin/python -m pytest -q -o addopts= tests/test_wheel.py
 
 # The lowest versions that pyproject.toml allows: of the core and the extra eval, and of what training overrides parts of,
-# beside the newest of all others. torch's own lowest version, some gigabytes, is left to the range of transformers. httpx is
-# what the lowest of them need and the newest do not.
+# beside the newest of all others; torch brings what it was built with. httpx is what the lowest of them need and the newest
+# do not.
 $(LOWEST)/.installed: $(VENV)/.installed scripts/lowest_versions.py
 	$(PYTHON) -m venv $(LOWEST) && $(PYTHON) -m venv $(LOWEST)-train
 	$(LOWEST)/bin/python -m pip install --quiet --upgrade pip
 	$(LOWEST)/bin/python -m pip install --quiet $$($(BIN)/python scripts/lowest_versions.py eval) pytest hypothesis
+	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet $$($(BIN)/python scripts/lowest_versions.py train --only torch torchvision)
 	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet --no-deps \
 		$$($(BIN)/python scripts/lowest_versions.py train --only trl transformers accelerate peft datasets)
 	$(BIN)/python -m pip --python $(LOWEST)-train install --quiet httpx
@@ -110,8 +111,8 @@ test-lowest: test-core $(LOWEST)/.installed
 		tests/test_overlap.py tests/test_matching.py tests/test_wheel.py tests/metrics/test_average_precision.py \
 		tests/metrics/test_comparison.py tests/metrics/test_evaluation.py tests/report/test_evaluation_page.py \
 		tests/report/test_evaluation_diagrams.py tests/report/test_diff_page.py
-	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= -k "test_contract or test_adapter" \
-		tests/training/test_contract.py tests/training/test_resume.py
+	PYTHONPATH=. $(LOWEST)-train/bin/python -m pytest -q -o addopts= -k "test_contract or test_adapter or test_run_folder" \
+		tests/training/test_contract.py tests/training/test_resume.py tests/training/test_run.py
 
 # Those that are installed under their usual names, such as python3.12; the others are passed over, and said.
 test-pythons:

@@ -169,6 +169,7 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
             processing_class=processing_class,
             **kwargs,
         )
+        self._forbid_image_tokens()
         # TRL itself prints none: `log` does, without what names films.
         self.num_completions_to_print = 0
         # The generation configuration may have more end tokens than the tokenizer.
@@ -200,6 +201,16 @@ class GroundingGRPOTrainer(RunCard, ExactResume, GRPOTrainer):
         self.reward_lines = tuple(reward_with_parameters(one) for one in self.reward_funcs)
         if ours and train_dataset is not None:
             self.box_format_name = format_name(ours[0].box_format, train_dataset)
+
+    def _forbid_image_tokens(self) -> None:
+        """Let no answer hold the token of an image: there is no image for it, and the step would fail.
+
+        TRL's newer versions do so themselves. It is set for transformers; vLLM has another configuration.
+        """
+        token = getattr(self.model.config, "image_token_id", None)
+        generation = getattr(self, "generation_config", None)
+        if token is not None and generation is not None and generation.suppress_tokens is None:
+            generation.suppress_tokens = self.generation_kwargs["suppress_tokens"] = [token]
 
     def _prompt_opens_thinking(self, prompt: Any) -> bool:
         """Whether the completion begins inside a thinking that the rendered prompt opened."""

@@ -16,6 +16,8 @@ from trl.data_utils import prepare_multimodal_messages
 from trl.models.utils import unwrap_model_for_generation
 from trl.trainer.utils import RepeatSampler
 
+from grounding_rewards.data.synthetic import synthetic_dataset
+from grounding_rewards.training import GroundingGRPOTrainer
 from grounding_rewards.training.option_values import GRPO_CHOICES, GRPO_NUMBERS, MODEL_NUMBERS, SFT_NUMBERS
 
 pytestmark = pytest.mark.training
@@ -60,3 +62,10 @@ def test_completions_are_bought_and_used_in_the_loop_that_resuming_restores():
     for name in ("_buffered_inputs", "_step", "_metrics", "_tokenizer"):
         assert f"self.{name}" in source
     assert "_metrics" in inspect.getsource(SFTTrainer)
+
+
+def test_no_answer_may_hold_the_token_of_an_image(tiny_vlm, tmp_path):
+    config = GRPOConfig(str(tmp_path), per_device_train_batch_size=4, num_generations=2, use_cpu=True, bf16=False)
+    trainer = GroundingGRPOTrainer(str(tiny_vlm), "R4", config, synthetic_dataset("train", 8))
+    token = [trainer.model.config.image_token_id]
+    assert trainer.generation_config.suppress_tokens == trainer.generation_kwargs["suppress_tokens"] == token
