@@ -281,7 +281,8 @@ def word_of(name: str, parameters: Mapping[str, Any]) -> str:
         >>> word_of("R3", {"iou_threshold": 0.3, "beta": 1}), word_of("R3", {})
         ('R3:iou_threshold=0.3,beta=1', 'R3')
     """
-    return ":".join([name, *([",".join(f"{key}={value}" for key, value in parameters.items())] if parameters else [])])
+    given = ",".join(f"{key}={value}" for key, value in parameters.items())
+    return f"{name}:{given}" if given else name
 
 
 def _own_parameters(word: str, given: str) -> dict[str, Any]:
