@@ -16,7 +16,7 @@ from typing import Any
 
 import grounding_rewards as gr
 from grounding_rewards.audit.response import response
-from grounding_rewards.report.reward_diagrams import response_diagram
+from grounding_rewards.report.reward_diagrams import response_plot
 from grounding_rewards.whole_files import write_whole
 
 PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
@@ -50,7 +50,7 @@ def main() -> None:
     for name, drawn in DRAWN.items():
         responses = {heading: response(gr.get_reward(reward, **given)) for heading, reward, given in drawn}
         picture = io.BytesIO()
-        response_diagram(responses, name).save(picture, "png", dpi=_DPI)
+        response_plot(responses, name).save(picture, "png", dpi=_DPI)
         write_whole(options.folder / f"{name}.png", picture.getvalue())
         print(options.folder / f"{name}.png")
 

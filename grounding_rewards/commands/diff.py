@@ -187,15 +187,14 @@ def _write_page(
     from grounding_rewards.data.run_log import read_entries
     from grounding_rewards.report.diff_page import DiffPage, FilmPair, render_diff_page
     from grounding_rewards.report.picture import draw_films
-    from grounding_rewards.report.training_curves import draw_curves
+    from grounding_rewards.report.training_curves import training_plot
 
     in_b = {film.id: film for film in b}
     pairs = [FilmPair(film, in_b[film.id]) for film in a if film.id in in_b]
     reward = _reward(options.reward or evaluation.reward, pairs)
     load_image = _image_loader(b, evaluation.facts, options.b, options.allow_outside)
     path = options.log or _training_log(evaluation.facts)
-    log = [] if path is None else read_entries(path)
-    curves = draw_curves(log), draw_curves(log, dark=True)
+    training = None if path is None else training_plot(read_entries(path))
     page = DiffPage(
         comparison=comparison,
         subtitle=_subtitle(comparison.found, evaluation.facts),
@@ -203,13 +202,13 @@ def _write_page(
         reward=reward,
         load_image=load_image,
         label_matching=comparison.found.label_matching,
-        curves=curves if curves[0] else None,
+        training=training,
     )
     with whole_folder(options.html.parent) as unfinished:
         write_whole(unfinished / options.html.name, render_diff_page(page))
         write_whole(unfinished / "films.png", draw_films(pairs, comparison.names, reward, load_image))
-        if curves[0]:
-            write_whole(unfinished / "curves.png", curves[0])
+        if training is not None:
+            training.save(unfinished / "curves.png", "png", dpi=130)
 
 
 def _subtitle(found: RunDifference, facts: Mapping[str, Any]) -> str:

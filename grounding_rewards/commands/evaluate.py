@@ -151,7 +151,7 @@ def _write(
     films: Sequence[AnsweredFilm],
     reference: Sequence[AnsweredFilm],
 ) -> None:
-    from grounding_rewards.report.evaluation_diagrams import write_diagrams
+    from grounding_rewards.report.evaluation_diagrams import write_plots
     from grounding_rewards.report.evaluation_page import EvaluationPage, render_evaluation_page
 
     page = EvaluationPage(
@@ -167,7 +167,7 @@ def _write(
     with whole_folder(options.out) as unfinished:
         write_answered(unfinished / "films.jsonl", films)
         write_evaluation(unfinished, found)
-        drawn = {path.name for path in write_diagrams(found, unfinished / "figures")}
+        drawn = {path.name for path in write_plots(found, unfinished / "figures")}
         write_whole(unfinished / "report.html", render_evaluation_page(page))
     for path in (options.out / "figures").iterdir():
         if path.name not in drawn:

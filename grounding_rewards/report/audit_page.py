@@ -11,7 +11,7 @@ from grounding_rewards.audit.policies import KINDS
 from grounding_rewards.audit.response import Scorer, response
 from grounding_rewards.metrics.estimates import counted, format_interval, format_value
 from grounding_rewards.report.render import read_asset, render
-from grounding_rewards.report.reward_diagrams import response_diagram
+from grounding_rewards.report.reward_diagrams import response_plot
 
 _KINDS = {
     "honest": ("Honest", "They look, and are as good as their names say. The others are measured by these."),
@@ -33,7 +33,7 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
     Returns:
         An HTML document that refers to nothing outside itself and can be encoded in UTF-8.
     """
-    diagram = response_diagram({name: response(reward) for name, reward in rewards.items()}) if rewards else None
+    drawn = response_plot({name: response(reward) for name, reward in rewards.items()}) if rewards else None
     return render(
         "audit.html.jinja",
         style=read_asset("page.css") + read_asset("audit_page.css"),
@@ -51,7 +51,7 @@ def render_audit_page(done: Audit, rewards: Mapping[str, Scorer], *, dataset: st
             for kind in KINDS
             if (own := [policy for policy in done.policies if policy.kind == kind])
         ],
-        diagram=diagram,
+        drawn=drawn,
     )
 
 

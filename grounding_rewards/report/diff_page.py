@@ -16,7 +16,8 @@ from grounding_rewards.metrics.comparison import Change, p_cell
 from grounding_rewards.metrics.outcomes import box_outcomes
 from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.figure_groups import group_figures
-from grounding_rewards.report.render import data_uri, jpeg_uri, read_asset, render
+from grounding_rewards.report.plots import Plot
+from grounding_rewards.report.render import jpeg_uri, read_asset, render
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -57,7 +58,7 @@ class DiffPage:
         reward: name of the reward by whose change films are chosen, a key of their ``rewards``.
         load_image: opens the image of a film, None where there is none; called only for the films that are shown.
         label_matching: by which boxes are called right, as in the figures.
-        curves: PNGs for a light and a dark ground, from :func:`grounding_rewards.report.training_curves.draw_curves`.
+        training: from :func:`grounding_rewards.report.training_curves.training_plot`.
     """
 
     comparison: Comparison
@@ -66,7 +67,7 @@ class DiffPage:
     reward: str
     load_image: Callable[[AnsweredFilm], Image | None]
     label_matching: str = "ignore"
-    curves: tuple[bytes, bytes] | None = None
+    training: Plot | None = None
 
 
 def choose_films(pairs: Sequence[FilmPair], reward: str, *, count: int = FILMS_PER_SECTION) -> list[Section]:
@@ -163,7 +164,7 @@ def render_diff_page(page: DiffPage) -> str:
         figure_groups=group_figures(figures),
         sections=sections,
         compares_labels=page.label_matching != "ignore",
-        curves=page.curves and [data_uri(png, "image/png") for png in page.curves],
+        training=page.training,
         p=p_cell,
         style=read_asset("page.css") + read_asset("diff_page.css"),
         script="",

@@ -1,20 +1,11 @@
-"""The diagrams of an evaluation, drawn by matplotlib: as files for papers, and as SVG in the colours of the page.
-
-A diagram has no heading or caption inside: papers set their own, and the page writes `title` and `note` around it.
-"""
+"""The plots of an evaluation, as files for papers and for its page."""
 
 from __future__ import annotations
 
-import io
 import math
-import re
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from xml.etree import ElementTree
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,124 +16,27 @@ from grounding_rewards.metrics.confusion import Confusion
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.evaluation import Evaluation
 from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES, RobustnessPoint
+from grounding_rewards.report.plots import DASHES, GRID, GROUND, INK, MARKERS, SERIES, SOFT, Plot, share_axis, short
 from grounding_rewards.report.tables import Row, group_rows, measured_columns, system_rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: A palette for colour-blind readers (Okabe and Ito). On the page each colour is a variable of the style sheet, which
-#: is lighter on a dark background.
-SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
-_INK, _SOFT, _GRID, _GROUND = "#1b1f24", "#5b6570", "#dde1e6", "#ffffff"
-_VARIABLES = {
-    _INK: "--ink",
-    _SOFT: "--soft",
-    _GRID: "--line",
-    _GROUND: "--card",
-    **{colour: f"--series-{number}" for number, colour in enumerate(SERIES)},
-}
-_DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
-_MARKERS = ("o", "s", "^", "D", "v", "P")
-
-#: What one diagram shows at most; its note tells how much was left out.
+#: What one plot shows at most; its note tells how much was left out.
 MOST_CURVES, MOST_BARS, MOST_PANELS, MOST_LABELS, MOST_ROWS = 8, 30, 3, 16, 24
 _POINTS = 400
-# The figures of the diagram of systems, where they are measured.
+# The figures of the plot of systems, where they are measured.
 _AT_A_GLANCE = (
     *("recall_50", "precision_50", "f1_50", "mean_iou", "hallucination_rate", "specificity"),
     *("ap_50", "map_50", "froc", "dice", *(f"reward_R{k}" for k in range(1, 6))),
 )
-# Characters that fit into half the width of a narrow diagram.
+# Characters that fit into half the width of a narrow plot.
 _HALF_WIDTH = 20
-_NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_DPI = 300
-
-_RC = {
-    "font.size": 8,
-    "font.family": "sans-serif",
-    "text.color": _INK,
-    "axes.labelcolor": _INK,
-    "axes.edgecolor": _SOFT,
-    "axes.facecolor": "none",
-    "axes.linewidth": 0.7,
-    # Fonts of browsers are wider than the one that the room for numbers is measured with.
-    "axes.labelpad": 8,
-    "axes.titlesize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "xtick.color": _SOFT,
-    "ytick.color": _SOFT,
-    "xtick.labelcolor": _INK,
-    "ytick.labelcolor": _INK,
-    "grid.color": _GRID,
-    "grid.linewidth": 0.6,
-    "legend.frameon": False,
-    "legend.fontsize": 7.5,
-    "lines.linewidth": 1.5,
-    "text.parse_math": False,
-    # Keep text as text, which can be searched and edited; as TrueType in PDF, which journals require.
-    "svg.fonttype": "none",
-    "pdf.fonttype": 42,
-    "path.simplify": True,
-}
 
 
-@dataclass(frozen=True)
-class Diagram:
-    """One diagram, drawn on request.
-
-    Attributes:
-        name: name of its files without suffix, and its id on the page.
-        title: its heading on the page.
-        note: its caption.
-        draw: draws into an empty ``matplotlib.figure.Figure``.
-        size: width and height in inches.
-    """
-
-    name: str
-    title: str
-    note: str
-    draw: Callable[[Figure], None]
-    size: tuple[float, float]
-
-    def figure(self) -> Figure:
-        """The diagram as a ``matplotlib.figure.Figure``, without a window."""
-        import matplotlib
-        from matplotlib.figure import Figure
-
-        with matplotlib.rc_context(_RC):
-            figure = Figure(figsize=self.size, facecolor="none", layout="constrained")
-            self.draw(figure)
-        return figure
-
-    def save(self, target: Any, file_format: str, *, dpi: int = _DPI) -> None:
-        """Write it to a path or an open file; the same diagram always gives the same bytes.
-
-        Args:
-            target: the path or the file.
-            file_format: `png` (on white), `pdf` or `svg`.
-            dpi: of what is no drawing of lines; 300, as journals want it.
-        """
-        import matplotlib
-
-        dates = {"png": {}, "pdf": {"CreationDate": None}, "svg": {"Date": None}}[file_format]
-        ground = _GROUND if file_format == "png" else "none"
-        with matplotlib.rc_context({**_RC, "svg.hashsalt": self.name}), warnings.catch_warnings():
-            # Glyphs that matplotlib's font lacks become boxes in the files; on the page the browser's font is used.
-            warnings.filterwarnings("ignore", message="Glyph")
-            self.figure().savefig(target, format=file_format, dpi=dpi, facecolor=ground, metadata=dates)
-
-    def svg(self) -> str:
-        """The diagram as an `svg` element in the colours of the page around it."""
-        buffer = io.StringIO()
-        self.save(buffer, "svg")
-        return themed_svg(buffer.getvalue(), prefix=self.name, label=f"{self.title}. {self.note}")
-
-
-def diagrams(evaluation: Evaluation) -> list[Diagram]:
-    """The diagrams for which the evaluation has figures, in the order in which they are shown.
+def plots(evaluation: Evaluation) -> list[Plot]:
+    """The plots for which the evaluation has figures, in the order in which they are shown.
 
     Args:
         evaluation: what was measured.
@@ -152,13 +46,13 @@ def diagrams(evaluation: Evaluation) -> list[Diagram]:
         >>> from grounding_rewards.metrics.evaluation import Measures, evaluate
         >>> film = AnsweredFilm("a", 100, 100, gt=[[0, 0, 10, 10]], gt_labels=["mass"], pred=[[0, 0, 10, 8]],
         ...                     rewards={"R4": 0.8})
-        >>> [diagram.name for diagram in diagrams(evaluate({"model": [film]}, Measures("R4", resamples=10)))]
+        >>> [plot.name for plot in plots(evaluate({"model": [film]}, Measures("R4", resamples=10)))]
         ['systems', 'precision_recall', 'froc', 'iou_histogram', 'per_label', 'per_size']
     """
     systems = system_rows(evaluation)
     shares = {key: heading for key, heading in evaluation.headings.items() if _is_share(systems, key)}
     glance = {key: shares[key] for key in _AT_A_GLANCE if key in shares} or shares
-    found: list[Diagram | None] = [
+    found: list[Plot | None] = [
         # What no answer can better is 1 in nearly every line.
         _systems([row for row in systems if row.name != REFERENCE], glance),
         _curves("precision_recall", "Precision and recall", evaluation.pr_curves, _precision_recall),
@@ -170,18 +64,18 @@ def diagrams(evaluation: Evaluation) -> list[Diagram]:
         _confusion(evaluation.confusion),
         *_robustness(evaluation.robustness),
     ]
-    return [diagram for diagram in found if diagram is not None]
+    return [plot for plot in found if plot is not None]
 
 
-def write_diagrams(evaluation: Evaluation, folder: Path) -> list[Path]:
-    """Write every diagram as PNG and as PDF.
+def write_plots(evaluation: Evaluation, folder: Path) -> list[Path]:
+    """Write every plot as PNG and as PDF.
 
     Args:
         evaluation: what was measured.
         folder: where to write; it is created where missing.
 
     Returns:
-        The files, two for each diagram.
+        The files, two for each plot.
 
     Raises:
         OSError: a file cannot be written.
@@ -195,77 +89,17 @@ def write_diagrams(evaluation: Evaluation, folder: Path) -> list[Path]:
         >>> found = evaluate({"model": [film]}, Measures("R4", resamples=10))
         >>> found = replace(found, systems={}, pr_curves=(), froc_curves=(), per_label=(), per_size=(), confusion=None)
         >>> with TemporaryDirectory() as folder:
-        ...     [path.name for path in write_diagrams(found, Path(folder))]
+        ...     [path.name for path in write_plots(found, Path(folder))]
         ['iou_histogram.png', 'iou_histogram.pdf']
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
-    for diagram in diagrams(evaluation):
+    for plot in plots(evaluation):
         for file_format in ("png", "pdf"):
-            path = folder / f"{diagram.name}.{file_format}"
-            diagram.save(path, file_format)
+            path = folder / f"{plot.name}.{file_format}"
+            plot.save(path, file_format)
             written.append(path)
     return written
-
-
-def themed_svg(svg: str, *, prefix: str, label: str) -> str:
-    """Make an SVG of matplotlib part of a page: in its colours and font, without styles, which its policy refuses.
-
-    Args:
-        svg: a whole document.
-        prefix: set before every id, so that ids of several diagrams on one page differ.
-        label: read out by screen readers.
-
-    Example:
-        >>> svg = '<svg xmlns="http://www.w3.org/2000/svg"><path id="a" style="fill: #0072b2"/><use href="#a"/></svg>'
-        >>> themed_svg(svg, prefix="x", label="a line")
-        '<svg role="img" aria-label="a line"><path id="x-a" fill="var(--series-0)" /><use href="#x-a" /></svg>'
-    """
-    root = ElementTree.fromstring(svg)
-    used = {name for one in root.iter() for value in one.attrib.values() for name in re.findall(r"#([\w.-]+)", value)}
-
-    def with_prefix(found: re.Match[str]) -> str:
-        return f"#{prefix}-{found[1]}" if found[1] in used else found[0]
-
-    for parent in root.iter():
-        for child in list(parent):
-            if _local(child.tag) in ("metadata", "style"):
-                parent.remove(child)
-    for one in root.iter():
-        one.tag = _local(one.tag)
-        attributes = {_local(name): value for name, value in one.attrib.items()}
-        attributes.update(_presentation(attributes.pop("style", "")))
-        identity = attributes.pop("id", None)
-        if identity in used:
-            attributes = {"id": f"{prefix}-{identity}", **attributes}
-        attributes = {name: re.sub(r"#([\w.-]+)", with_prefix, value) for name, value in attributes.items()}
-        one.attrib.clear()
-        one.attrib.update(attributes)
-        one.text, one.tail = (None if text is None or not text.strip() else text for text in (one.text, one.tail))
-    view = root.get("viewBox")
-    root.attrib.clear()
-    root.attrib.update({**({"viewBox": view} if view else {}), "role": "img", "aria-label": label})
-    return ElementTree.tostring(root, encoding="unicode")
-
-
-def _local(name: str) -> str:
-    return name.rpartition("}")[2]
-
-
-def _presentation(style: str) -> dict[str, str]:
-    """The declarations of a style attribute as attributes, with the colours as variables of the page."""
-    attributes = {}
-    for declaration in filter(str.strip, style.split(";")):
-        name, _, value = (part.strip() for part in declaration.partition(":"))
-        if name == "font-family":
-            continue
-        if name == "font":  # the short form of older releases
-            size, weight = re.search(r"([\d.]+px)", value), re.match(r"(\d{3}|bold) ", value)
-            attributes.update({"font-size": size[1]} if size else {})
-            attributes.update({"font-weight": weight[1]} if weight else {})
-            continue
-        attributes[name] = f"var({_VARIABLES[value]})" if value in _VARIABLES else value
-    return attributes
 
 
 def _is_share(rows: Sequence[Row], key: str) -> bool:
@@ -277,7 +111,7 @@ def _more(shown: int, all_of_them: int, what: str) -> str:
     return f" The first {shown} of {all_of_them} {what}." if all_of_them > shown else ""
 
 
-def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Diagram | None:
+def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Plot | None:
     """Every share of the table of figures with its interval, the systems below each other."""
     keys = list(measured_columns(rows, headings))
     if not keys:
@@ -288,60 +122,39 @@ def _systems(rows: Sequence[Row], headings: Mapping[str, str]) -> Diagram | None
         axis = figure.subplots()
         step = 0.78 / max(1, len(rows))
         for number, row in enumerate(rows):
-            at: NDArray[np.float64] = np.arange(len(shown), dtype=np.float64) + (number - (len(rows) - 1) / 2) * step
-            _points(axis, [row.figures.get(key) for key in shown], at, number, _short(row.name))
-        _share_axis(axis.xaxis)
-        axis.set_yticks(range(len(shown)), [_short(headings[key], 44) for key in shown])
+            at = np.arange(len(shown)) + (number - (len(rows) - 1) / 2) * step
+            value, low, high = np.array([row.figures.get(key) or (math.nan,) * 3 for key in shown], dtype=np.float64).T
+            colour, first = SERIES[number % len(SERIES)], number == 0
+            # An unknown interval is drawn without width.
+            low, high = np.where(np.isnan(low), value, low), np.where(np.isnan(high), value, high)
+            axis.hlines(at, low, high, color=colour, linewidth=1.8 if first else 1.0)
+            axis.plot(
+                value,
+                at,
+                linestyle="none",
+                marker=MARKERS[number % len(MARKERS)],
+                color=colour,
+                markersize=5 if first else 3.6,
+                markerfacecolor=colour if first else GROUND,
+                label=short(row.name),
+                clip_on=False,
+            )
+        share_axis(axis.xaxis)
+        axis.set_yticks(range(len(shown)), [short(headings[key], 44) for key in shown])
         axis.set_ylim(len(shown) - 0.5, -0.5)
         for edge in range(1, len(shown)):
-            axis.axhline(edge - 0.5, color=_GRID, linewidth=0.6)
+            axis.axhline(edge - 0.5, color=GRID, linewidth=0.6)
         axis.tick_params(axis="y", length=0)
         figure.legend(loc="outside upper left", ncols=min(3, len(rows)), handletextpad=0.3, columnspacing=1.2)
 
     height = 0.55 + len(shown) * max(0.28, 0.105 * len(rows)) + 0.16 * math.ceil(len(rows) / 3)
     note = "Shares of the table above, with 95 % intervals." + _more(len(shown), len(keys), "figures")
-    return Diagram("systems", "At a glance", note, draw, (7.2, height))
-
-
-def _points(
-    axis: Axes, figures: Sequence[tuple[float, float, float] | None], at: NDArray[np.float64], number: int, name: str
-) -> None:
-    """One system's values with their intervals, along x."""
-    value, low, high = np.array([one or (math.nan,) * 3 for one in figures], dtype=np.float64).T
-    colour, first = SERIES[number % len(SERIES)], number == 0
-    # An unknown interval is drawn without width.
-    low, high = np.where(np.isnan(low), value, low), np.where(np.isnan(high), value, high)
-    axis.hlines(at, low, high, color=colour, linewidth=1.8 if first else 1.0)
-    axis.plot(
-        value,
-        at,
-        linestyle="none",
-        marker=_MARKERS[number % len(_MARKERS)],
-        color=colour,
-        markersize=5 if first else 3.6,
-        markerfacecolor=colour if first else _GROUND,
-        label=name,
-        clip_on=False,
-    )
-
-
-def _share_axis(axis: Any, label: str | None = None) -> None:
-    """From 0 to 1 with a grid; `axis` is a matplotlib Axis."""
-    axis.set_ticks(np.linspace(0, 1, 6))
-    axis.grid(visible=True)
-    which = axis.axis_name
-    getattr(axis.axes, f"set_{which}lim")(-0.015, 1.015)
-    if label:
-        axis.set_label_text(label)
-
-
-def _whole_numbers(axis: Any, **options: int) -> None:
-    axis.get_major_locator().set_params(integer=True, **options)
+    return Plot("systems", "At a glance", note, draw, (7.2, height))
 
 
 def _curves(
     name: str, title: str, curves: Sequence[Curve], draw_axis: Callable[[Axes, Sequence[Curve]], None]
-) -> Diagram | None:
+) -> Plot | None:
     shown = [curve for curve in curves[:MOST_CURVES] if len(curve.x)]
     if not shown:
         return None
@@ -365,11 +178,11 @@ def _curves(
     )
     if any(curve.low is not None for curve in shown):
         note += f" {'Bars' if all(points) else 'Bands'}: 95 % intervals."
-    # Two long names side by side are wider than the diagram.
-    columns = 2 if max(len(_short(curve.name)) for curve in shown) <= _HALF_WIDTH else 1
+    # Two long names side by side are wider than the plot.
+    columns = 2 if max(len(short(curve.name)) for curve in shown) <= _HALF_WIDTH else 1
     rows = math.ceil(len(shown) / columns)
     size = (3.6, 2.85 + 0.17 * rows)
-    return Diagram(name, title, note + _more(len(shown), len(curves), "curves"), draw, size)
+    return Plot(name, title, note + _more(len(shown), len(curves), "curves"), draw, size)
 
 
 def _line(axis: Axes, curve: Curve, number: int, floor: float = -math.inf, *, is_staircase: bool = False) -> None:
@@ -386,28 +199,28 @@ def _line(axis: Axes, curve: Curve, number: int, floor: float = -math.inf, *, is
     if len(x) == 1:
         if band is not None:
             axis.vlines(x, *band, color=colour, linewidth=1.2)
-        marker = _MARKERS[number % len(_MARKERS)]
+        marker = MARKERS[number % len(MARKERS)]
         axis.plot(
-            x, y, linestyle="none", marker=marker, color=colour, markersize=6, label=_short(curve.name), clip_on=False
+            x, y, linestyle="none", marker=marker, color=colour, markersize=6, label=short(curve.name), clip_on=False
         )
         return
     if band is not None:
         axis.fill_between(x, *band, color=colour, alpha=0.16, linewidth=0, step="post" if is_staircase else None)
-    dashes = _DASHES[number // len(SERIES) % len(_DASHES)]
-    axis.plot(x, y, color=colour, linestyle=dashes, label=_short(curve.name), drawstyle=step)
+    dashes = DASHES[number // len(SERIES) % len(DASHES)]
+    axis.plot(x, y, color=colour, linestyle=dashes, label=short(curve.name), drawstyle=step)
     if is_staircase:
-        axis.plot(x[-1:], y[-1:], linestyle="none", marker=_MARKERS[number % len(_MARKERS)], color=colour, markersize=4)
+        axis.plot(x[-1:], y[-1:], linestyle="none", marker=MARKERS[number % len(MARKERS)], color=colour, markersize=4)
 
 
 def _precision_recall(axis: Axes, curves: Sequence[Curve]) -> None:
     for f1 in (0.2, 0.4, 0.6, 0.8):
         recall = np.linspace(f1 / (2 - f1), 1, 60)
-        axis.plot(recall, f1 * recall / (2 * recall - f1), color=_GRID, linewidth=0.7, linestyle=(0, (2, 2)))
-        axis.annotate(f"F1 {f1:g}", (1, f1 / (2 - f1)), (2, 0), textcoords="offset points", color=_SOFT, fontsize=6)
+        axis.plot(recall, f1 * recall / (2 * recall - f1), color=GRID, linewidth=0.7, linestyle=(0, (2, 2)))
+        axis.annotate(f"F1 {f1:g}", (1, f1 / (2 - f1)), (2, 0), textcoords="offset points", color=SOFT, fontsize=6)
     for number, curve in enumerate(curves):
         _line(axis, _reached(curve), number)
-    _share_axis(axis.xaxis, "recall")
-    _share_axis(axis.yaxis, "precision")
+    share_axis(axis.xaxis, "recall")
+    share_axis(axis.yaxis, "precision")
     axis.grid(visible=False)
 
 
@@ -436,33 +249,33 @@ def _froc(axis: Axes, curves: Sequence[Curve]) -> None:
     axis.minorticks_off()
     axis.xaxis.grid(visible=True)
     axis.set_xlabel("false positives per film")
-    _share_axis(axis.yaxis, "sensitivity")
+    share_axis(axis.yaxis, "sensitivity")
 
 
-def _calibration(calibration: Calibration | None) -> Diagram | None:
+def _calibration(calibration: Calibration | None) -> Plot | None:
     if calibration is None or not len(calibration.counts):
         return None
 
     def draw(figure: Figure) -> None:
         axis, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-        axis.plot([0, 1], [0, 1], color=_SOFT, linewidth=0.8, linestyle=(0, (3, 2)))
+        axis.plot([0, 1], [0, 1], color=SOFT, linewidth=0.8, linestyle=(0, (3, 2)))
         axis.plot(calibration.confidence, calibration.precision, color=SERIES[0], marker="o", markersize=4)
-        _share_axis(axis.yaxis, "boxes that are right")
+        share_axis(axis.yaxis, "boxes that are right")
         axis.xaxis.grid(visible=True)
         below.bar(calibration.confidence, calibration.counts, width=0.03, color=SERIES[0])
-        _share_axis(below.xaxis, "stated confidence")
+        share_axis(below.xaxis, "stated confidence")
         below.set_ylabel("boxes")
-        _whole_numbers(below.yaxis, nbins=2)
+        below.yaxis.get_major_locator().set_params(integer=True, nbins=2)
 
     boxes = int(np.sum(calibration.counts))
     note = (
         f"{boxes:,} boxes with a stated confidence. Expected calibration error {calibration.error:.3f}. "
         "On the dashed line a confidence is what it says; below it is too high."
     )
-    return Diagram("calibration", "Calibration", note, draw, (3.6, 3.2))
+    return Plot("calibration", "Calibration", note, draw, (3.6, 3.2))
 
 
-def _iou_histogram(ious: NDArray[np.float64]) -> Diagram | None:
+def _iou_histogram(ious: NDArray[np.float64]) -> Plot | None:
     if not len(ious):
         return None
 
@@ -472,22 +285,22 @@ def _iou_histogram(ious: NDArray[np.float64]) -> Diagram | None:
         axis.bar(np.arange(20) / 20 + 0.025, counts, width=0.044, color=SERIES[0])
         axis.bar(-0.15, np.sum(ious <= 0), width=0.044, color=SERIES[1])
         for threshold in (0.5, 0.75):
-            axis.axvline(threshold, color=_SOFT, linewidth=0.8, linestyle=(0, (3, 2)))
+            axis.axvline(threshold, color=SOFT, linewidth=0.8, linestyle=(0, (3, 2)))
         axis.set_xticks([-0.15, *np.linspace(0, 1, 6)], ["none", *(f"{x:.1f}" for x in np.linspace(0, 1, 6))])
         axis.set_xlabel("IoU of a reference box with its partner")
         axis.set_ylabel("reference boxes")
         axis.yaxis.grid(visible=True)
-        _whole_numbers(axis.yaxis)
+        axis.yaxis.get_major_locator().set_params(integer=True)
 
     shares = ", ".join(f"{100 * np.mean(ious >= at):.1f} % from {at:g} up" for at in (0.5, 0.75))
     note = (
         f"{len(ious):,} reference boxes: {shares}; {100 * np.mean(ious <= 0):.1f} % have no partner. "
         f"Mean {np.mean(ious):.3f}."
     )
-    return Diagram("iou_histogram", "Overlap with the reference", note, draw, (3.6, 2.7))
+    return Plot("iou_histogram", "Overlap with the reference", note, draw, (3.6, 2.7))
 
 
-def _bars(name: str, title: str, rows: Sequence[Row], headings: Mapping[str, str]) -> Diagram | None:
+def _bars(name: str, title: str, rows: Sequence[Row], headings: Mapping[str, str]) -> Plot | None:
     """A panel of bars for each of the first figures that are shares."""
     columns = measured_columns(rows, headings)
     keys = [key for key in columns if _is_share(rows, key)][:MOST_PANELS]
@@ -502,24 +315,18 @@ def _bars(name: str, title: str, rows: Sequence[Row], headings: Mapping[str, str
             figures = [row.figures.get(key, (math.nan,) * 3) for row in shown]
             value, low, high = np.array(figures, dtype=np.float64).T
             axis.barh(at, value, height=0.62, color=SERIES[number], alpha=0.45)
-            axis.hlines(at, low, high, color=_INK, linewidth=1)
-            _share_axis(axis.xaxis, _short(headings[key]))
+            axis.hlines(at, low, high, color=INK, linewidth=1)
+            share_axis(axis.xaxis, short(headings[key]))
             axis.set_xlim(0, 1)
             axis.tick_params(axis="y", length=0)
-        axes[0].set_yticks(at, [_short(row.name, 40) for row in shown])
+        axes[0].set_yticks(at, [short(row.name, 40) for row in shown])
         axes[0].set_ylim(len(shown) - 0.4, -0.6)
 
     note = "Lines: 95 % intervals." + _more(len(shown), len(rows), "rows")
-    return Diagram(name, title, note, draw, (7.2, 0.75 + 0.23 * len(shown)))
+    return Plot(name, title, note, draw, (7.2, 0.75 + 0.23 * len(shown)))
 
 
-def _short(name: str, most: int = 34) -> str:
-    """The name, shortened to `most` characters and without characters that XML forbids."""
-    name = _NOT_IN_XML.sub("\N{REPLACEMENT CHARACTER}", name)
-    return name if len(name) <= most else name[: most - 1] + "…"
-
-
-def _confusion(confusion: Confusion | None) -> Diagram | None:
+def _confusion(confusion: Confusion | None) -> Plot | None:
     if confusion is None or not np.sum(confusion.counts):
         return None
     gt, pred, counts = confusion.gt, confusion.pred, confusion.counts
@@ -527,27 +334,21 @@ def _confusion(confusion: Confusion | None) -> Diagram | None:
     counts = counts[np.ix_(rows, columns)]
 
     def draw(figure: Figure) -> None:
-        from matplotlib.patches import Rectangle
+        from matplotlib.colors import to_rgba
 
         axis = figure.subplots()
-        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        same = np.array([[gt[i] == pred[j] for j in columns] for i in rows])
+        cells = np.where(same[..., None], to_rgba(SERIES[0]), to_rgba(SERIES[1]))
+        cells[..., 3] = 0.8 * counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        axis.imshow(cells, aspect="auto")
         for (i, j), count in np.ndenumerate(counts):
-            colour = SERIES[0] if gt[rows[i]] == pred[columns[j]] else SERIES[1]
-            alpha = 0.8 * float(shares[i, j])
-            axis.add_patch(Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=colour, alpha=alpha, linewidth=0))
             if count:
                 axis.text(j, i, f"{count}", ha="center", va="center_baseline", fontsize=7)
-        axis.set_xticks(range(len(columns)), [_short(pred[j], 22) for j in columns], rotation=40, ha="right")
-        axis.set_yticks(range(len(rows)), [_short(gt[i], 22) for i in rows])
-        axis.set_xlim(-0.5, len(columns) - 0.5)
-        axis.set_ylim(len(rows) - 0.5, -0.5)
+        axis.set_xticks(range(len(columns)), [short(pred[j], 22) for j in columns], rotation=40, ha="right")
+        axis.set_yticks(range(len(rows)), [short(gt[i], 22) for i in rows])
         axis.tick_params(length=0)
         axis.set_xlabel("predicted")
         axis.set_ylabel("reference")
-        for edge in np.arange(-0.5, len(rows) + 0.5):
-            axis.axhline(edge, color=_GRID, linewidth=0.6)
-        for edge in np.arange(-0.5, len(columns) + 0.5):
-            axis.axvline(edge, color=_GRID, linewidth=0.6)
         for spine in axis.spines.values():
             spine.set_visible(False)
 
@@ -558,7 +359,7 @@ def _confusion(confusion: Confusion | None) -> Diagram | None:
         + (f" The {left} rarest labels are left out." if left else "")
     )
     size = (1.5 + 0.38 * len(columns), 1.3 + 0.27 * len(rows))
-    return Diagram("confusion", "Confusion of labels", note, draw, (max(3.6, size[0]), max(2.6, size[1])))
+    return Plot("confusion", "Confusion of labels", note, draw, (max(3.6, size[0]), max(2.6, size[1])))
 
 
 def _commonest(totals: NDArray[np.int64]) -> list[int]:
@@ -567,59 +368,50 @@ def _commonest(totals: NDArray[np.int64]) -> list[int]:
     return [*sorted(labels), len(totals) - 1]
 
 
-def _robustness(points: Sequence[RobustnessPoint]) -> Iterator[Diagram]:
-    for family, title, x_label in (
-        ("corruptions", "Robustness to changes of the film", "strength"),
-        ("pgd", "Robustness to an attack", "ε, parts of 255"),
+def _robustness(points: Sequence[RobustnessPoint]) -> Iterator[Plot]:
+    """A panel for each change, from the film as it is to the strongest."""
+    for family, title, x_label, scale in (
+        ("corruptions", "Robustness to changes of the film", "strength", 1),
+        ("pgd", "Robustness to an attack", "ε, parts of 255", 255),
     ):
-        names = _by_name([point for point in points if point.family == family])
-        if names:
-            yield _robustness_diagram(f"robustness_{family}", title, x_label, names)
+        own = sorted((point for point in points if point.family == family), key=lambda point: point.strength)
+        names = list(dict.fromkeys(point.name for point in points if point.family == family and point.strength > 0))
+        # The film as it is stands once for all changes, or once for each.
+        panels = {
+            name: [*own[: own[0].strength == 0], *(one for one in own if one.name == name and one.strength > 0)]
+            for name in names
+        }
+        if panels:
+            yield _robustness_plot(f"robustness_{family}", title, x_label, scale, panels)
 
 
-def _by_name(points: Sequence[RobustnessPoint]) -> dict[str, list[RobustnessPoint]]:
-    """The points of each change in order of strength, beginning with the unchanged film, which changes may share."""
-    strengths = Counter(point.name for point in points if point.strength > 0)
-    clean = [point for point in points if point.strength == 0]
-    shared = [point for point in clean if not strengths[point.name]]
-    names = {}
-    for name in strengths:
-        own = [point for point in points if point.name == name]
-        start = [] if any(point.strength == 0 for point in own) else (shared or clean)[:1]
-        names[name] = sorted([*start, *own], key=lambda point: point.strength)
-    return names
-
-
-def _robustness_diagram(name: str, title: str, x_label: str, names: Mapping[str, list[RobustnessPoint]]) -> Diagram:
-    columns = min(4, len(names))
-    rows = math.ceil(len(names) / columns)
-    scale = 255.0 if name.endswith("pgd") else 1.0
+def _robustness_plot(
+    name: str, title: str, x_label: str, scale: float, panels: Mapping[str, Sequence[RobustnessPoint]]
+) -> Plot:
+    columns = min(4, len(panels))
+    rows = math.ceil(len(panels) / columns)
 
     def draw(figure: Figure) -> None:
         axes = figure.subplots(rows, columns, sharex=True, sharey=True, squeeze=False)
-        for axis in axes.flat[len(names) :]:
+        for axis in axes.flat[len(panels) :]:
             axis.remove()
-        for index, (axis, (change, points)) in enumerate(zip(axes.flat, names.items(), strict=False)):
+        for axis, (change, points) in zip(axes.flat, panels.items(), strict=False):
             x = scale * np.array([point.strength for point in points])
             for number, (key, label) in enumerate(ROBUSTNESS_FIGURES.items()):
                 value, low, high = np.array([getattr(point, key) for point in points], dtype=np.float64).T
                 axis.fill_between(x, low, high, color=SERIES[number], alpha=0.15, linewidth=0)
-                axis.plot(x, value, color=SERIES[number], marker=_MARKERS[number], markersize=3.2, label=label)
-            axis.set_title(_short(change.replace("_", " "), 26), loc="left")
-            _share_axis(axis.yaxis)
+                axis.plot(x, value, color=SERIES[number], marker=MARKERS[number], markersize=3.2, label=label)
+            axis.set_title(short(change.replace("_", " "), 26), loc="left")
+            share_axis(axis.yaxis)
             axis.set_xticks(x, [f"{value:.3g}" for value in x])
             axis.tick_params(labelbottom=True)
-            if index + columns >= len(names):
-                axis.set_xlabel(x_label)
+        figure.supxlabel(x_label, fontsize=8)
         figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=2 if columns == 1 else 4)
 
+    note = (
+        "Robust accuracy: share of the films with a right answer, every finding with a box and no box more. Attack "
+        "success rate: share of all films with another answer than to the film as it is. Right answers lost: share of "
+        "the answers that were right before. At 0 the film is as it is. Bands: 95 % intervals."
+    )
     width = {1: 3.6, 2: 5.4}.get(columns, 7.2)
-    note = f"{_ROBUSTNESS_NOTE} At 0 the film is as it is. Bands: 95 % intervals."
-    return Diagram(name, title, note, draw, (width, 0.5 + 1.65 * rows if rows > 1 else 2.9))
-
-
-_ROBUSTNESS_NOTE = (
-    "Robust accuracy: share of the films with a right answer, every finding with a box and no box more. Attack success "
-    "rate: share of all films with another answer than to the film as it is. Right answers lost: share of the answers "
-    "that were right before."
-)
+    return Plot(name, title, note, draw, (width, 0.5 + 1.65 * rows if rows > 1 else 2.9))

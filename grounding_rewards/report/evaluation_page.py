@@ -33,7 +33,7 @@ from grounding_rewards.metrics.outcomes import (
     outcomes_of,
 )
 from grounding_rewards.metrics.robustness import ROBUSTNESS_FIGURES
-from grounding_rewards.report.evaluation_diagrams import diagrams
+from grounding_rewards.report.evaluation_diagrams import plots
 from grounding_rewards.report.figure_groups import group_figures, rewards_explained
 from grounding_rewards.report.render import jpeg_uri, read_asset, render
 from grounding_rewards.report.tables import (
@@ -210,7 +210,7 @@ def render_evaluation_page(page: EvaluationPage) -> str:
         reference=REFERENCE,
         groups=_figure_groups(found, systems),
         rewards=rewards_explained(page.reward_names),
-        drawn={diagram.name: diagram for diagram in diagrams(found)},
+        drawn={plot.name: plot for plot in plots(found)},
         tables={
             "labels": _table(group_rows(found.per_label), found.headings),
             "sizes": _table(group_rows(found.per_size), found.headings),

@@ -1,4 +1,4 @@
-"""How rewards respond, as one diagram: a line of five panels for each reward."""
+"""How rewards respond, as one plot: a line of five panels for each reward."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from grounding_rewards.audit.response import Response
-from grounding_rewards.report.evaluation_diagrams import SERIES, Diagram
+from grounding_rewards.report.plots import SERIES, SOFT, Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _HEADINGS = ("over IoU; dashed: slope", "over false boxes", "over share found", "box moved", "box walks; grey: IoU")
-_REWARD, _SLOPE, _GREY = SERIES[0], SERIES[1], "#5b6570"
+_REWARD, _SLOPE = SERIES[0], SERIES[1]
 _WIDTH, _ROW, _MARGIN = 9.2, 1.3, 0.7
 #: Slopes above this are cut off.
 _STEEPEST = 2.5
@@ -23,17 +23,17 @@ _STEEPEST = 2.5
 _COLOURS = ("#f2f4f7", "#56b4e9", "#0072b2", "#00304d")
 
 
-def response_diagram(responses: Mapping[str, Response], name: str = "responses") -> Diagram:
+def response_plot(responses: Mapping[str, Response], name: str = "responses") -> Plot:
     """The responses of rewards, a line for each.
 
     Args:
         responses: by the name of the reward, from :func:`grounding_rewards.audit.response.response`.
-        name: of the diagram.
+        name: of the plot.
 
     Example:
         >>> import grounding_rewards as gr
         >>> from grounding_rewards.audit.response import response
-        >>> len(response_diagram({"R3": response(gr.get_reward("R3"))}).figure().axes)
+        >>> len(response_plot({"R3": response(gr.get_reward("R3"))}).figure().axes)
         6
     """
 
@@ -57,7 +57,7 @@ def response_diagram(responses: Mapping[str, Response], name: str = "responses")
         "one; over the share of eight findings that is found at IoU 0.8; a box of the finding's size moved by up to "
         "one and a half of its sides; and a box that walks at random around the finding."
     )
-    return Diagram(name, "How rewards respond", note, draw, (_WIDTH, _MARGIN + _ROW * len(responses)))
+    return Plot(name, "How rewards respond", note, draw, (_WIDTH, _MARGIN + _ROW * len(responses)))
 
 
 def _line(axes: Any, shown: Response, colours: Any) -> Any:
@@ -75,7 +75,7 @@ def _line(axes: Any, shown: Response, colours: Any) -> Any:
     )
     moved.set_xticks((-1, 0, 1))
     moved.set_yticks((-1, 0, 1))
-    walk.plot(shown.walk.x, shown.walk_iou, color=_GREY, linewidth=0.8)
+    walk.plot(shown.walk.x, shown.walk_iou, color=SOFT, linewidth=0.8)
     walk.plot(shown.walk.x, shown.walk.y, color=_REWARD, linewidth=1.2)
     _axis(walk, (0, 80, 160))
     return heat

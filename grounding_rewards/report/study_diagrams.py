@@ -11,13 +11,12 @@ import numpy as np
 from grounding_rewards.arithmetic import Array
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import Estimate, format_value
-from grounding_rewards.report.evaluation_diagrams import SERIES, Diagram
+from grounding_rewards.report.plots import DASHES, SERIES, Plot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 _ROW = 0.24
 _PANEL = (3.6, 2.5)
 # Lines of a legend, each as high as this.
@@ -38,7 +37,7 @@ class ForestRow(NamedTuple):
     is_shown: bool
 
 
-def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[str, Sequence[ForestRow]]) -> Diagram:
+def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[str, Sequence[ForestRow]]) -> Plot:
     """Differences with their intervals, below each other, each group under its heading.
 
     Args:
@@ -79,12 +78,12 @@ def forest(name: str, title: str, note: str, axis_label: str, groups: Mapping[st
         axis.tick_params(axis="y", length=0)
         axis.grid(axis="x")
 
-    return Diagram(name, title, note, draw, (_WIDTH, 0.75 + _ROW * lines))
+    return Plot(name, title, note, draw, (_WIDTH, 0.75 + _ROW * lines))
 
 
 def curves(
     name: str, title: str, note: str, panels: Mapping[str, Sequence[Curve]], *, x: str, y: str, share: bool = False
-) -> Diagram:
+) -> Plot:
     """Curves with bands, a panel for each heading; the same name has the same line in all panels.
 
     Args:
@@ -118,12 +117,12 @@ def curves(
         figure.legend(list(handles.values()), list(handles), loc="outside upper left", ncols=4)
 
     size = _WIDTH if columns == 2 else _PANEL[0] + 1.4, _PANEL[1] * rows + _LEGEND * legend + 0.1
-    return Diagram(name, title, note, draw, size)
+    return Plot(name, title, note, draw, size)
 
 
 def matrix(
     name: str, title: str, note: str, rows: Sequence[str], columns: Sequence[str], values: Array, shades: Array
-) -> Diagram:
+) -> Plot:
     """Values as cells, shaded by how much better or worse they are than the reference.
 
     Args:
@@ -152,11 +151,11 @@ def matrix(
         for side in axis.spines.values():
             side.set_visible(False)
 
-    return Diagram(name, title, note, draw, (2.2 + 0.5 * len(columns), 1.3 + 0.22 * len(rows)))
+    return Plot(name, title, note, draw, (2.2 + 0.5 * len(columns), 1.3 + 0.22 * len(rows)))
 
 
 def _line(axis: Axes, curve: Curve, number: int) -> Any:
-    colour, dashes = SERIES[number % len(SERIES)], _DASHES[number // len(SERIES) % len(_DASHES)]
+    colour, dashes = SERIES[number % len(SERIES)], DASHES[number // len(SERIES) % len(DASHES)]
     if curve.low is not None and curve.high is not None:
         axis.fill_between(curve.x, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
     (line,) = axis.plot(curve.x, curve.y, color=colour, linestyle=dashes, linewidth=1.4)

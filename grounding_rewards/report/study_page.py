@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from grounding_rewards.metrics.answered_film import AnsweredFilm
 from grounding_rewards.metrics.boxes_shown import drawn_answer, film_summary
 from grounding_rewards.metrics.outcomes import box_outcomes
-from grounding_rewards.report.evaluation_diagrams import Diagram
+from grounding_rewards.report.plots import Plot
 from grounding_rewards.report.render import jpeg_uri, read_asset, render
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Section(NamedTuple):
 
     title: str
     note: str
-    diagrams: Sequence[Diagram] = ()
+    diagrams: Sequence[Plot] = ()
     tables: Sequence[PageTable] = ()
 
 
@@ -90,7 +90,7 @@ def render_study_page(page: StudyPage) -> str:
                 "title": section.title,
                 "note": section.note,
                 "tables": section.tables,
-                "diagrams": [(one.title, one.note, one.svg()) for one in section.diagrams],
+                "diagrams": section.diagrams,
             }
             for section in page.sections
         ],

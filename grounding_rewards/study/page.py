@@ -11,7 +11,7 @@ import numpy as np
 
 from grounding_rewards.metrics.curves import Curve
 from grounding_rewards.metrics.estimates import format_interval, format_value
-from grounding_rewards.report.evaluation_diagrams import Diagram
+from grounding_rewards.report.plots import Plot
 from grounding_rewards.report.study_diagrams import ForestRow, curves, forest, matrix
 from grounding_rewards.report.study_page import GalleryFilm, PageTable, Section, StudyPage, Tile
 from grounding_rewards.study.findings import PROFILE_THRESHOLDS, ArmFound, Band, Findings
@@ -44,7 +44,7 @@ _TRAINING = {
 }
 
 
-def diagrams(found: Findings) -> dict[str, Diagram]:
+def diagrams(found: Findings) -> dict[str, Plot]:
     """The diagrams for which the study has figures, by name."""
     made = [_forest(found, start=False), _forest(found, start=True), _matrix(found), _learning(found)]
     made += [_training(found, name, title) for name, title in _TRAINING.items()]
@@ -52,7 +52,7 @@ def diagrams(found: Findings) -> dict[str, Diagram]:
     return {one.name: one for one in made if one is not None}
 
 
-def study_page(found: Findings, drawn: Mapping[str, Diagram], images: Mapping[str, Image]) -> StudyPage:
+def study_page(found: Findings, drawn: Mapping[str, Plot], images: Mapping[str, Image]) -> StudyPage:
     """What the page of a study shows.
 
     Args:
@@ -61,7 +61,7 @@ def study_page(found: Findings, drawn: Mapping[str, Diagram], images: Mapping[st
         images: of films of the declared set, by id; of those that are there the gallery is made.
     """
 
-    def some(*names: str) -> list[Diagram]:
+    def some(*names: str) -> list[Plot]:
         return [drawn[name] for name in names if name in drawn]
 
     study = found.study
@@ -107,7 +107,7 @@ def _tiles(found: Findings) -> list[Tile]:
     return [*tiles, Tile("smallest difference to be found", format_value(found.detectable(found.seeds)), note)]
 
 
-def _forest(found: Findings, *, start: bool) -> Diagram | None:
+def _forest(found: Findings, *, start: bool) -> Plot | None:
     groups = {}
     for name in found.starts:
         rows = []
@@ -129,7 +129,7 @@ def _forest(found: Findings, *, start: bool) -> Diagram | None:
     return forest(name, title, note, f"{figure}, difference from {what}", groups)
 
 
-def _matrix(found: Findings) -> Diagram:
+def _matrix(found: Findings) -> Plot:
     rulers = list(RULERS.values())
     values = np.array([[arm.figures[found.on][ruler.key].value for ruler in rulers] for arm in found.arms])
     shades = np.array([[_shade(arm, found.on, ruler.key) for ruler in rulers] for arm in found.arms])
@@ -152,7 +152,7 @@ def _shade(arm: ArmFound, on: str, key: str) -> float:
     return float(np.clip(RULERS[key].sign * one.value / one.error / 4, -1, 1))
 
 
-def _learning(found: Findings) -> Diagram:
+def _learning(found: Findings) -> Plot:
     figure = RULERS[found.primary].heading
     note = f"{capital(figure)} on {found.on} at the start and at every checkpoint: {_OVER_SEEDS}."
     panels = {
@@ -162,7 +162,7 @@ def _learning(found: Findings) -> Diagram:
     return curves("learning", "Learning curves", note, panels, x="step", y=figure)
 
 
-def _training(found: Findings, name: str, title: str) -> Diagram | None:
+def _training(found: Findings, name: str, title: str) -> Plot | None:
     panels = {
         from_start(found, start): [
             _curve(arm.key.arm, arm.curves[name]) for arm in found.of_start(start) if name in arm.curves
@@ -177,7 +177,7 @@ def _training(found: Findings, name: str, title: str) -> Diagram | None:
     return curves(name, title, note, panels, x="step", y=title)
 
 
-def _profiles(found: Findings) -> Diagram | None:
+def _profiles(found: Findings) -> Plot | None:
     panels = {}
     for start in found.starts:
         several = [

@@ -10,22 +10,22 @@ from typing import Any
 import pytest
 
 from grounding_rewards.data import synthetic
-from grounding_rewards.report.evaluation_diagrams import Diagram
+from grounding_rewards.report.plots import Plot
 from tests.data.prepare.conftest import make_films, write_dicom_film
 
 __all__ = ["make_films", "write_dicom_film"]
 
 _synthetic_dataset = cache(synthetic.synthetic_dataset)
-_save = Diagram.save
+_save = Plot.save
 _drawn: dict[tuple[str, str], bytes] = {}
 
 
-def _save_once(diagram: Diagram, target: Any, file_format: str, **options: Any) -> None:
-    """The first diagram of a name stands for all: what they show is tested in tests/report."""
-    key = diagram.name, file_format
+def _save_once(plot: Plot, target: Any, file_format: str, **options: Any) -> None:
+    """The first plot of a name stands for all: what they show is tested in tests/report."""
+    key = plot.name, file_format
     if key not in _drawn:
         file = io.StringIO() if file_format == "svg" else io.BytesIO()
-        _save(diagram, file, file_format, **options)
+        _save(plot, file, file_format, **options)
         content = file.getvalue()
         _drawn[key] = content.encode() if isinstance(content, str) else content
     if isinstance(target, io.TextIOBase):
@@ -36,6 +36,6 @@ def _save_once(diagram: Diagram, target: Any, file_format: str, **options: Any) 
 
 @pytest.fixture(autouse=True)
 def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Diagrams, and the films that every evaluation has its constant box from: five seconds of each evaluation."""
+    """Plots, and the films that every evaluation has its constant box from: five seconds of each evaluation."""
     monkeypatch.setattr(synthetic, "synthetic_dataset", _synthetic_dataset)
-    monkeypatch.setattr(Diagram, "save", _save_once)
+    monkeypatch.setattr(Plot, "save", _save_once)

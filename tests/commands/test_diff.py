@@ -210,7 +210,7 @@ def test_the_page(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.Captur
     assert "14 films of films" in page
     assert "B is better than A: F1 at IoU 0.5 is 1.000 against 0.000" in page
     assert "<h3>Largest gains</h3>" in page
-    assert "<h2>Training</h2>" in page
+    assert "<h3>Training</h3>" in page
     # no address but data, and no markup of others
     assert not re.search(r"(?:href|src|srcset)=\"(?!data:|#)", page)
     assert "<b>mass" not in page

@@ -13,7 +13,7 @@ from grounding_rewards.audit.policies import POLICIES
 from grounding_rewards.audit.response import response
 from grounding_rewards.parsing import get_box_format
 from grounding_rewards.report.audit_page import found_sentences, render_audit_page, verdict
-from grounding_rewards.report.reward_diagrams import response_diagram
+from grounding_rewards.report.reward_diagrams import response_plot
 
 FMT = get_box_format("qwen3-vl")
 FILMS = films_of(
@@ -63,7 +63,7 @@ def test_without_rewards_to_draw_there_is_no_diagram(done):
 
 def test_the_diagram_has_a_line_for_each_reward():
     drawn = {name: response(gr.get_reward(name)) for name in ("R3", "soft_f1")}
-    figure = response_diagram(drawn).figure()
+    figure = response_plot(drawn).figure()
     # five panels each, and the scale of the maps
     assert len(figure.axes) == 2 * 5 + 1
     assert [axis.get_ylabel() for axis in figure.axes[::5][:2]] == ["R3", "soft_f1"]

@@ -18,6 +18,7 @@ from grounding_rewards.metrics.counts import DETECTION_FIGURES
 from grounding_rewards.metrics.estimates import Estimate, Figure
 from grounding_rewards.report.comparison_tables import Comparison
 from grounding_rewards.report.diff_page import DiffPage, FilmPair, choose_films, render_diff_page
+from grounding_rewards.report.training_curves import training_plot
 
 BOX = (10.0, 10.0, 60.0, 40.0)
 SAME = Units(0, 0, 0)
@@ -61,7 +62,7 @@ def page(pairs: list[FilmPair], **values: Any) -> str:
         "pairs": pairs,
         "reward": "R4",
         "load_image": lambda film: Image.new("L", (100, 80), 40),
-        "curves": (b"light", b"dark"),
+        "training": training_plot([{"step": 1, "reward": 0.5}]),
     }
     return render_diff_page(DiffPage(comparison=Comparison(**compared), **{**shown, **values}))
 
@@ -266,6 +267,6 @@ def test_the_table_has_the_chosen_figures_beside_the_baselines() -> None:
 
 
 def test_without_curves_and_baselines_there_is_none() -> None:
-    text = page([pair("a", 0.1, 0.9)], curves=None, baselines={})
+    text = page([pair("a", 0.1, 0.9)], training=None, baselines={})
     assert "Training" not in text
     assert "nothing found" not in text

@@ -107,7 +107,7 @@ def test_everything_is_there(visit) -> None:
         "Films",
         "How it was measured",
     ]
-    assert tab.locator(".diagram svg[role=img][aria-label]").count() == 10
+    assert tab.locator(".plot img[alt]").count() == 10
     assert tab.locator(".tile").count() == 4
     assert tab.locator("#Gallery h3").all_inner_texts() == [
         "Missed 5",
@@ -545,7 +545,7 @@ CONTRAST = """() => {
     }
     return [255, 255, 255];
   };
-  const names = "h1, h2, h3, p, small, th, td, dt, dd, a, pre, label span, figcaption, button, .diagram text";
+  const names = "h1, h2, h3, p, small, th, td, dt, dd, a, pre, label span, figcaption, button";
   const weak = new Set();
   for (const node of document.querySelectorAll(names)) {
     if (!node.textContent.trim() || node.closest("[disabled], .shade, .skip")) continue;
@@ -595,7 +595,7 @@ def test_on_paper_there_is_no_control_and_nothing_folded(visit) -> None:
     # no heading stays behind at the foot of a page
     for name in ("h2", "#Gallery h3", "#Gallery .note", "tr.group"):
         assert tab.locator(name).first.evaluate("one => getComputedStyle(one).breakAfter") == "avoid", name
-    for name in ("article", ".tile", ".diagram", "table.headline tbody tr"):
+    for name in ("article", ".tile", ".plot", "table.headline tbody tr"):
         assert tab.locator(name).first.evaluate("one => getComputedStyle(one).breakInside") == "avoid", name
     assert tab.pdf(format="A4").startswith(b"%PDF-")
 
@@ -603,7 +603,7 @@ def test_on_paper_there_is_no_control_and_nothing_folded(visit) -> None:
 def test_without_javascript_the_figures_are_complete(visit) -> None:
     tab = visit(java_script_enabled=False)
     assert tab.locator("table.headline").is_visible()
-    assert tab.locator(".diagram svg").count() == 10
+    assert tab.locator(".plot img").count() == 10
     assert "need JavaScript" in tab.locator("noscript").inner_text()
     assert HOSTILE not in tab.locator("body").inner_text()
 

@@ -1,8 +1,8 @@
-"""Diagrams: what they show is what they were given, and they fit any page and any name."""
+"""Plots: what they show is what they were given, and they fit any page and any name."""
 
 from __future__ import annotations
 
-import re
+import base64
 from xml.etree import ElementTree
 
 import numpy as np
@@ -18,11 +18,10 @@ from grounding_rewards.metrics.robustness import RobustnessPoint
 from grounding_rewards.report.evaluation_diagrams import (
     MOST_CURVES,
     MOST_LABELS,
-    Diagram,
-    diagrams,
-    themed_svg,
-    write_diagrams,
+    plots,
+    write_plots,
 )
+from grounding_rewards.report.plots import INK, SERIES, Plot
 from tests.report.evaluations import HOSTILE, evaluation
 
 ALL = [
@@ -50,22 +49,22 @@ NOTHING: dict = {
 }
 
 
-def one(name: str, **change: object) -> Diagram:
-    return next(diagram for diagram in diagrams(evaluation(**change)) if diagram.name == name)
+def one(name: str, **change: object) -> Plot:
+    return next(plot for plot in plots(evaluation(**change)) if plot.name == name)
 
 
-def words(diagram: Diagram) -> list[str]:
-    return [node.text or "" for node in ElementTree.fromstring(diagram.svg()).iter("text")]
+def words(plot: Plot) -> list[str]:
+    return [node.text or "" for node in ElementTree.fromstring(plot.svg()).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_there_is_a_diagram_for_every_kind_of_figure_and_none_without() -> None:
-    assert [diagram.name for diagram in diagrams(evaluation())] == ALL
-    assert diagrams(evaluation(**NOTHING)) == []
+def test_there_is_a_plot_for_every_kind_of_figure_and_none_without() -> None:
+    assert [plot.name for plot in plots(evaluation())] == ALL
+    assert plots(evaluation(**NOTHING)) == []
 
 
-def test_every_diagram_is_written_as_png_and_pdf_and_twice_the_same(tmp_path) -> None:
+def test_every_plot_is_written_as_png_and_pdf_and_twice_the_same(tmp_path) -> None:
     small = evaluation(**{**NOTHING, "ious": evaluation().ious, "confusion": evaluation().confusion})
-    first, second = write_diagrams(small, tmp_path / "a"), write_diagrams(small, tmp_path / "b")
+    first, second = write_plots(small, tmp_path / "a"), write_plots(small, tmp_path / "b")
     assert [path.name for path in first] == [f"{n}.{e}" for n in ("iou_histogram", "confusion") for e in ("png", "pdf")]
     for path, again in zip(first, second, strict=True):
         start = path.read_bytes()[:5]
@@ -73,34 +72,11 @@ def test_every_diagram_is_written_as_png_and_pdf_and_twice_the_same(tmp_path) ->
         assert path.read_bytes() == again.read_bytes()
 
 
-def test_on_the_page_a_diagram_takes_colours_and_font_from_it_and_shares_no_id() -> None:
-    names: set[str] = set()
-    for diagram in diagrams(evaluation()):
-        svg = diagram.svg()
-        # Colours other than the page's would be unreadable on one of its two grounds; styles are refused by its policy.
-        assert not re.findall(r"#[0-9a-f]{6}\b", svg), diagram.name
-        assert " style=" not in svg
-        assert "<style" not in svg
-        assert "font-family" not in svg
-        ids = re.findall(r' id="([^"]+)"', svg)
-        assert len(set(ids)) == len(ids)
-        assert names.isdisjoint(ids)
-        names.update(ids)
-        assert set(re.findall(r"""(?:url\(#|href="#)([\w.-]+)""", svg)) <= set(ids)
-
-
-@pytest.mark.parametrize(
-    ("style", "attributes"),
-    [
-        # origin: what releases of matplotlib write
-        ("fill: #0072b2; stroke-width: 1.5", 'fill="var(--series-0)" stroke-width="1.5"'),
-        ("font: 700 10px 'DejaVu Sans', sans-serif; text-anchor: middle", 'font-size="10px" font-weight="700"'),
-        ("font-size: 9px; font-family: 'DejaVu Sans'", 'font-size="9px"'),
-        ("fill: none", 'fill="none"'),
-    ],
-)
-def test_styles_become_attributes(style: str, attributes: str) -> None:
-    assert attributes in themed_svg(f'<svg><path style="{style}"/></svg>', prefix="x", label="")
+def test_on_a_dark_ground_a_plot_has_other_colours() -> None:
+    light, dark = (base64.b64decode(uri.partition(",")[2]).decode() for uri in one("froc").uris())
+    for colour in (INK, SERIES[0]):
+        assert colour in light
+        assert colour not in dark
 
 
 def test_names_that_no_xml_may_hold_and_names_that_look_like_mathematics_are_drawn() -> None:
@@ -119,15 +95,15 @@ def test_the_note_tells_what_is_left_out() -> None:
     n = MOST_LABELS + 4
     names = [*(f"label {k}" for k in range(n)), "nothing"]
     counts = np.diag(np.arange(1, n + 2))
-    diagram = one("confusion", confusion=Confusion(names, names, counts))
-    assert "The 4 rarest labels are left out." in diagram.note
-    shown = words(diagram)
+    plot = one("confusion", confusion=Confusion(names, names, counts))
+    assert "The 4 rarest labels are left out." in plot.note
+    shown = words(plot)
     assert "label 3" not in shown
     assert "label 4" in shown
     assert shown.count("nothing") == 2
 
 
-def test_figures_that_are_no_shares_stay_out_of_diagrams_of_shares() -> None:
+def test_figures_that_are_no_shares_stay_out_of_plots_of_shares() -> None:
     shown = words(one("systems"))
     assert "F1 at IoU 0.5" in shown
     assert "box count error" not in shown
@@ -190,10 +166,10 @@ def test_epsilon_is_counted_in_grey_values() -> None:
 def test_right_answers_that_were_lost_are_drawn_and_explained() -> None:
     share, lost = (0.5, 0.4, 0.6), (0.3, 0.2, 0.4)
     points = [RobustnessPoint("pgd", "pgd", e / 255, share, share, share, lost) for e in (0, 1)]
-    diagram = one("robustness_pgd", robustness=points)
-    drawn = {line.get_label(): line.get_ydata().tolist() for line in diagram.figure().axes[0].lines}
+    plot = one("robustness_pgd", robustness=points)
+    drawn = {line.get_label(): line.get_ydata().tolist() for line in plot.figure().axes[0].lines}
     assert drawn["right answers lost"] == [0.3, 0.3]
-    assert "Right answers lost: share of the answers that were right before." in diagram.note
+    assert "Right answers lost: share of the answers that were right before." in plot.note
 
 
 def test_a_froc_curve_rises_in_steps_and_ends_with_its_last_box() -> None:

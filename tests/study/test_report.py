@@ -213,7 +213,7 @@ def test_every_diagram_is_drawn(found, tmp_path):
     drawn = diagrams(found)
     assert {"differences", "changes", "matrix", "learning", "profiles", "reward", "frac_reward_zero_std"} <= set(drawn)
     for one in drawn.values():
-        assert one.svg().startswith("<svg")
+        assert "<svg" in one.svg()
 
 
 def test_a_figure_without_films_has_no_profile(tmp_path):
