@@ -23,14 +23,8 @@ if TYPE_CHECKING:
 SERIES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9")
 INK, SOFT, GRID, GROUND = "#1b1f24", "#5b6570", "#dde1e6", "#ffffff"
 # What each colour becomes on a dark ground: those of `page.css`, and lighter series.
-_ON_DARK = dict(
-    zip(
-        (INK, SOFT, GRID, GROUND, *SERIES),
-        ("#e6e8eb", "#9aa4af", "#2b3037", "#16191d")
-        + ("#5cb3f0", "#ff9a4d", "#3ecf9f", "#e59ac5", "#d8b93a", "#8fd0ff"),
-        strict=True,
-    )
-)
+_DARK = ("#e6e8eb", "#9aa4af", "#2b3037", "#16191d", "#5cb3f0", "#ff9a4d", "#3ecf9f", "#e59ac5", "#d8b93a", "#8fd0ff")
+_ON_DARK = dict(zip((INK, SOFT, GRID, GROUND, *SERIES), _DARK, strict=True))
 DASHES = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (5, 1.4, 1.2, 1.4)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 _NOT_IN_XML = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
